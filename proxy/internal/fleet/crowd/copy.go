@@ -107,7 +107,6 @@ func (c *crowd) receive(f founder) error {
 	if err != nil {
 		return err
 	}
-	c.t.copies.Add(1)
 	c.mu.Lock()
 	c.pos.Attached(attached.AttachInfo, spec.Resume)
 	if attached.SnapshotBytes == 0 { // viewers can join before the first frame, which may be late
@@ -122,7 +121,6 @@ func (c *crowd) receive(f founder) error {
 		if err != nil {
 			return err
 		}
-		c.t.shared.Add(uint64(len(raw)))
 		end, err := c.add(raw)
 		if end || err != nil {
 			return err

@@ -34,7 +34,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -69,25 +68,10 @@ type Visit struct {
 	Close func(net.Conn)
 }
 
-// Counts tell what a Table has done.
-type Counts struct {
-	Crowds  int    // that exist
-	Viewers int    // that are fed from a crowd
-	Copies  int64  // shared connections that were made
-	Joined  int64  // how often a viewer has joined a crowd
-	Left    int64  // how often a viewer has returned to a connection of its own
-	Shared  uint64 // bytes that hosts have sent for crowds
-	Own     uint64 // bytes that hosts have sent to viewers that may join a crowd, by connections of their own
-	Fed     uint64 // bytes that viewers have received from crowds
-}
-
 // A Table contains the crowds of a gate.
 type Table struct {
 	log zerolog.Logger
 	wg  sync.WaitGroup // of fill and detach
-
-	viewers, copies, joined, left atomic.Int64
-	shared, own, fed              atomic.Uint64
 
 	mu       sync.Mutex
 	crowds   map[key]*crowd
@@ -97,14 +81,6 @@ type Table struct {
 // New returns a Table without crowds.
 func New(log zerolog.Logger) *Table {
 	return &Table{log: log, crowds: map[key]*crowd{}, starting: map[place]*entrance{}}
-}
-
-// Counts returns what the Table has done so far.
-func (t *Table) Counts() Counts {
-	t.mu.Lock()
-	crowds := len(t.crowds)
-	t.mu.Unlock()
-	return Counts{crowds, int(t.viewers.Load()), t.copies.Load(), t.joined.Load(), t.left.Load(), t.shared.Load(), t.own.Load(), t.fed.Load()}
 }
 
 // Wait returns when all connections that the Table has opened are closed. Serve must have returned everywhere.

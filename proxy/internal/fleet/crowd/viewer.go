@@ -229,7 +229,6 @@ func (v *viewer) own(host net.Conn, frames *frame.Reader) (at cursor, first []by
 		if err != nil && !isPoke && !isOdd {
 			return at, nil, false
 		}
-		v.t.own.Add(uint64(len(raw)))
 		if isOdd || raw != nil && !v.note(raw) {
 			v.keepOwn()
 		}
@@ -387,7 +386,6 @@ func (v *viewer) leaveOwn(host net.Conn, frames *frame.Reader) bool {
 	v.host = nil
 	release := v.release
 	v.release = nil
-	v.t.joined.Add(1)
 	v.t.wg.Go(func() {
 		defer func() {
 			v.visit.Close(host)
@@ -412,8 +410,6 @@ func (v *viewer) leaveOwn(host net.Conn, frames *frame.Reader) bool {
 // shared writes the frames of the crowd to the client. It returns true if the viewer needs a connection of its
 // own again, and false if the viewer has ended.
 func (v *viewer) shared(at cursor, first []byte) bool {
-	v.t.viewers.Add(1)
-	defer v.t.viewers.Add(-1)
 	if len(first) > 0 && (!v.feed(first) || !v.note(first)) {
 		return false
 	}
@@ -461,8 +457,7 @@ func (v *viewer) shared(at cursor, first []byte) bool {
 }
 
 func (v *viewer) feed(frames []byte) bool {
-	n, err := v.visit.ToClient.Write(frames)
-	v.t.fed.Add(uint64(n))
+	_, err := v.visit.ToClient.Write(frames)
 	return err == nil
 }
 
@@ -507,7 +502,6 @@ func (v *viewer) comeBack() (host net.Conn, frames *frame.Reader, err error) {
 		}
 		v.show(m, spec.Resume)
 	}
-	v.t.left.Add(1)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.isEnded {
