@@ -6,7 +6,7 @@
 // the identity of the gates, and a gate opens its way to the bus of another one. After Entered, and after
 // Arrive, the connection carries the frames of the api between client and host, or a request to the agent of
 // the host (Run, Upgrade) and its answers. The gate copies them. Of the frames of the api it reads only the
-// lengths, and may add goaway between two frames to the client.
+// lengths, except those of read-only viewers, and may add goaway between two frames to the client.
 //
 // Invariant: no function of this package reads a byte beyond the frame that it returns, so that the
 // bytes after a frame belong to the next reader. A frame of a peer that has not proved its right to

@@ -3,7 +3,7 @@
 // A client and a host both connect to the gate by TLS. If a client wants to enter a host, the gate sends
 // the host a ticket over the bus. The host opens another connection and shows the ticket, and the gate
 // copies the bytes of the client and the host to each other. It reads only the lengths of frames, so every
-// request and attachment of the api works through a gate. Browsers connect to the same port: a connection that
+// request and attachment of the api works through a gate. Read-only viewers share the output of a session (package crowd). Browsers connect to the same port: a connection that
 // begins with an HTTP request receives the page, or becomes a WebSocket, whose messages are the frames of other
 // clients.
 //
@@ -57,6 +57,7 @@ import (
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/fleet/bus"
 	"holdfast/proxy/internal/fleet/credential"
+	"holdfast/proxy/internal/fleet/crowd"
 	"holdfast/proxy/internal/fleet/directory"
 	"holdfast/proxy/internal/fleet/record"
 	"holdfast/proxy/internal/metrics"
@@ -97,6 +98,7 @@ type Gate struct {
 	dir      *directory.Directory
 	bus      *bus.Bus
 	cluster  clusterState
+	crowds   *crowd.Table // the viewers that share the output of a session
 	wg       sync.WaitGroup
 	web      *web.Handler // serves the page, the metrics, and WebSockets up to their first message
 	counts   counts
@@ -181,7 +183,7 @@ func newGate(ctx context.Context, store *credential.Store, log zerolog.Logger, o
 		o.Now = time.Now
 	}
 	g := &Gate{
-		o: o, now: o.Now, store: store, address: address, log: log, dir: directory.New(address), drainLimit: drainLimit, recalled: make(chan struct{}),
+		o: o, now: o.Now, store: store, address: address, log: log, dir: directory.New(address), crowds: crowd.New(log), drainLimit: drainLimit, recalled: make(chan struct{}),
 		conns: map[net.Conn]string{}, unproven: map[net.Conn]bool{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
 		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{}, peers: map[string]*peer{}, clients: map[*clientWriter]bool{}, left: map[string]bool{},
 	}
@@ -238,6 +240,7 @@ func (g *Gate) close() {
 	g.stop()
 	g.closeAll() // first, so that no goroutine begins after Wait
 	g.wg.Wait()
+	g.crowds.Wait()
 	g.bus.Close()
 	g.receiving.Lock() // the bus may still call for messages that it had received
 	defer g.receiving.Unlock()
@@ -594,7 +597,7 @@ func (g *Gate) enter(conn net.Conn, m *gate.Enter) {
 				c.SetLimit(frame.Max)
 			}
 			if g.answer(conn, gate.Entered{}) == nil {
-				g.spliceClient(conn, host, m)
+				g.spliceClient(conn, host, m, g.sharing(who, m))
 			}
 		case g.hasMoved():
 			g.passOn(conn, m)

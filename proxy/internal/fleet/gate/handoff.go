@@ -246,7 +246,7 @@ func (g *Gate) passOn(conn net.Conn, first protocol.Message) {
 		return
 	}
 	_ = next.SetDeadline(time.Time{})
-	g.spliceClient(conn, next, enter) // not earlier, because the client expects goaway only after entered
+	g.spliceClient(conn, next, enter, copyBoth) // not earlier, because the client expects goaway only after entered
 }
 
 // loopback returns an address at which this machine reaches a listener.

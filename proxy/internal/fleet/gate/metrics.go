@@ -55,6 +55,19 @@ func (w countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// A countingReader adds the number of bytes that were read to count.
+type countingReader struct {
+	io.Reader
+	count *atomic.Uint64
+}
+
+// Read implements io.Reader.
+func (r countingReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.count.Add(uint64(n))
+	return n, err
+}
+
 // byRefusal returns a copy of counts in which each refusal of a gate has a value, because a monitor does not see the
 // first event of a counter that was missing before. The mutex of the counts must be held.
 func byRefusal(counts map[string]uint64) map[string]uint64 {

@@ -15,16 +15,21 @@ import (
 
 // splice copies bytes in both directions until one side ends, and closes both connections. Because the
 // api's client and proxy resume by offset, no byte that is lost with a connection is lost for them.
-func splice(a, b net.Conn) { copyBoth(a, b, a, b) }
+func splice(a, b net.Conn) { copyBoth(a, b, a, a) }
 
-// spliceClient is like splice, and counts the bytes. While it runs, a drain of the gate can ask the client to connect
-// again, unless the client has asked for the agent, with which it exchanges no frames of the api.
-func (g *Gate) spliceClient(client, host net.Conn, m *gate.Enter) {
+// A carrier copies frames between a client and a host until one of them ends. It reads those of the client from fromClient,
+// and writes those for the client to toClient.
+type carrier func(client, host net.Conn, fromClient io.Reader, toClient io.Writer)
+
+// spliceClient is like splice, counts the bytes, and lets carry copy frames of the api. While it runs, a drain of the
+// gate can ask the client to connect again, unless the client has asked for the agent, with which it exchanges no such
+// frames.
+func (g *Gate) spliceClient(client, host net.Conn, m *gate.Enter, carry carrier) {
 	g.counts.splices.Add(1)
 	defer g.counts.splices.Add(-1)
-	toHost := countingWriter{host, &g.counts.toHosts}
+	from := countingReader{client, &g.counts.toHosts}
 	if m.Agent {
-		copyBoth(client, host, countingWriter{client, &g.counts.toClients}, toHost)
+		copyBoth(client, host, from, countingWriter{client, &g.counts.toClients})
 		return
 	}
 	to := &clientWriter{to: client}
@@ -36,18 +41,18 @@ func (g *Gate) spliceClient(client, host net.Conn, m *gate.Enter) {
 		defer g.mu.Unlock()
 		delete(g.clients, to)
 	}()
-	copyBoth(client, host, countingWriter{to, &g.counts.toClients}, toHost)
+	carry(client, host, from, countingWriter{to, &g.counts.toClients})
 }
 
-// copyBoth copies from b to toA, which writes to a, and from a to toB, which writes to b.
-func copyBoth(a, b net.Conn, toA, toB io.Writer) {
+// copyBoth copies from b to toA, which writes to a, and from fromA, which reads from a, to b. It is a carrier.
+func copyBoth(a, b net.Conn, fromA io.Reader, toA io.Writer) {
 	var wg sync.WaitGroup
 	one := func(to io.Writer, from io.Reader) {
 		_, _ = io.Copy(to, from) // the end of a connection is no error
 		_ = errors.Join(abort(a), abort(b))
 	}
 	wg.Go(func() { one(toA, b) })
-	wg.Go(func() { one(toB, a) })
+	wg.Go(func() { one(b, fromA) })
 	wg.Wait()
 }
 
