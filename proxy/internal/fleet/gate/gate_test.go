@@ -555,3 +555,15 @@ func TestFirstFrameIsLate(t *testing.T) {
 		t.Errorf("got %v, want %s", err, gate.RefusedBusy)
 	}
 }
+
+// The same holds for a proof.
+func TestProofIsLate(t *testing.T) {
+	t.Parallel()
+	conn := newBench(t).dial()
+	if _, err := gate.Ask[*gate.Challenge](conn, gate.Peer{Address: "127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gate.Read(conn, gate.MaxAnswer); !says(err, gate.RefusedBusy) {
+		t.Errorf("got %v, want %s", err, gate.RefusedBusy)
+	}
+}

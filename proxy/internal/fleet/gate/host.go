@@ -2,8 +2,10 @@ package gate
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"github.com/nats-io/nkeys"
@@ -25,8 +27,7 @@ func (g *Gate) connectBus(conn *tls.Conn, m *gate.Bus) {
 		public, err := nkeys.FromPublicKey(m.Key)
 		return err == nil && public.Verify(text, signature) == nil
 	}
-	if !g.isProven(conn, m, isSigned) {
-		g.refuse(conn, gate.RefusedUnauthorized, "the host has not proved that it has the seed of its key")
+	if !g.isProven(conn, m, isSigned, "the host has not proved that it has the seed of its key") {
 		return
 	}
 	server, password, err := g.bus.Admit(m.Key)
@@ -53,8 +54,9 @@ func (g *Gate) connectBus(conn *tls.Conn, m *gate.Bus) {
 	}
 }
 
-// isProven reports whether the peer can sign a text that belongs to its request.
-func (g *Gate) isProven(conn net.Conn, request protocol.Message, isSigned func(text, signature []byte) bool) bool {
+// isProven reports whether the peer can sign a text that belongs to its request. Otherwise it refuses the connection and
+// tells why. If the signature is only late, the peer may try again, because one of both may be short of processor time.
+func (g *Gate) isProven(conn net.Conn, request protocol.Message, isSigned func(text, signature []byte) bool, why string) bool {
 	nonce := protocol.NewToken(gate.TokenBytes)
 	if g.answer(conn, gate.Challenge{Nonce: nonce}) != nil {
 		return false
@@ -62,11 +64,16 @@ func (g *Gate) isProven(conn net.Conn, request protocol.Message, isSigned func(t
 	_ = conn.SetReadDeadline(time.Now().Add(firstLimit))
 	m, err := gate.Read(conn, gate.MaxFirst)
 	_ = conn.SetReadDeadline(time.Time{})
-	proof, ok := m.(*gate.Proof)
-	if err != nil || !ok {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		g.refuse(conn, gate.RefusedBusy, fmt.Sprintf("the proof has not arrived within %v; try again", firstLimit))
 		return false
 	}
-	return isSigned(gate.SignedText(request, g.store.Fingerprint(), nonce), proof.Signature)
+	proof, ok := m.(*gate.Proof)
+	if !ok || !isSigned(gate.SignedText(request, g.store.Fingerprint(), nonce), proof.Signature) {
+		g.refuse(conn, gate.RefusedUnauthorized, why)
+		return false
+	}
+	return true
 }
 
 // putOnBus makes conn the host's connection to the bus, and closes the one before. It returns false if

@@ -224,8 +224,7 @@ func (g *Gate) connectPeer(conn *tls.Conn, m *gate.Peer) {
 	case !gate.ValidAddress(m.Address):
 		g.refuse(conn, gate.RefusedInvalid, fmt.Sprintf("%.80q is no address of a gate", m.Address))
 		return
-	case !g.isProven(conn, m, g.store.IsSigned):
-		g.refuse(conn, gate.RefusedUnauthorized, "the gate has not proved that it has the key of the certificate")
+	case !g.isProven(conn, m, g.store.IsSigned, "the gate has not proved that it has the key of the certificate"):
 		return
 	case m.Address == g.address:
 		g.refuse(conn, gate.RefusedInvalid, fmt.Sprintf("two gates have the address %s; start one of them with another --address", m.Address))
