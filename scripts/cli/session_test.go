@@ -105,7 +105,7 @@ func TestEarlyExitIsText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.run(exec.Command(filepath.Join(w.Bin, "proxy"), "new", "-d", "--early-exit", "10s", "--", "sh", "-c",
-		`printf '50%%\r100%%\n\033[31mred\033[0m\377 \033]0;title\007\033[6nend\n'; exit 3`), nil)
+		`stty -echo; printf '50%%\r100%%\n\033[31mred\033[0m\377 \033]0;title\007\033[6nend\n'; exit 3`), nil)
 	if r.Code != 3 || !strings.HasSuffix(r.Errout, "\n  100%\n  red end\n") || strings.Contains(r.Errout, "\x1b") {
 		t.Errorf("it ends with %d and says %q", r.Code, r.Errout)
 	}

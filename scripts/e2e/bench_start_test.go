@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"testing"
 	"time"
 
@@ -14,32 +12,41 @@ import (
 // starts is how often each program is started.
 const starts = 50
 
-// BenchmarkStart starts the users' command, the other programs and tmux in turns, and reports the median time
-// of each until it has ended.
+// BenchmarkStart starts the users' command, the other programs and tmux in turns, and reports the median of the times
+// until they have ended.
 func BenchmarkStart(b *testing.B) {
 	w := newWorld(b)
 	bin := testkit.Build(b, "holdfast/proxy/holdfast", "holdfast/proxy", "holdfast/supervisor")
 	w.Must("proxy", "start")
-	argvs := [][]string{{bin + "/holdfast", "--version"}, {bin + "/holdfast", "ls"}, {bin + "/proxy", "--version"}, {bin + "/supervisor", "--version"}}
-	if tmux, err := exec.LookPath("tmux"); err == nil {
-		argvs = append(argvs, []string{tmux, "-V"})
+	commands := []struct {
+		name string
+		argv []string
+	}{
+		{"holdfast-version", []string{bin + "/holdfast", "--version"}},
+		{"holdfast-ls", []string{bin + "/holdfast", "ls"}},
+		{"proxy-version", []string{bin + "/proxy", "--version"}},
+		{"proxy-ls", []string{bin + "/proxy", "ls"}},
+		{"supervisor-version", []string{bin + "/supervisor", "--version"}},
+		{"tmux-version", []string{"tmux", "-V"}},
 	}
+	took := map[string][]time.Duration{}
 	for b.Loop() {
-		took := make([][]time.Duration, len(argvs))
 		for range starts {
-			for i, argv := range argvs {
-				cmd := exec.Command(argv[0], argv[1:]...)
+			for _, c := range commands {
+				cmd := exec.Command(c.argv[0], c.argv[1:]...)
 				cmd.Env = append(os.Environ(), w.Env...)
 				begun := time.Now()
 				if err := cmd.Run(); err != nil {
-					b.Fatalf("%q: %v", argv, err)
+					b.Fatalf("%q: %v", c.argv, err)
 				}
-				took[i] = append(took[i], time.Since(begun))
+				took[c.name] = append(took[c.name], time.Since(begun))
 			}
 		}
-		for i, argv := range argvs {
-			slices.Sort(took[i])
-			fmt.Printf("%v %q\n", took[i][starts/2].Round(10*time.Microsecond), argv)
-		}
 	}
+	tmux := median(took["tmux-version"])
+	for _, c := range commands {
+		b.ReportMetric(float64(median(took[c.name]).Microseconds()), c.name+"-µs")
+		b.ReportMetric(float64(median(took[c.name]))/float64(tmux), c.name+"/tmux")
+	}
+	b.ReportMetric(0, "ns/op")
 }

@@ -349,8 +349,8 @@ func checkBOM(t *testing.T, name, bin string) {
 	linked := []string{"std"}
 	for _, name := range programs {
 		mods := append([]string{"std"}, linkedModules(t, filepath.Join(bin, name))...)
-		if !slices.Equal(needs[name], mods) {
-			t.Errorf("%s: the list says %q, go version -m %q", name, needs[name], mods)
+		if got := needs[programRef(name)]; !slices.Equal(got, mods) {
+			t.Errorf("%s: the list says %q, go version -m %q", name, got, mods)
 		}
 		linked = append(linked, mods...)
 	}

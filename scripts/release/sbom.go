@@ -74,7 +74,11 @@ func (r *release) sbom(t target, c *contents) error {
 		Licences: licences("BSD-3-Clause"),
 	}
 	b.Components = append(b.Components, std)
-	b.Dependencies = append(b.Dependencies, bomDependency{own.Ref, programs})
+	var all []string
+	for _, name := range programs {
+		all = append(all, programRef(name))
+	}
+	b.Dependencies = append(b.Dependencies, bomDependency{own.Ref, all})
 	digest := sha256.New()
 	for _, name := range programs {
 		sum, err := sumFile(r.program(t, name))
@@ -83,13 +87,13 @@ func (r *release) sbom(t target, c *contents) error {
 		}
 		fmt.Fprintln(digest, sum)
 		own.Components = append(own.Components, bomComponent{
-			Type: "application", Ref: name, Name: name, Version: r.version, Hashes: []bomHash{{"SHA-256", sum}},
+			Type: "application", Ref: programRef(name), Name: name, Version: r.version, Hashes: []bomHash{{"SHA-256", sum}},
 		})
 		needs := []string{std.Ref}
 		for _, m := range c.programs[name] {
 			needs = append(needs, m.String())
 		}
-		b.Dependencies = append(b.Dependencies, bomDependency{name, needs})
+		b.Dependencies = append(b.Dependencies, bomDependency{programRef(name), needs})
 	}
 	for _, m := range c.all {
 		id, _, err := licence(m.dir)
@@ -114,6 +118,9 @@ func (r *release) sbom(t target, c *contents) error {
 	}
 	return os.WriteFile(r.path(r.name(t)+".cdx.json"), append(data, '\n'), 0o644)
 }
+
+// programRef returns the reference of a program. It differs from that of the whole, whose name one of the programs has.
+func programRef(name string) string { return "bin/" + name }
 
 func licences(id string) []bomLicence {
 	if id == unknown {

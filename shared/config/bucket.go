@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
-	"regexp"
 	"strings"
 )
 
@@ -21,8 +20,6 @@ const defaultEndpoint = "https://s3.amazonaws.com"
 // bucketScheme begins a setting recordings that names a bucket.
 const bucketScheme = "s3://"
 
-var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
-
 // RecordingsBucket returns the bucket that the setting recordings names, or nil if it names a directory. The settings
 // must be valid.
 func (c *Config) RecordingsBucket() *Bucket {
@@ -34,12 +31,20 @@ func (c *Config) RecordingsBucket() *Bucket {
 	return &Bucket{Endpoint: endpoint, Name: name, Prefix: prefix}
 }
 
+// isBucketName reports whether S3 permits a bucket of this name: 3 to 63 lower-case letters, digits, dots and hyphens,
+// the first and the last of which is a letter or a digit.
+func isBucketName(name string) bool {
+	const ends = "abcdefghijklmnopqrstuvwxyz0123456789"
+	return len(name) >= 3 && len(name) <= 63 && strings.Trim(name, ends+".-") == "" && !strings.Contains(name, "..") &&
+		strings.ContainsRune(ends, rune(name[0])) && strings.ContainsRune(ends, rune(name[len(name)-1]))
+}
+
 // parseBucket parses s3://BUCKET/PREFIX.
 func parseBucket(text string) (name, prefix string, ok bool) {
 	text, ok = strings.CutPrefix(text, bucketScheme)
 	name, prefix, _ = strings.Cut(text, "/")
 	prefix = strings.TrimSuffix(prefix, "/")
-	return name, prefix, ok && bucketName.MatchString(name) && !strings.Contains(name, "..") && (prefix == "" || prefix != "." && fs.ValidPath(prefix))
+	return name, prefix, ok && isBucketName(name) && (prefix == "" || prefix != "." && fs.ValidPath(prefix))
 }
 
 // parseEndpoint returns the address of a server, or nil if it is not valid. Only a loopback address may do without TLS.

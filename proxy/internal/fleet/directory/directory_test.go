@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -357,25 +358,30 @@ func fill(hosts, sessions int) *Directory {
 	return d
 }
 
-// BenchmarkDirectory: 1,000 hosts with 100 sessions each.
+// BenchmarkDirectory measures a directory of 1,000 hosts with 100 sessions each: the times of an answer, of which 99 of 100
+// are at most p99, and the memory that the directory occupies.
 func BenchmarkDirectory(b *testing.B) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
 	d := fill(1000, 100)
-	b.Run("resolve", func(b *testing.B) {
-		for b.Loop() {
-			if key, _ := d.Resolve("host-0500", epoch); key == "" {
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	heap := float64(after.HeapAlloc-before.HeapAlloc) / (1 << 20)
+	for _, ask := range []struct {
+		name string
+		ask  func(i int)
+	}{
+		{"resolve", func(i int) {
+			if key, _ := d.Resolve(fmt.Sprintf("host-%04d", i%1000), epoch); key == "" {
 				b.Fatal("not found")
 			}
-		}
-	})
-	b.Run("filter", func(b *testing.B) {
-		for b.Loop() {
+		}},
+		{"none", func(int) { // passes all rows, and returns none of them
 			if rows, _ := d.Sessions(Filter{Labels: map[string]string{"team": "3"}, State: protocol.StateExited}, "", epoch); len(rows) != 0 {
 				b.Fatal("found")
 			}
-		}
-	})
-	b.Run("all", func(b *testing.B) {
-		for b.Loop() {
+		}},
+		{"all", func(int) {
 			n := 0
 			for after := ""; ; {
 				rows, next := d.Sessions(Filter{}, after, epoch)
@@ -387,6 +393,18 @@ func BenchmarkDirectory(b *testing.B) {
 			if n != 100_000 {
 				b.Fatal(n)
 			}
-		}
-	})
+		}},
+	} {
+		b.Run(ask.name, func(b *testing.B) {
+			var took []time.Duration
+			for i := 0; b.Loop(); i++ {
+				begun := time.Now()
+				ask.ask(i)
+				took = append(took, time.Since(begun))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1000, "p99-µs")
+			b.ReportMetric(heap, "heap-MiB")
+		})
+	}
 }
