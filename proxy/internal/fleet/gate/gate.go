@@ -3,9 +3,9 @@
 // A client and a host both connect to the gate by TLS. If a client wants to enter a host, the gate sends
 // the host a ticket over the bus. The host opens another connection and shows the ticket, and the gate
 // copies the bytes of the client and the host to each other. It reads only the lengths of frames, so every
-// request and attachment of the api works through a gate. Read-only viewers share the output of a session (package crowd). Browsers connect to the same port: a connection that
-// begins with an HTTP request receives the page, or becomes a WebSocket, whose messages are the frames of other
-// clients.
+// request and attachment of the api works through a gate. Only of read-only viewers it reads the frames, because they
+// share the output of a session (package crowd). Browsers connect to the same port: a connection that begins with an
+// HTTP request receives the page, or becomes a WebSocket, whose messages are the frames of other clients.
 //
 // Several gates serve the same hosts. They have the same certificate, token of clients and members, and
 // each is connected to the bus of every other one. A host is connected to one of them, and all of them
