@@ -50,7 +50,9 @@ const (
 	maxClients   = 1024
 	dialLimit    = 10 * time.Second // for a connection with the gate, and for its first messages
 	watchPause   = time.Second      // after the local proxy was lost
-	listPause    = 100 * time.Millisecond
+	listPause    = 100 * time.Millisecond // between two lists of the sessions, at least
+	listPauseMax = 2 * time.Second
+	listShare    = 10                     // at most one part of so many of the time is spent on lists
 	arrivePause  = 100 * time.Millisecond // after a connection for a client that has failed
 	flushLimit   = 5 * time.Second
 	firstRefusal = time.Minute // a gate that refuses the host is asked again after this time
@@ -481,14 +483,16 @@ func (a *agent) follow(ctx context.Context) error {
 		<-ended
 	}()
 	for {
+		begun := time.Now()
 		sessions, err := c.List(ctx, "")
 		if err != nil {
 			return err
 		}
+		took := time.Since(begun)
 		a.send(ctx, list{true, sessions})
 		select {
-		case <-changed:
-			_ = pause(ctx, listPause) // many events come together
+		case <-changed: // many events come together, for example when all clients of a gate connect again
+			_ = pause(ctx, max(listPause, min((listShare-1)*took, listPauseMax)))
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
