@@ -48,8 +48,8 @@ import (
 // Limits and times of the agent.
 const (
 	maxClients   = 1024
-	dialLimit    = 10 * time.Second // for a connection with the gate, and for its first messages
-	watchPause   = time.Second      // after the local proxy was lost
+	dialLimit    = 10 * time.Second       // for a connection with the gate, and for its first messages
+	watchPause   = time.Second            // after the local proxy was lost
 	listPause    = 100 * time.Millisecond // between two lists of the sessions, at least
 	listPauseMax = 2 * time.Second
 	listShare    = 10                     // at most one part of so many of the time is spent on lists
