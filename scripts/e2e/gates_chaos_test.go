@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"os"
 	"slices"
 	"sync"
@@ -19,6 +18,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // checking is a session that answers each numbered line with its number, and names the number that it has
@@ -185,7 +185,7 @@ func newMaze(t *testing.T, rnd *rand.Rand) *maze {
 	m := &maze{rnd: rnd}
 	var all []*gatehouse
 	for range 3 {
-		g := &gatehouse{world: newWorld(t), listen: freeAddress(t)}
+		g := &gatehouse{world: newWorld(t), listen: testkit.FreeAddress(t)}
 		peers := newRelay(t, g.listen)
 		g.public = peers.ln.Addr().String()
 		m.clients, m.peers = append(m.clients, newRelay(t, g.listen)), append(m.peers, peers)
@@ -210,17 +210,6 @@ func newMaze(t *testing.T, rnd *rand.Rand) *maze {
 		m.shells = append(m.shells, m.pidsOf(c))
 	}
 	return m
-}
-
-// freeAddress returns an address on which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
 }
 
 // watch asks the gates for all sessions again and again until stop is called, which returns the number of their

@@ -9,6 +9,7 @@
 package testkit
 
 import (
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -28,6 +29,28 @@ func Dir(t testing.TB) string {
 		}
 	})
 	return dir
+}
+
+// FreeAddress returns a HOST:PORT of this machine on which nothing listens. Another process may take it before the
+// test does.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// FreePort returns the port of a FreeAddress.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(FreeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 // pollEvery is the pause between two checks of Poll.

@@ -312,11 +312,8 @@ func (a *app) gateStatusCommand() *cobra.Command {
 				return err
 			}
 			m, err := gate.Status(cmd.Context(), dirs.Socket(gate.ControlSocket))
-			if socket.IsAbsent(err) {
-				return errNoGate
-			}
 			if err != nil {
-				return err
+				return orNoGate(err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "hosts     %d ready, %d idle, %d unreachable\nsessions  %d\nclients   %d entered a host\ngates     %d of %d others connected\n",
 				m.Hosts[string(wire.HostReady)], m.Hosts[string(wire.HostIdle)], m.Hosts[string(wire.HostUnreachable)], m.Sessions, m.Splices, m.ConnectedPeers, m.Peers)
@@ -325,8 +322,13 @@ func (a *app) gateStatusCommand() *cobra.Command {
 	}
 }
 
-// errNoGate is the error of a command that needs the gate of this directory.
-var errNoGate = exitcode.New(sysexits.Unavailable, "no gate runs here; start it with proxy gate")
+// orNoGate returns the error of a command that needs the gate of this directory: if no gate runs here, it says so.
+func orNoGate(err error) error {
+	if socket.IsAbsent(err) {
+		return exitcode.New(sysexits.Unavailable, "no gate runs here; start it with proxy gate")
+	}
+	return err
+}
 
 func (a *app) gateWebCommand() *cobra.Command {
 	return &cobra.Command{
@@ -355,11 +357,8 @@ func (a *app) gateWebCommand() *cobra.Command {
 				return err
 			}
 			ticket, err := gate.Ticket(cmd.Context(), dirs.Socket(gate.ControlSocket))
-			if socket.IsAbsent(err) {
-				return errNoGate
-			}
 			if err != nil {
-				return err
+				return orNoGate(err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "https://%s/?ticket=%s\nSHA-256 fingerprint of the certificate: %s\n", address, ticket, wire.Fingerprint(certificate.Certificate[0]))
 			return err

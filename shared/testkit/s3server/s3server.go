@@ -9,7 +9,6 @@
 package s3server
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -47,7 +46,7 @@ func Start(t testing.TB) *Server {
 	if os.Getenv("HOLDFAST_LONG") == "" {
 		t.Skip("compiles an S3 server; HOLDFAST_LONG=1 runs it")
 	}
-	s := &Server{t: t, Dir: t.TempDir(), exe: filepath.Join(t.TempDir(), "gateway"), address: freeAddress(t)}
+	s := &Server{t: t, Dir: t.TempDir(), exe: filepath.Join(t.TempDir(), "gateway"), address: testkit.FreeAddress(t)}
 	if err := os.Mkdir(filepath.Join(s.Dir, Bucket), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -103,15 +102,4 @@ func run(t testing.TB, argv ...string) string {
 		t.Fatalf("%s: %v", argv, err)
 	}
 	return string(out)
-}
-
-// freeAddress returns an address at which no process listens.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return fmt.Sprint(l.Addr())
 }

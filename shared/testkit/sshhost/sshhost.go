@@ -52,7 +52,7 @@ func Start(t testing.TB, name, dir string, env []string) *Host {
 			t.Fatal(err)
 		}
 	}
-	port := freePort(t)
+	port := testkit.FreePort(t)
 	set := []string{}
 	for _, e := range env {
 		set = append(set, strconv.Quote(e))
@@ -131,17 +131,6 @@ func program(t testing.TB, names ...string) string {
 	}
 	t.Skipf("%s is not installed; scripts/check.sh installs it", names[0])
 	return ""
-}
-
-// freePort returns a port that no process uses.
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
 
 // Cut kills the processes that serve the connections of the host, as if the network had ended them,

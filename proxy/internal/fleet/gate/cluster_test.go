@@ -49,7 +49,7 @@ func newNATSCluster(t *testing.T) *natsCluster {
 	auth := c.writeCredentials()
 	var urls, routes, routePorts []string
 	for range c.running {
-		client, route := freePort(t), freePort(t)
+		client, route := testkit.FreePort(t), testkit.FreePort(t)
 		c.ports, routePorts = append(c.ports, client), append(routePorts, route)
 		urls, routes = append(urls, "tls://127.0.0.1:"+client), append(routes, "nats://127.0.0.1:"+route)
 	}
@@ -74,17 +74,6 @@ func (c *natsCluster) write(name, content string) {
 	if err := os.WriteFile(filepath.Join(c.dir, name), []byte(content), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	return port
 }
 
 // writeCertificate writes the certificate of the servers, which is its own authority.

@@ -504,7 +504,7 @@ func TestPartition(t *testing.T) {
 	var gates []*bench
 	var networks []*network
 	for i := range 3 {
-		b := &bench{t: t, dir: testkit.Dir(t), address: free(t)}
+		b := &bench{t: t, dir: testkit.Dir(t), address: testkit.FreeAddress(t)}
 		n := newNetwork(t, b.address)
 		b.public = n.ln.Addr().String()
 		if i > 0 {
@@ -648,15 +648,4 @@ func TestPartition(t *testing.T) {
 		}
 	}
 	t.Logf("%d events", len(h.events))
-}
-
-// free returns an address on which nothing listens.
-func free(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
 }
