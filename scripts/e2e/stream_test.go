@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -52,6 +53,14 @@ const (
 	linesAhead = 1500
 	typedAhead = 8
 	perGrant   = 25
+)
+
+// The child prints in bursts with pauses, so that the processes under test meet output at its full speed
+// as well as its begin and end, and so that a stream does not keep a processor busy as long as its test
+// runs. In the long mode, streams do not pause.
+const (
+	grantsPerBurst = 4
+	burstInterval  = 20 * time.Millisecond
 )
 
 // mostRead is how much a stream remembers of what it has read: all that any ring
@@ -217,7 +226,12 @@ func (s *stream) until(cond func() bool) bool {
 }
 
 func (s *stream) feed() {
-	for s.until(func() bool { return s.stopped || s.granted < s.printed+linesAhead }) {
+	bursts := time.NewTicker(burstInterval)
+	defer bursts.Stop()
+	for n := 1; s.until(func() bool { return s.stopped || s.granted < s.printed+linesAhead }); n++ {
+		if n%grantsPerBurst == 0 && !isLong {
+			<-bursts.C
+		}
 		s.mu.Lock()
 		stopped := s.stopped
 		if !stopped {
@@ -235,6 +249,8 @@ func (s *stream) feed() {
 }
 
 func (s *stream) type_() {
+	bursts := time.NewTicker(burstInterval)
+	defer bursts.Stop()
 	for s.until(func() bool { return s.stopped || s.typed < s.heard+typedAhead }) {
 		s.mu.Lock()
 		stopped := s.stopped
@@ -245,6 +261,9 @@ func (s *stream) type_() {
 		s.mu.Unlock()
 		if stopped {
 			return
+		}
+		if n%typedAhead == 0 && !isLong {
+			<-bursts.C
 		}
 		if _, err := fmt.Fprintf(s.a, "%08d\n", n); err != nil {
 			s.fail(fmt.Errorf("type line %d: %w", n, err))

@@ -67,10 +67,10 @@ func shell(script string) protocol.SpawnSpec {
 }
 
 // burstsOf is a session that prints a line without end: first so much that the queues of a viewer that
-// reads nothing are full, and then 40,000 lines every 0.3 s. A program that never paused would take a
+// reads nothing are full, and then 10,000 lines every 0.3 s. A program that never paused would take a
 // processor from everything else in the test.
 func burstsOf(line string) protocol.SpawnSpec {
-	return shell("stty -opost; yes " + line + " | head -n 500000; while :; do yes " + line + " | head -n 40000; sleep 0.3; done")
+	return shell("stty -opost; yes " + line + " | head -n 200000; while :; do yes " + line + " | head -n 10000; sleep 0.3; done")
 }
 
 // echoing is a session that says back what is typed, and nothing else.

@@ -12,6 +12,9 @@ import (
 
 const limit = programs.Limit
 
+// isLong is true in the long mode.
+var isLong = os.Getenv("HOLDFAST_LONG") != ""
+
 type (
 	process = programs.Process
 	result  = programs.Result

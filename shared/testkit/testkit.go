@@ -53,8 +53,11 @@ func FreePort(t testing.TB) string {
 	return port
 }
 
-// pollEvery is the pause between two checks of Poll.
-const pollEvery = 2 * time.Millisecond
+// The pauses between the calls of Poll.
+const (
+	shortestPause = 2 * time.Millisecond
+	longestPause  = 200 * time.Millisecond
+)
 
 // Eventually returns when cond returns true, and fails the test if cond does not do so within
 // limit. It is meant for conditions without a notification, such as the descriptors of another
@@ -66,14 +69,20 @@ func Eventually(t testing.TB, limit time.Duration, cond func() bool, msg string)
 	}
 }
 
-// Poll calls cond until it returns true or limit has passed, and returns the last result.
+// Poll calls cond until it returns true or limit has passed, and returns the last result. The pauses between
+// the calls grow with the time of a call, because a cond that starts a program would otherwise take a
+// processor from the tests that run at the same time, and with the time of the whole wait.
 func Poll(limit time.Duration, cond func() bool) bool {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for end := time.Now().Add(limit); !cond(); <-tick.C {
-		if time.Now().After(end) {
+	begun := time.Now()
+	for {
+		called := time.Now()
+		if cond() {
+			return true
+		}
+		now := time.Now()
+		if now.Sub(begun) > limit {
 			return cond()
 		}
+		time.Sleep(min(max(shortestPause, 2*now.Sub(called), now.Sub(begun)/10), longestPause))
 	}
-	return true
 }
