@@ -39,8 +39,8 @@ cd "$(dirname "$0")/.."
 FUZZTIME=${FUZZTIME:-2s}
 STATICCHECK=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK=github.com/kisielk/errcheck@v1.20.0
-LONGEST="./supervisor/internal/past ./supervisor/internal/session ./supervisor/internal/keeper ./proxy/policy/examples ./proxy/internal/policyhost"
-CORE="./supervisor/internal/vt ./supervisor/internal/vt/vttest ./supervisor/internal/screen"
+LONGEST="./supervisor/internal/session ./supervisor/internal/keeper ./proxy/policy/examples ./proxy/internal/policyhost"
+CORE="./supervisor/internal/vt ./supervisor/internal/vt/vttest ./supervisor/internal/screen ./supervisor/internal/past ./supervisor/internal/replay"
 
 SLOWEST=40m # how long the tests of one package may take; each test has limits of its own, which end it earlier
 case ${1:-} in
@@ -231,9 +231,11 @@ tests() {
 # ALIKE are tests that do not depend on the internal representation of the core, and tests of its cost.
 ALIKE='^(TestCost|Test.*Width.*|Test.*Xterms.*)$'
 
-# core tests the terminal core without the race detector, which would take ten times as long and find
-# nothing, because the core starts no goroutine: core checks this first. The tests that use the core
-# from several goroutines (AtOnce) do run with the race detector.
+# core tests the terminal core and the packages that store and replay its screens without the race detector,
+# which would take up to ten times as long. It would find nothing in the core, because the core starts no
+# goroutine: core checks this first. The tests that use these packages from several goroutines (CONCURRENT) do
+# run with the race detector.
+CONCURRENT='AtOnce|^TestKey|^TestLocked|^TestSearch'
 core() {
 	local files timeout="-timeout $SLOWEST" flag
 	flag=$(race)
@@ -249,7 +251,7 @@ core() {
 	fi
 	# shellcheck disable=SC2086 # no argument if there is none; one for each package
 	go test -vet=off $timeout -skip "$MEASURED" -json $CORE | report core &&
-		CGO_ENABLED=1 go test -vet=off $flag -run AtOnce $CORE &&
+		CGO_ENABLED=1 go test -vet=off $flag -run "$CONCURRENT" $CORE &&
 		go test -vet=off -tags vtother -skip "$MEASURED|$ALIKE" ./supervisor/internal/vt ./supervisor/internal/screen
 }
 

@@ -521,7 +521,7 @@ func TestTrim(t *testing.T) {
 }
 
 // A reader finds whole blocks at every instant while a writer writes, syncs and closes.
-func TestReadWhileWritten(t *testing.T) {
+func TestReadAndWriteAtOnce(t *testing.T) {
 	s, c := newStore(t)
 	d := &driver{Rand: rand.New(rand.NewPCG(7, 8)), w: open(t, s, Full), truth: &truth{}, clock: c, big: 300_000}
 	must(t, d.begin())
@@ -560,7 +560,7 @@ func TestReadWhileWritten(t *testing.T) {
 			}
 		}
 	}()
-	for range 1500 {
+	for range 500 {
 		must(t, d.step())
 	}
 	close(stop)
@@ -568,7 +568,7 @@ func TestReadWhileWritten(t *testing.T) {
 }
 
 // Sync may be called while another goroutine appends.
-func TestSyncBeside(t *testing.T) {
+func TestSyncAndAppendAtOnce(t *testing.T) {
 	for _, mode := range []Mode{Full, Screen} {
 		s, c := newStore(t)
 		d := &driver{Rand: rand.New(rand.NewPCG(9, 10)), w: open(t, s, mode), truth: &truth{}, clock: c, big: 300_000}
@@ -588,7 +588,7 @@ func TestSyncBeside(t *testing.T) {
 				}
 			}
 		}()
-		for range 500 {
+		for range 200 {
 			must(t, d.step())
 		}
 		close(stop)
