@@ -16,8 +16,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A teller is a session of a shell that tells of its prompts and commands, in a home
-// directory of its own.
+// A teller is a session of a shell with shell integration, which prints marks of its prompts and commands, in
+// a home directory of its own.
 type teller struct {
 	t    *testing.T
 	w    *world
@@ -26,7 +26,7 @@ type teller struct {
 	pid  int // of the shell
 	home string
 	env  []string
-	seen int // bytes of its output that were looked at
+	seen int // bytes of the output that were checked already
 }
 
 func newTeller(t *testing.T, shell string) *teller {
@@ -36,13 +36,13 @@ func newTeller(t *testing.T, shell string) *teller {
 	}
 	if own := map[string]string{"bash": "[[ ${BASH_VERSINFO[0]} -lt 5 ]]", "fish": "string match -qr '^[4-9]' $version"}[shell]; own != "" {
 		if exec.Command(shell, "-c", own).Run() == nil {
-			t.Skip("this bash has not all that is tested, or this fish tells by itself")
+			t.Skip("this bash lacks features that are tested, or this fish prints marks by itself")
 		}
 	}
 	w := newWorld(t)
 	s := &teller{t: t, w: w, c: w.dial(client.Options{}), home: w.Home}
 	s.env = []string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "PS1=$ "}
-	s.write(".zshrc", "PS1='%# '\n") // without any zsh asks what to do
+	s.write(".zshrc", "PS1='%# '\n") // without .zshrc zsh asks questions
 	return s
 }
 
@@ -58,7 +58,7 @@ func (s *teller) write(name, text string) {
 	}
 }
 
-// start starts the shell, and returns what it has printed by its first prompt.
+// start starts the shell, and returns the output up to its first prompt.
 func (s *teller) start(argv ...string) string {
 	s.t.Helper()
 	s.spawn(true, argv...)
@@ -79,8 +79,7 @@ func (s *teller) spawn(integration bool, argv ...string) {
 	s.w.Adopt(lookup(made.PID))
 }
 
-// until returns what was printed since it was asked last, once that is all of it that
-// is wanted.
+// until waits until enough holds for the output since the last call, and returns this output.
 func (s *teller) until(what string, enough func(news string) bool) string {
 	s.t.Helper()
 	news := ""
@@ -92,7 +91,7 @@ func (s *teller) until(what string, enough func(news string) bool) string {
 		news = string(all[s.seen:])
 		return enough(news)
 	}) {
-		s.t.Fatalf("%s does not come: %q", what, news)
+		s.t.Fatalf("waiting for %s: got %q", what, news)
 	}
 	s.seen += len(news)
 	return news
@@ -100,7 +99,7 @@ func (s *teller) until(what string, enough func(news string) bool) string {
 
 const promptStart, promptEnd = "\x1b]133;A\a", "\x1b]133;B\a"
 
-// prompt returns what is printed up to the next prompt.
+// prompt returns the output up to the next prompt.
 func (s *teller) prompt() string {
 	s.t.Helper()
 	return s.until("a prompt", func(news string) bool {
@@ -108,16 +107,15 @@ func (s *teller) prompt() string {
 	})
 }
 
-// prints returns when some text has been printed.
+// prints waits until the shell has printed a text, and returns the output.
 func (s *teller) prints(text string) string {
 	s.t.Helper()
 	return s.until(fmt.Sprintf("%q", text), func(news string) bool { return strings.Contains(news, text) })
 }
 
-// awaitIdle returns when the shell has one thread, which sleeps. Before an interrupt of a line
-// that is the only safe state of fish 3: it notices the signal only if the signal ends its wait
-// for input, so it loses an interrupt that comes while it draws the colours that another of its
-// threads has computed.
+// awaitIdle waits until the shell has one thread, which sleeps. Before an interrupt of a line this is the
+// only safe state of fish 3: it notices the signal only if the signal ends its wait for input, so it loses an
+// interrupt that comes while it draws the colours that another of its threads has computed.
 func (s *teller) awaitIdle() {
 	s.t.Helper()
 	testkit.Eventually(s.t, limit, func() bool {
@@ -133,7 +131,7 @@ func (s *teller) typ(text string) {
 	}
 }
 
-// does types a line, and returns what is printed up to the next prompt.
+// does types a line, and returns the output up to the next prompt.
 func (s *teller) does(line string) string {
 	s.t.Helper()
 	s.typ(strings.ReplaceAll(line, "\n", "\r") + "\r")
@@ -142,7 +140,7 @@ func (s *teller) does(line string) string {
 
 var mark = regexp.MustCompile(`\x1b\](133;[^\a\x1b]*|633;[^\a\x1b]*)(?:\a|\x1b\\)`)
 
-// marks are those in what was printed. A prompt may be drawn again, and is one.
+// marks returns the shell marks in an output. A prompt that is drawn again counts once.
 func marks(out string) (all []string) {
 	for _, m := range mark.FindAllStringSubmatch(out, -1) {
 		drawn := strings.HasPrefix(m[1], "133;A") || m[1] == "133;B"
@@ -154,7 +152,7 @@ func marks(out string) (all []string) {
 	return all
 }
 
-// tells fails the test unless those are the marks.
+// tells fails the test unless the marks in an output are want.
 func (s *teller) tells(what, out string, want ...string) {
 	s.t.Helper()
 	if got := marks(out); !slices.Equal(got, want) {
@@ -162,12 +160,12 @@ func (s *teller) tells(what, out string, want ...string) {
 	}
 }
 
-// ran is what a command's marks are, and those of the prompt behind it.
+// ran returns the marks of a command and of the prompt after it.
 func ran(line string, code int) []string {
 	return []string{"633;E;" + line, "133;C", fmt.Sprintf("133;D;%d", code), "133;A", "133;B"}
 }
 
-// Each shell tells of each command, and of nothing else.
+// Each shell must print the marks of each command, and no other marks.
 func TestShellIntegration(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -188,7 +186,7 @@ func TestShellIntegration(t *testing.T) {
 				status = "$status"
 			}
 			if out := s.does("echo code=" + status); !strings.Contains(out, "code=7\r\n") {
-				t.Errorf("the code is lost: %q", out)
+				t.Errorf("the exit code is lost: %q", out)
 			}
 			s.tells("a pipeline", s.does("true | false"), ran("true | false", 1)...)
 			s.tells("two commands", s.does("false; true"), ran(`false\x3b true`, 0)...)
@@ -197,14 +195,14 @@ func TestShellIntegration(t *testing.T) {
 
 			out := s.does(loop)
 			if got := marks(out); len(got) != 5 || !strings.HasPrefix(got[0], "633;E;for i in 1 2") || got[1] != "133;C" || got[2] != "133;D;0" {
-				t.Errorf("lines that are one command: %q in %q", got, out)
+				t.Errorf("the marks of a command of several lines are %q in %q", got, out)
 			}
 			if begin, end := strings.Index(out, "\x1b]133;C"), strings.Index(out, "\x1b]133;D"); !strings.Contains(out[begin:end], "1\r\n2\r\n") {
-				t.Errorf("its output is not between its marks: %q", out)
+				t.Errorf("the output is not between the marks of its command: %q", out)
 			}
 
 			s.typ("sh -c 'echo u\"\"p; exec sleep 100'\r")
-			out = s.prints("up\r\n") // before that it may be the shell that is interrupted
+			out = s.prints("up\r\n") // before that, the interrupt might reach the shell itself
 			s.typ("\x03")
 			s.tells("an interrupted one", out+s.prompt(), ran(`sh -c 'echo u""p\x3b exec sleep 100'`, 130)...)
 			s.typ("echo not-this")
@@ -214,33 +212,33 @@ func TestShellIntegration(t *testing.T) {
 			s.tells("an interrupted line", s.prompt(), "133;A", "133;B")
 
 			if out := s.does("mkdir 'ä b'; cd 'ä b'"); !regexp.MustCompile(`\x1b\]7;file://[^/]*` + regexp.QuoteMeta(s.home+"/%C3%A4%20b") + `(\a|\x1b\\)`).MatchString(out) {
-				t.Errorf("the directory is not told: %q", out)
+				t.Errorf("the working directory is not reported: %q", out)
 			}
 			info, err := s.c.SessionInfo(s.w.ctx(), s.id)
 			if err != nil || info.CurrentCwd != s.home+"/ä b" {
-				t.Errorf("its directory is %q, %v", info.CurrentCwd, err)
+				t.Errorf("the session's directory is %q, %v", info.CurrentCwd, err)
 			}
 
-			// Children know of nothing, and print nothing.
+			// Child shells must not inherit the integration, and must not print marks.
 			out = s.does("bash -c 'echo $0-ran' ; zsh -c 'echo zsh-ran'; fish -c 'echo fish-ran'; env | grep -ci 'zdotdir\\|__holdfast\\|prompt_command'")
 			if got := marks(out); len(got) != 5 || !strings.Contains(out, "\r\n0\r\n") {
-				t.Errorf("children: %q in %q", got, out)
+				t.Errorf("the marks with child shells are %q in %q", got, out)
 			}
 			s.typ("bash --norc\r")
 			s.prints("\x1b]133;C")
 			s.typ("echo nes''ted; exit 3\r")
 			if got := marks(s.prompt()); !slices.Equal(got, []string{"133;D;3", "133;A", "133;B"}) {
-				t.Errorf("a bash in it: %q", got)
+				t.Errorf("the marks of a nested bash are %q", got)
 			}
 			s.typ("exit 12\r")
 			if exit, err := s.c.Wait(s.w.ctx(), s.id, limit); err != nil || exit.ExitCode != 12 {
-				t.Errorf("it ended with %+v, %v", exit, err)
+				t.Errorf("the exit is %+v, %v; want 12", exit, err)
 			}
 		})
 	}
 }
 
-// The user's files are read, in the order that the shell has, each once.
+// The shell must read each of the user's files once, in the shell's own order.
 func TestShellIntegrationFiles(t *testing.T) {
 	t.Parallel()
 	all := map[string][]string{
@@ -251,7 +249,7 @@ func TestShellIntegrationFiles(t *testing.T) {
 	for _, tt := range []struct {
 		name, argv string
 		env        string
-		without    []string // of the files
+		without    []string // files that do not exist
 		zshenv     string
 		want       string
 	}{
@@ -287,7 +285,7 @@ func TestShellIntegrationFiles(t *testing.T) {
 				read = append(read, m[1])
 			}
 			if got := strings.Join(read, " "); got != tt.want {
-				t.Errorf("read %q, want %q in %q", got, tt.want, out)
+				t.Errorf("the shell has read %q, want %q in %q", got, tt.want, out)
 			}
 			s.tells("a command", s.does("false"), ran("false", 1)...)
 			if argv[0] == "zsh" {
@@ -296,26 +294,26 @@ func TestShellIntegrationFiles(t *testing.T) {
 					want = "[" + s.home + "/z]"
 				}
 				if out := s.does(`zsh -c 'echo "[$ZDOTDIR]"'`); !strings.Contains(out, want+"\r\n") {
-					t.Errorf("a child does not have ZDOTDIR %s: %q", want, out)
+					t.Errorf("ZDOTDIR of a child is not %s: %q", want, out)
 				}
 			}
 			if tt.argv == "bash -l" {
 				s.typ("logout\r")
 				if out := s.prints(".bash_logout"); !strings.Contains(out, "READ .bash_logout") {
-					t.Errorf("got %q", out)
+					t.Errorf(".bash_logout was not read: %q", out)
 				}
 			}
 		})
 	}
 }
 
-// Whatever a user has set up goes on: the exit code in the prompt, prompts that are made
-// anew each time, traps, strict modes.
+// The user's configuration must still work: an exit code in the prompt, prompts that are computed each time,
+// traps, strict modes.
 func TestShellIntegrationOfUsers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, shell, rc string
-		prompt, after   string // what the first prompt shows, and that behind "(exit 7)"
+		prompt, after   string // the first prompt, and the prompt after "(exit 7)"
 	}{
 		{name: "a prompt with a code", shell: "bash", rc: `PS1='<$?> '`, prompt: "<0> ", after: "<7> "},
 		{name: "one that is made each time", shell: "bash", rc: `f() { PS1="<$?> "; }; PROMPT_COMMAND=f`, prompt: "<0> ", after: "<7> "},
@@ -365,10 +363,10 @@ func TestShellIntegrationOfUsers(t *testing.T) {
 				t.Errorf("got %q, want %q in %q", marks(out), want, out)
 			}
 			if got := shown(out); !strings.HasPrefix(got, tt.after) {
-				t.Errorf("the prompt behind it is %q in %q", got, out)
+				t.Errorf("the next prompt is %q in %q", got, out)
 			}
 			if strings.Contains(out, "__holdfast") {
-				t.Errorf("something of ours is seen: %q", out)
+				t.Errorf("the output contains names of the integration: %q", out)
 			}
 		})
 	}
@@ -376,7 +374,7 @@ func TestShellIntegrationOfUsers(t *testing.T) {
 
 var sequence = regexp.MustCompile(`\x1b\][^\a\x1b]*(\a|\x1b\\)|\x1b\[[0-9;?]*[a-zA-Z]|\x1b[()]?[A-Z0-9=>]`)
 
-// shown is the text of the last prompt in what was printed.
+// shown returns the text of the last prompt in an output.
 func shown(out string) string {
 	_, prompt, _ := cutLast(out, promptStart)
 	prompt, _, _ = strings.Cut(prompt, promptEnd)
@@ -390,7 +388,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// A read-only PROMPT_COMMAND is left alone, and a fish's prompt can be saved.
+// The integration must not change a read-only PROMPT_COMMAND, and a fish user must be able to save the
+// prompt.
 func TestShellIntegrationLeavesUsers(t *testing.T) {
 	t.Parallel()
 	t.Run("bash", func(t *testing.T) {
@@ -399,7 +398,7 @@ func TestShellIntegrationLeavesUsers(t *testing.T) {
 		s.write(".bashrc", "PROMPT_COMMAND=true; readonly PROMPT_COMMAND; PS1='<> '\n")
 		s.spawn(true, "bash")
 		if out := s.prints("<> "); strings.Contains(out, "readonly") || strings.Contains(out, "\x1b]133") {
-			t.Errorf("got %q", out)
+			t.Errorf("the output with a read-only PROMPT_COMMAND is %q", out)
 		}
 	})
 	t.Run("fish", func(t *testing.T) {
@@ -411,12 +410,12 @@ func TestShellIntegrationLeavesUsers(t *testing.T) {
 		s.tells("the next", s.does("true"), ran("true", 0)...)
 		saved, err := os.ReadFile(filepath.Join(s.home, ".config/fish/functions/fish_prompt.fish"))
 		if err != nil || !strings.Contains(string(saved), "<> ") || strings.Contains(string(saved), "holdfast") {
-			t.Errorf("saved %q, %v", saved, err)
+			t.Errorf("the saved prompt is %q, %v", saved, err)
 		}
 	})
 }
 
-// What a shell keeps out of its history is not told.
+// The marks must not contain a command that the shell keeps out of its history.
 func TestShellIntegrationSecrets(t *testing.T) {
 	t.Parallel()
 	for shell, rc := range map[string]string{"bash": "HISTCONTROL=ignoreboth", "zsh": "setopt hist_ignore_space; HISTSIZE=10", "fish": ""} {
@@ -432,8 +431,8 @@ func TestShellIntegrationSecrets(t *testing.T) {
 	}
 }
 
-// Nothing is written but what the shell writes by itself; a session that is started
-// again tells, too; and ls shows what was asked for.
+// The integration must write no files beside those of the shell itself. A session that is started again must
+// print marks too, and ls must show the command as it was requested.
 func TestShellIntegrationLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -470,13 +469,13 @@ func TestShellIntegrationLeavesNothing(t *testing.T) {
 				return found
 			}
 			if with, without := files(true), files(false); !slices.Equal(with, without) {
-				t.Errorf("with %q, without %q", with, without)
+				t.Errorf("files with the integration %q, without it %q", with, without)
 			}
 		})
 	}
 }
 
-// Where the integration was not asked for there is none, by a flag and by the setting.
+// The integration must be active only if a flag or the setting asks for it.
 func TestShellIntegrationIsAsked(t *testing.T) {
 	t.Parallel()
 	s := newTeller(t, "bash")
@@ -507,13 +506,13 @@ func TestShellIntegrationIsAsked(t *testing.T) {
 			return found && strings.Contains(behind, "ready> ")
 		})
 		if got := strings.Contains(out, "\x1b]133;C"); got != tt.want {
-			t.Errorf("%s %q: told: %v, in %q", tt.setting, tt.args, got, out)
+			t.Errorf("setting %s, arguments %q: marks printed: %v, in %q", tt.setting, tt.args, got, out)
 		}
 	}
 }
 
-// Before 4.4 bash has no PS0, and before 5.1 no array of prompt commands: what is done
-// there works in a newer one, too.
+// bash before 4.4 has no PS0, and bash before 5.1 has no array of prompt commands. The code for these
+// versions works in a newer bash too, so it is tested there.
 func TestShellIntegrationOfOldBash(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, rc, prompt string }{
@@ -528,7 +527,7 @@ func TestShellIntegrationOfOldBash(t *testing.T) {
 			s.start("bash")
 			found, err := filepath.Glob(s.w.Path("shell-*/bash*"))
 			if err != nil || len(found) != 3 {
-				t.Fatalf("found %q, %v", found, err)
+				t.Fatalf("the files of the integration are %q, %v; want 3", found, err)
 			}
 			for _, path := range found {
 				script, err := os.ReadFile(path)
@@ -537,7 +536,7 @@ func TestShellIntegrationOfOldBash(t *testing.T) {
 				}
 				old := regexp.MustCompile(`(BASH_VERSINFO\[0\]\} -(?:gt|eq)) \d`).ReplaceAllString(string(script), "$1 99")
 				if old == string(script) && filepath.Base(path) == "bash" {
-					t.Fatal("there is no version in the script")
+					t.Fatal("the script contains no comparison of versions")
 				}
 				s.write("old/"+filepath.Base(path), old)
 			}
@@ -551,7 +550,7 @@ func TestShellIntegrationOfOldBash(t *testing.T) {
 			out := s.does("sh -c 'exit 7'")
 			s.tells("a code", out, ran("sh -c 'exit 7'", 7)...)
 			if got := shown(out); got != tt.prompt {
-				t.Errorf("the prompt behind it is %q in %q", got, out)
+				t.Errorf("the next prompt is %q in %q", got, out)
 			}
 		})
 	}
