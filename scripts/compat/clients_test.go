@@ -24,7 +24,7 @@ type clients struct {
 	w      *world
 	c      *client.Client // for all other requests
 	shells []shell
-	all    []*one
+	all    []*checkedClient
 	half   *byHand // the connection of across
 
 	over    atomic.Bool // the clients may end
@@ -33,8 +33,8 @@ type clients struct {
 	wg      sync.WaitGroup
 }
 
-// A one is one client of clients.
-type one struct {
+// A checkedClient is one client of clients.
+type checkedClient struct {
 	name string
 	web  bool
 	terminal
@@ -86,11 +86,11 @@ func (w *world) clients(release, address string) *clients {
 	m.add("typist on a WebSocket", true, web, err, m.types)
 	raw, err := w.raw(m.spawn("raw", echoing))
 	m.add("typist on a raw WebSocket", true, raw, err, m.types)
-	m.goOn()
+	m.awaitProgress()
 	m.half, err = w.byHand(m.spawn("half", echoing), "", w.stream)
 	if err == nil {
 		w.T.Cleanup(m.half.close)
-		err = errors.Join((&one{terminal: m.half}).hears([]byte(ready)), m.half.say(api.Wait{SessionID: attached}))
+		err = errors.Join((&checkedClient{terminal: m.half}).awaitOutput([]byte(ready)), m.half.say(api.Wait{SessionID: attached}))
 	}
 	if err != nil {
 		w.T.Fatal(err)
@@ -111,13 +111,13 @@ func (m *clients) across(handOff func()) {
 		m.w.T.Fatal(err)
 	}
 	handOff()
-	if err := errors.Join(m.half.send(rest), (&one{terminal: m.half}).hears(stroke)); err != nil {
+	if err := errors.Join(m.half.send(rest), (&checkedClient{terminal: m.half}).awaitOutput(stroke)); err != nil {
 		m.w.T.Fatalf("a frame that was sent partly before and partly after a handoff: %v", err)
 	}
 }
 
-// waited checks the answer to the request of half.
-func (m *clients) waited() {
+// checkAnswer checks the answer to the request of half.
+func (m *clients) checkAnswer() {
 	m.w.T.Helper()
 	for {
 		_, payload, err := m.half.receive()
@@ -148,19 +148,19 @@ func (m *clients) spawn(id, script string) *client.Spawned {
 		m.w.T.Fatal(err)
 	}
 	defer l.close()
-	if err := (&one{terminal: l}).hears([]byte(ready)); err != nil {
+	if err := (&checkedClient{terminal: l}).awaitOutput([]byte(ready)); err != nil {
 		m.w.T.Fatal(err)
 	}
 	return s
 }
 
 // add starts a client in a goroutine.
-func (m *clients) add(name string, web bool, term terminal, err error, run func(*one) error) {
+func (m *clients) add(name string, web bool, term terminal, err error, run func(*checkedClient) error) {
 	m.w.T.Helper()
 	if err != nil {
 		m.w.T.Fatalf("%s: %v", name, err)
 	}
-	y := &one{name: name, web: web, terminal: term}
+	y := &checkedClient{name: name, web: web, terminal: term}
 	m.all = append(m.all, y)
 	m.wg.Go(func() {
 		if err := run(y); err != nil && !m.stopped.Load() {
@@ -173,8 +173,8 @@ func (m *clients) add(name string, web bool, term terminal, err error, run func(
 	})
 }
 
-// goOn waits until each client has received output that was printed after the call.
-func (m *clients) goOn() {
+// awaitProgress waits until each client has received output that was printed after the call.
+func (m *clients) awaitProgress() {
 	m.w.T.Helper()
 	for _, y := range m.all {
 		n := y.seen.Load()
@@ -222,7 +222,7 @@ func (m *clients) live() bool {
 
 // follows reads numbered lines. They come from the child of the shell, so they also show that this child
 // runs.
-func (m *clients) follows(y *one) error {
+func (m *clients) follows(y *checkedClient) error {
 	var seen []byte
 	for want := ready; !m.over.Load(); {
 		data, err := y.printed()
@@ -244,9 +244,9 @@ func (m *clients) follows(y *one) error {
 }
 
 // types types numbers, each after the echo of the one before.
-func (m *clients) types(y *one) error {
+func (m *clients) types(y *checkedClient) error {
 	if _, raw := y.terminal.(*rawTerminal); !raw {
-		if err := y.hears([]byte(ready)); err != nil {
+		if err := y.awaitOutput([]byte(ready)); err != nil {
 			return err
 		}
 	}
@@ -255,7 +255,7 @@ func (m *clients) types(y *one) error {
 		if _, err := y.Write(stroke); err != nil {
 			return err
 		}
-		if err := y.hears(stroke); err != nil {
+		if err := y.awaitOutput(stroke); err != nil {
 			return err
 		}
 		y.seen.Add(1)
@@ -264,7 +264,7 @@ func (m *clients) types(y *one) error {
 }
 
 // typesAndEnds is like types, for a command that must end with its child's code.
-func (m *clients) typesAndEnds(y *one) error {
+func (m *clients) typesAndEnds(y *checkedClient) error {
 	if err := m.types(y); err != nil {
 		return err
 	}
@@ -282,9 +282,9 @@ func (m *clients) typesAndEnds(y *one) error {
 	return nil
 }
 
-// hears waits for the output text. It fails if the connection is closed, because each version must pass
+// awaitOutput waits for the output text. It fails if the connection is closed, because each version must pass
 // connections on.
-func (y *one) hears(text []byte) error {
+func (y *checkedClient) awaitOutput(text []byte) error {
 	for len(text) > 0 {
 		data, err := y.printed()
 		if err != nil {

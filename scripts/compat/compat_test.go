@@ -83,9 +83,9 @@ func (r *row) try(t *testing.T, bins map[string]string) {
 	for i, proxy := range r.proxies {
 		if i > 0 {
 			w.tryHandoff()
-			m.goOn()
+			m.awaitProgress()
 			m.across(func() { w.handOff(r.proxies[i-1], proxy, i == 2) })
-			m.goOn()
+			m.awaitProgress()
 		}
 		for j, version := range []string{r.release, here} {
 			w.showsSkew(version, proxy, r.supervisor)
@@ -96,7 +96,7 @@ func (r *row) try(t *testing.T, bins map[string]string) {
 		r.shells = "live"
 	}
 	m.end()
-	m.waited()
+	m.checkAnswer()
 	r.clients, r.web = kept, kept // a closed connection has failed the test
 }
 

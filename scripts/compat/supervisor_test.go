@@ -34,16 +34,16 @@ func TestSupervisorBecomesAnother(t *testing.T) {
 				if !strings.HasPrefix(out, to+" could ") {
 					t.Errorf("a dry run of the upgrade prints %q", out)
 				}
-				m.goOn()
+				m.awaitProgress()
 				if out = w.must(to, "supervisor", "--upgrade"); !strings.HasPrefix(out, from+" became "+to+",") {
 					t.Errorf("the upgrade prints %q", out)
 				}
-				m.goOn()
+				m.awaitProgress()
 				if s := w.status(here).Supervisor; s.PID != pid || s.Version != to {
 					t.Errorf("the supervisor was pid %d; now it is pid %d of version %s", pid, s.PID, s.Version)
 				}
 				w.KillSupervisor()
-				m.goOn()
+				m.awaitProgress()
 				w.showsSkew(here, from, to)
 				w.commands(to, "commands")
 				if !m.live() {
@@ -67,10 +67,10 @@ func TestUpgradeBoth(t *testing.T) {
 			})
 			m := w.clients(release.name, w.start(release.name, release.name))
 			w.proxy(here, "upgrade", "--dry-run")
-			m.goOn()
+			m.awaitProgress()
 			w.showsSkew(here, release.name, release.name)
 			w.proxy(here, "upgrade")
-			m.goOn()
+			m.awaitProgress()
 			w.showsSkew(here, here, here)
 			if !m.live() {
 				t.Error("a session has lost its child")
@@ -112,7 +112,7 @@ func TestReleasedProxyOfReplacedSupervisor(t *testing.T) {
 				{"killed after an upgrade", func() { w.KillSupervisor() }, next},
 			} {
 				replace.do() // a request to an old proxy at this moment fails as retryable
-				m.goOn()
+				m.awaitProgress()
 				s := w.status(release.name)
 				if s.Proxy.PID != proxy || s.Supervisor.Version != replace.is {
 					t.Errorf("%s: %+v, %+v", replace.how, s.Proxy, s.Supervisor)

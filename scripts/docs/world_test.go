@@ -46,7 +46,7 @@ func newWorld(t *testing.T) *world {
 	}
 	for name, program := range map[string]string{
 		"proxy": filepath.Join(built, "proxy"), "supervisor": filepath.Join(built, "supervisor"), "holdfast": filepath.Join(built, "holdfast"),
-		"python3": itself("python3", "-c", "import sys; print(sys.executable)"), "node": itself("node", "-p", "process.execPath"),
+		"python3": interpreterPath("python3", "-c", "import sys; print(sys.executable)"), "node": interpreterPath("node", "-p", "process.execPath"),
 	} {
 		if program == "" {
 			continue
@@ -83,9 +83,9 @@ func (w *world) path(parts ...string) string {
 	return filepath.Join(append([]string{w.root}, parts...)...)
 }
 
-// itself returns the path of an interpreter itself, because the program in PATH may be a wrapper that needs
+// interpreterPath returns the path of an interpreter itself, because the program in PATH may be a wrapper that needs
 // its own HOME. It returns "" if the interpreter is not installed.
-func itself(program string, args ...string) string {
+func interpreterPath(program string, args ...string) string {
 	out, err := exec.Command(program, args...).Output()
 	if err != nil {
 		return ""

@@ -11,9 +11,9 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// telling returns a bash that prints the shell marks (OSC 133) of its prompts and commands, as the shell
+// markedBash returns a bash that prints the shell marks (OSC 133) of its prompts and commands, as the shell
 // integration makes it.
-func telling() protocol.SpawnSpec {
+func markedBash() protocol.SpawnSpec {
 	const rc = `set -o history +H; PS1='\[\e]133;A\a\]ready> \[\e]133;B\a\]'
 		PS0='\e]133;C\a'; PROMPT_COMMAND='printf "\e]133;D;%s\a" "$?"'; unset HISTFILE`
 	return protocol.SpawnSpec{Argv: []string{"bash", "-c", `exec bash --noprofile --rcfile <(printf '%s\n' "$1") -i`, "bash", rc}}
@@ -26,7 +26,7 @@ func TestAwayFromAShell(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	w.spawn(c, "s", telling())
+	w.spawn(c, "s", markedBash())
 	info := func() *protocol.SessionInfo {
 		t.Helper()
 		i, err := c.SessionInfo(w.ctx(), "s")

@@ -30,8 +30,8 @@ func appendUnits(p []byte, number, units int) []byte {
 	return p
 }
 
-// labourer is the program of a busy child.
-func labourer([]string) error {
+// busyChild is the program of a busy child.
+func busyChild([]string) error {
 	if err := raw(os.Stdin); err != nil {
 		return err
 	}
@@ -42,20 +42,20 @@ func labourer([]string) error {
 	}
 }
 
-// A labour is a session whose child prints units without a pause, and an attachment that checks each byte of
+// A busySession is a session whose child prints units without a pause, and an attachment that checks each byte of
 // the output. A test may replace its proxy and its supervisor.
-type labour struct {
+type busySession struct {
 	spawned *client.Spawned
 	a       *client.Attachment
 	pos     atomic.Uint64
 	err     atomic.Pointer[error]
 }
 
-func newLabour(w *world, c *client.Client, id string, size protocol.Size) *labour {
+func newBusySession(w *world, c *client.Client, id string, size protocol.Size) *busySession {
 	w.T.Helper()
-	spec := role("labourer")
+	spec := role("busyChild")
 	spec.Cols, spec.Rows = size.Cols, size.Rows
-	l := &labour{spawned: w.spawn(c, id, spec)}
+	l := &busySession{spawned: w.spawn(c, id, spec)}
 	l.a = w.attach(c, id, client.AttachOptions{}).Attachment
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -68,7 +68,7 @@ func newLabour(w *world, c *client.Client, id string, size protocol.Size) *labou
 }
 
 // read checks the output. It returns nil when the test ends, or an error if a byte is wrong for its offset.
-func (l *labour) read(over <-chan struct{}) error {
+func (l *busySession) read(over <-chan struct{}) error {
 	for {
 		m, err := l.a.Receive(limit)
 		select {
@@ -98,7 +98,7 @@ func unitsAt(offset uint64, n int) []byte {
 
 // works waits until the child has printed more units. It fails the test if a byte was lost or duplicated, or
 // if the session has another child.
-func (l *labour) works(w *world, c *client.Client, units int) {
+func (l *busySession) works(w *world, c *client.Client, units int) {
 	w.T.Helper()
 	end := l.pos.Load() + uint64(units*unitLen)
 	testkit.Eventually(w.T, limit, func() bool { return l.err.Load() != nil || l.pos.Load() >= end }, "a busy session continues to print")
@@ -202,9 +202,9 @@ func TestReplaceBesideBusy(t *testing.T) {
 	w := newWorld(t, bigRing) // so that a viewer that is delayed by other tests misses nothing
 	c := w.dial(client.Options{})
 	s := newScribe(w.echo(c, "ordinary"))
-	var busy []*labour
+	var busy []*busySession
 	for i := range count {
-		busy = append(busy, newLabour(w, c, fmt.Sprint("busy-", i), size))
+		busy = append(busy, newBusySession(w, c, fmt.Sprint("busy-", i), size))
 	}
 	const units = 12 // more than one read of a terminal returns
 	for _, l := range busy {

@@ -31,8 +31,8 @@ type load struct {
 	rnd     *rand.Rand
 	streams []*stream
 	flood   *reading
-	vim     *typed
-	paste   *pasted
+	vim     *editing
+	paste   *pasting
 	idle    []*view
 	probes  probes
 	lives   []*client.Spawned // sessions whose children must be the same at the end
@@ -124,7 +124,7 @@ func (l *load) end(t *testing.T) {
 		read += uint64(s.all.Len())
 	}
 	for id, printed := range map[protocol.SessionID][]byte{"vim": nil, "stream-0": l.streams[0].all.Bytes(), "idle-0": nil, "paste": nil} {
-		l.looksRight(t, calm, c, id, printed)
+		l.compareScreen(t, calm, c, id, printed)
 	}
 	for _, r := range []*reading{l.flood, l.vim.reading, l.paste.reading} {
 		n, err := r.seen()
@@ -266,16 +266,16 @@ func floods(offset uint64, data []byte) error {
 	return nil
 }
 
-// typed is an editor in a session, and a typist that enters lines without a pause.
-type typed struct {
+// editing is an editor in a session, and a typist that enters lines without a pause.
+type editing struct {
 	*reading
 	path  string
 	lines int // number of typed lines; read after the load has stopped
 }
 
-func (l *load) edits(id string) *typed {
+func (l *load) edits(id string) *editing {
 	l.T.Helper()
-	e := &typed{path: l.Path(id + ".txt")}
+	e := &editing{path: l.Path(id + ".txt")}
 	spec := protocol.SpawnSpec{Argv: []string{"vim", "-u", "NONE", "-N", "-n", "-c", "set nomore noswapfile", e.path}}
 	l.lives = append(l.lives, l.spawn(l.c, id, spec))
 	begun := make(chan struct{}, 1)
@@ -300,7 +300,7 @@ func (l *load) edits(id string) *typed {
 	return e
 }
 
-func (e *typed) type_(l *load) {
+func (e *editing) type_(l *load) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	_, err := e.a.Write([]byte("i"))
@@ -322,7 +322,7 @@ func (e *typed) type_(l *load) {
 }
 
 // saved makes the editor write its file, which must contain each line once.
-func (e *typed) saved(t *testing.T, l *load) {
+func (e *editing) saved(t *testing.T, l *load) {
 	t.Helper()
 	if err := l.c.Type(l.ctx(), e.id, []byte("\x1b:w\r")); err != nil {
 		t.Fatal(err)
@@ -338,7 +338,7 @@ func (e *typed) saved(t *testing.T, l *load) {
 	}
 }
 
-func (e *typed) quits(t *testing.T, l *load) {
+func (e *editing) quits(t *testing.T, l *load) {
 	t.Helper()
 	if err := l.c.Type(l.ctx(), e.id, []byte(":q\r")); err != nil {
 		t.Fatal(err)
@@ -348,16 +348,16 @@ func (e *typed) quits(t *testing.T, l *load) {
 	}
 }
 
-// pasted is a child that receives pastes without a pause and prints the checksum of each.
-type pasted struct {
+// pasting is a child that receives pastes without a pause and prints the checksum of each.
+type pasting struct {
 	*reading
 	done int // number of pastes; read after the load has stopped
 	said chan string
 }
 
-func (l *load) pastes(id string) *pasted {
+func (l *load) pastes(id string) *pasting {
 	l.T.Helper()
-	p := &pasted{said: make(chan string, 16)}
+	p := &pasting{said: make(chan string, 16)}
 	script := fmt.Sprintf("stty raw -echo; echo ready; while :; do head -c %d | sha256sum; done", pasteBytes)
 	l.lives = append(l.lives, l.spawn(l.c, id, shell(script)))
 	var line []byte
@@ -378,7 +378,7 @@ func (l *load) pastes(id string) *pasted {
 	return p
 }
 
-func (p *pasted) type_(l *load) {
+func (p *pasting) type_(l *load) {
 	rnd := rand.New(rand.NewPCG(l.seed, 1))
 	data := make([]byte, pasteBytes)
 	for {
@@ -491,9 +491,9 @@ func (w *world) haveQuit(c *client.Client, all []quitting) {
 	}
 }
 
-// looksRight compares a session's screen with the screen that an undisturbed supervisor makes of the same
+// compareScreen compares a session's screen with the screen that an undisturbed supervisor makes of the same
 // bytes: printed, or if printed is nil, the output in the session's ring.
-func (l *load) looksRight(t *testing.T, calm *world, c *client.Client, id protocol.SessionID, printed []byte) {
+func (l *load) compareScreen(t *testing.T, calm *world, c *client.Client, id protocol.SessionID, printed []byte) {
 	t.Helper()
 	whole := client.ScreenOptions{Format: protocol.ScreenCells, Scrollback: historySeen}
 	var got *protocol.ScreenContent
@@ -588,7 +588,7 @@ func TestHarms(t *testing.T) {
 	}
 }
 
-// aMoment fires after a random time of at most longest.
-func aMoment(rnd *rand.Rand, longest time.Duration) <-chan time.Time {
+// randomMoment fires after a random time of at most longest.
+func randomMoment(rnd *rand.Rand, longest time.Duration) <-chan time.Time {
 	return time.After(time.Duration(rnd.Int64N(int64(longest))))
 }

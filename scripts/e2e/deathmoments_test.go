@@ -39,7 +39,7 @@ func TestUpgradeWithDeath(t *testing.T) {
 			victim = keeper
 		}
 		ended := w.Meanwhile(fmt.Sprint("upgrade ", i), "supervisor", "--upgrade")
-		<-aMoment(rnd, longest)
+		<-randomMoment(rnd, longest)
 		for _, q := range ending {
 			q.Signal(q.sig)
 		}
@@ -94,7 +94,7 @@ func TestStartWithDeath(t *testing.T) {
 				all[j] = s
 			})
 		}
-		<-aMoment(rnd, longest)
+		<-randomMoment(rnd, longest)
 		w.Kill(victim)
 		wg.Wait()
 		for j, s := range all {
@@ -103,7 +103,7 @@ func TestStartWithDeath(t *testing.T) {
 			}
 			w.Adopt(lookup(s.PID))
 			path := w.Path(fmt.Sprintf("begun-%d-%d", i, j))
-			w.beganOnce(t, c, s, path)
+			w.checkStartedOnce(t, c, s, path)
 		}
 		w.pair()
 	}
@@ -115,9 +115,9 @@ func TestStartWithDeath(t *testing.T) {
 	t.Logf("%d deaths within %v; %d sessions were started during each", n, longest, atOnce)
 }
 
-// beganOnce fails the test unless exactly one child was started for a session and is the session's child.
+// checkStartedOnce fails the test unless exactly one child was started for a session and is the session's child.
 // Then it ends the session.
-func (w *world) beganOnce(t *testing.T, c *client.Client, s *client.Spawned, path string) {
+func (w *world) checkStartedOnce(t *testing.T, c *client.Client, s *client.Spawned, path string) {
 	t.Helper()
 	var began []byte
 	testkit.Eventually(t, limit, func() bool {
@@ -185,7 +185,7 @@ func TestEndWithDeath(t *testing.T) {
 				}
 			})
 		}
-		<-aMoment(rnd, longest)
+		<-randomMoment(rnd, longest)
 		w.Kill(victim)
 		wg.Wait()
 		for j, v := range views {

@@ -206,7 +206,7 @@ func TestHandoffWithDeath(t *testing.T) {
 		w.pair()
 		proxy := w.Only("proxy")
 		ended := w.Meanwhile(fmt.Sprint("handoff ", i), "proxy", "--handoff")
-		<-aMoment(rnd, longest)
+		<-randomMoment(rnd, longest)
 		w.Kill(w.Only("supervisor"))
 		r := <-ended
 		now := w.Only("proxy")

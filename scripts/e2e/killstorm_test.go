@@ -17,9 +17,9 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A stormy is a world whose programs are killed, and whose supervisor is upgraded, at times to programs that
+// A storm is a world whose programs are killed, and whose supervisor is upgraded, at times to programs that
 // fail at a chosen step (supervisor/fault_on.go).
-type stormy struct {
+type storm struct {
 	*world
 	rnd       *rand.Rand
 	good, bad string // directories of programs
@@ -54,12 +54,12 @@ func TestKillStorm(t *testing.T) {
 	seed := uint64(number(t, "HOLDFAST_STORM_SEED", int(rand.Uint32())))
 	t.Logf("HOLDFAST_STORM_SEED=%d", seed)
 	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=3", "HOLDFAST_CRASH_PAUSE=10ms", "HOLDFAST_START_TIMEOUT=2s", "HOLDFAST_SPAWN_RATE=1000")
-	s := &stormy{world: w, rnd: rand.New(rand.NewPCG(seed, 0)), good: w.Bin,
+	s := &storm{world: w, rnd: rand.New(rand.NewPCG(seed, 0)), good: w.Bin,
 		bad:   testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor"),
 		kills: map[string]int{}, upgrades: map[string]int{}, ways: map[string]int{}}
 	// The limit is what a successor needs to adopt all sessions, so that one more session must be refused.
 	const sessions = 8
-	s.limited(64 + 14*sessions)
+	s.startLimited(64 + 14*sessions)
 	for i := range sessions - 1 {
 		s.Must("proxy", "new", "-d", "--id", fmt.Sprint("s", i+1), "--", "sh", "-c", prints)
 	}
@@ -79,7 +79,7 @@ func TestKillStorm(t *testing.T) {
 		if i%3 == 0 {
 			s.upgrade(long, i%15 == 0)
 		}
-		s.whole()
+		s.awaitWhole()
 		s.killOne([]string{"keeper", "supervisor", "proxy"}[s.rnd.IntN(3)])
 		s.check(i)
 		if (i+1)%100 == 0 {
@@ -87,7 +87,7 @@ func TestKillStorm(t *testing.T) {
 		}
 	}
 	s.fault("")
-	s.whole()
+	s.awaitWhole()
 	s.check(n)
 	s.Must("supervisor", "stop", "--sessions=end")
 	for _, path := range []string{"supervisor.crash", "keeper.crash"} {
@@ -96,8 +96,8 @@ func TestKillStorm(t *testing.T) {
 	t.Logf("%d kills: %v; upgrades: %v; ways back: %v", n, s.kills, s.upgrades, s.ways)
 }
 
-// limited starts the daemons and the first session with a limit of the number of open files.
-func (s *stormy) limited(files int) {
+// startLimited starts the daemons and the first session with a limit of the number of open files.
+func (s *storm) startLimited(files int) {
 	s.T.Helper()
 	cmd := s.Command("proxy", "new", "-d", "--id", "s0", "--", "sh", "-c", prints)
 	cmd.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, files), cmd.Path}, cmd.Args[1:]...)
@@ -108,7 +108,7 @@ func (s *stormy) limited(files int) {
 }
 
 // fault makes the programs of the bad directory fail as STEP=HOW says, from now on.
-func (s *stormy) fault(how string) {
+func (s *storm) fault(how string) {
 	s.T.Helper()
 	if err := os.WriteFile(s.Path("fault"), []byte(how), 0o600); err != nil {
 		s.T.Fatal(err)
@@ -116,9 +116,9 @@ func (s *stormy) fault(how string) {
 }
 
 // upgrade upgrades the supervisor to the good program, or to the bad one with a random fault.
-func (s *stormy) upgrade(long, bad bool) {
+func (s *storm) upgrade(long, bad bool) {
 	s.T.Helper()
-	s.whole()
+	s.awaitWhole()
 	if !bad {
 		s.fault("")
 		if r := s.runFrom(s.good, "supervisor", "--upgrade"); r.Code != 0 {
@@ -143,21 +143,21 @@ func (s *stormy) upgrade(long, bad bool) {
 	}
 }
 
-// whole returns when a supervisor serves all sessions. If none does, whole recovers as the commands describe.
-func (s *stormy) whole() {
+// awaitWhole returns when a supervisor serves all sessions. If none does, awaitWhole recovers as the commands describe.
+func (s *storm) awaitWhole() {
 	s.T.Helper()
 	for range 10 {
 		if r := s.world.Run("proxy", "status", "--json"); r.Code == 0 && s.serving(r.Out) {
 			return
 		}
-		s.goBack()
+		s.recoverSupervisor()
 	}
 	s.T.Fatalf("no recovery after 10 attempts: %v", s.world.Run("proxy", "status"))
 }
 
 // serving reports whether status is the answer of a supervisor that has all sessions and whose parent is a
 // keeper with all sessions.
-func (s *stormy) serving(status string) bool {
+func (s *storm) serving(status string) bool {
 	var st client.Status
 	if json.Unmarshal([]byte(status), &st) != nil || st.Supervisor == nil || st.Supervisor.Keeper == nil {
 		return false
@@ -168,8 +168,8 @@ func (s *stormy) serving(status string) bool {
 
 var toKill = regexp.MustCompile(`kill -9 (\d+)`)
 
-// goBack runs supervisor --upgrade with the good program, and follows the advice of its error.
-func (s *stormy) goBack() {
+// recoverSupervisor runs supervisor --upgrade with the good program, and follows the advice of its error.
+func (s *storm) recoverSupervisor() {
 	s.T.Helper()
 	r := s.runFrom(s.good, "supervisor", "--upgrade")
 	switch m := toKill.FindStringSubmatch(r.Errout); {
@@ -186,7 +186,7 @@ func (s *stormy) goBack() {
 	}
 }
 
-func (s *stormy) killOne(name string) {
+func (s *storm) killOne(name string) {
 	s.T.Helper()
 	var victim process
 	switch running := s.Running(name); {
@@ -205,7 +205,7 @@ func (s *stormy) killOne(name string) {
 
 // check fails the test if a shell has ended, or if two keepers stay. A second keeper that finds the lock
 // taken holds no file and ends without intervention.
-func (s *stormy) check(i int) {
+func (s *storm) check(i int) {
 	s.T.Helper()
 	for k, p := range s.shells {
 		if !p.Running() {

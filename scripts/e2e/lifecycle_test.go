@@ -230,7 +230,7 @@ func TestSupervisorKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waited := w.awaitsEnd(c, "s")
+	waited := w.awaitExit(c, "s")
 	for i := range 3 {
 		v.ask(fmt.Sprintf("before %d\n", i))
 		if now := w.KillSupervisor(); now == held || now.Parent() != keeper.PID {
@@ -281,7 +281,7 @@ func TestBothKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waited := w.awaitsEnd(c, "s")
+	waited := w.awaitExit(c, "s")
 	v.ask("before")
 	w.KillBoth()
 	w.Gone(lookup(info.PID)) // the kernel closes its terminal
@@ -483,8 +483,8 @@ func TestOutlivesLauncher(t *testing.T) {
 	}
 }
 
-// awaitsEnd waits for a session's exit in a goroutine, and returns a channel with the error of the wait.
-func (w *world) awaitsEnd(c *client.Client, id protocol.SessionID) <-chan error {
+// awaitExit waits for a session's exit in a goroutine, and returns a channel with the error of the wait.
+func (w *world) awaitExit(c *client.Client, id protocol.SessionID) <-chan error {
 	waited, ctx := make(chan error, 1), w.ctx()
 	go func() {
 		_, err := c.Wait(ctx, id, -1)

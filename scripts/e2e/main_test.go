@@ -19,13 +19,13 @@ const roleEnv = "E2E_ROLE"
 // roles are the programs that the tests need as children of sessions or as clients. Each gets the arguments
 // of its command line.
 var roles = map[string]func(args []string) error{
-	"chatter":  chatter,
-	"labourer": labourer,
-	"counter":  counter,
-	"printer":  printer,
-	"quitter":  quitter,
-	"stubborn": stubborn,
-	"stranger": stranger,
+	"chatter":   chatter,
+	"busyChild": busyChild,
+	"counter":   counter,
+	"printer":   printer,
+	"quitter":   quitter,
+	"stubborn":  stubborn,
+	"stranger":  stranger,
 }
 
 func TestMain(m *testing.M) {

@@ -58,7 +58,7 @@ func TestMemoryOfManySessions(t *testing.T) {
 		v.caughtUp(t)
 	}
 	t.Logf("after %v each session has printed %d MiB, and its viewers have read all of it", time.Since(begun).Round(time.Millisecond), memoryPrinted>>20)
-	w.holds(empty, sessions)
+	w.checkMemory(empty, sessions)
 }
 
 // colouredLog returns lines as a service prints them: a time, a level in colour, a source, a message.
@@ -86,9 +86,9 @@ func (w *world) allPrinted(c *client.Client) (n int) {
 	return n
 }
 
-// holds logs the memory of both processes, in total and per session. It fails the test if a session costs
+// checkMemory logs the memory of both processes, in total and per session. It fails the test if a session costs
 // more than its limit. Memory that Go uses independently of the number of sessions does not count.
-func (w *world) holds(empty map[string]usage, sessions int) {
+func (w *world) checkMemory(empty map[string]usage, sessions int) {
 	w.T.Helper()
 	for name, now := range w.usages() {
 		each := (now.RSS - empty[name].RSS) / sessions

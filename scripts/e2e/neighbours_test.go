@@ -30,18 +30,18 @@ var flooding = shell(`stty -echo -opost; echo ready; yes & read x; kill $!; wait
 // their echoes take longer than any limit.
 const prompt = 5 * time.Second
 
-// A steady is a session that echoes all the time, and measures each echo.
-type steady struct {
+// A steadyEcho is a session that echoes all the time, and measures each echo.
+type steadyEcho struct {
 	stopped atomic.Bool
 	done    chan struct{}
 	took    []time.Duration
 	err     error
 }
 
-func (w *world) steady(c *client.Client, id string) *steady {
+func (w *world) steadyEcho(c *client.Client, id string) *steadyEcho {
 	w.T.Helper()
 	v := w.echo(c, id)
-	s := &steady{done: make(chan struct{})}
+	s := &steadyEcho{done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		// The pace is limited, so that this session is not a flood itself.
@@ -75,7 +75,7 @@ func echoOnce(a *client.Attachment, text string) error {
 }
 
 // check fails the test if an echo failed or came too late.
-func (s *steady) check(t testing.TB) {
+func (s *steadyEcho) check(t testing.TB) {
 	t.Helper()
 	s.stopped.Store(true)
 	<-s.done
@@ -93,7 +93,7 @@ func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	beside := w.steady(c, "beside")
+	beside := w.steadyEcho(c, "beside")
 	w.spawn(c, "flood", flooding)
 	slow, err := c.Attach(w.ctx(), "flood", client.AttachOptions{})
 	if err != nil {
@@ -182,7 +182,7 @@ func TestFlood(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	beside := w.steady(c, "beside")
+	beside := w.steadyEcho(c, "beside")
 	ctx := t.Context()
 	for i := range 3 {
 		id := protocol.SessionID(fmt.Sprint("flood", i))
@@ -296,14 +296,14 @@ func TestNonsense(t *testing.T) {
 	t.Logf("seed %d", seed)
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	beside := w.steady(c, "beside")
+	beside := w.steadyEcho(c, "beside")
 	held, proxy := w.Only("supervisor"), w.Only("proxy")
 	round := func(seq uint64, sockets ...string) {
 		var wg sync.WaitGroup
 		for name, said := range nonsense(rand.New(rand.NewPCG(seed, seq))) {
 			for _, socket := range sockets {
 				wg.Go(func() {
-					if err := w.sentAway(socket, said); err != nil {
+					if err := w.sendUntilClosed(socket, said); err != nil {
 						t.Errorf("%s, %s: %v", socket, name, err)
 					}
 				})
@@ -325,8 +325,8 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// sentAway sends bytes, and returns nil when the server has closed the connection.
-func (w *world) sentAway(socket string, said []byte) error {
+// sendUntilClosed sends bytes, and returns nil when the server has closed the connection.
+func (w *world) sendUntilClosed(socket string, said []byte) error {
 	nc, err := net.Dial("unix", w.Path(socket))
 	if err != nil {
 		return err
@@ -351,7 +351,7 @@ func TestSilence(t *testing.T) {
 			t.Run(fmt.Sprint(socket, len(said)), func(t *testing.T) {
 				t.Parallel()
 				begun := time.Now()
-				if err := w.sentAway(socket, said); err != nil {
+				if err := w.sendUntilClosed(socket, said); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(begun); took < 1900*time.Millisecond || took > limit/2 {

@@ -79,7 +79,7 @@ func (v *visitor) open(address, path string) *pageSocket {
 		v.w.T.Fatal(err)
 	}
 	s.send(api.Hello{Protocol: protocol.Supported(), Client: "page"})
-	hear[*api.Welcome](s)
+	receiveMessage[*api.Welcome](s)
 	return s
 }
 
@@ -108,8 +108,8 @@ func (s *pageSocket) send(m protocol.Message) {
 	}
 }
 
-// hear receives messages until one of type M comes.
-func hear[M protocol.Message](s *pageSocket) M {
+// receiveMessage receives messages until one of type M comes.
+func receiveMessage[M protocol.Message](s *pageSocket) M {
 	s.t.Helper()
 	for {
 		kind, b, err := s.Read(s.ctx)
@@ -131,7 +131,7 @@ func hear[M protocol.Message](s *pageSocket) M {
 func (s *pageSocket) refused(m protocol.Message) bool {
 	s.t.Helper()
 	s.send(m)
-	return hear[*api.Error](s).Code == protocol.CodePermissionDenied
+	return receiveMessage[*api.Error](s).Code == protocol.CodePermissionDenied
 }
 
 // needPage skips a test if the page was not built before the programs. If HOLDFAST_REQUIRE_ORACLE is 1, it
@@ -175,12 +175,12 @@ func TestPageSignsIn(t *testing.T) {
 	w.echoAlone(c, "s")
 	s := v.open(address, "/v1/api")
 	s.send(api.Attach{Request: protocol.Request{RequestID: "a"}, Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "s"}, Text: true})
-	hear[*api.Attached](s)
+	receiveMessage[*api.Attached](s)
 	types := func(text string) {
 		t.Helper()
 		s.send(api.TerminalData{SessionID: "s", Data: []byte(text + "\n")})
 		for printed := ""; !strings.Contains(printed, text); {
-			printed += string(hear[*api.TerminalData](s).Data)
+			printed += string(receiveMessage[*api.TerminalData](s).Data)
 		}
 	}
 	types("before")
@@ -328,18 +328,18 @@ func TestShareLink(t *testing.T) {
 	}
 	s := v.open(address, at.Path+"api")
 	s.send(api.List{Request: protocol.Request{RequestID: "l"}})
-	if m := hear[*api.Sessions](s); len(m.Sessions) != 1 || m.Sessions[0].ID != "shown" {
+	if m := receiveMessage[*api.Sessions](s); len(m.Sessions) != 1 || m.Sessions[0].ID != "shown" {
 		t.Errorf("the list of a share link is %+v", m.Sessions)
 	}
 	s.send(api.Attach{Request: protocol.Request{RequestID: "a"}, Attachment: 1, Text: true, AttachSpec: protocol.AttachSpec{SessionID: "shown", Mode: protocol.ModeReadOnly}})
-	hear[*api.Attached](s)
+	receiveMessage[*api.Attached](s)
 	seen := func(text string) {
 		t.Helper()
 		if _, err := shown.Write([]byte(text + "\n")); err != nil {
 			t.Fatal(err)
 		}
 		for printed := ""; !strings.Contains(printed, text); {
-			printed += string(hear[*api.TerminalData](s).Data)
+			printed += string(receiveMessage[*api.TerminalData](s).Data)
 		}
 	}
 	for i := range 2 {
@@ -357,7 +357,7 @@ func TestShareLink(t *testing.T) {
 			}
 		}
 		s.send(api.Info{Request: protocol.Request{RequestID: "i"}, SessionID: "other"})
-		if e := hear[*api.Error](s); e.Code != protocol.CodeSessionNotFound {
+		if e := receiveMessage[*api.Error](s); e.Code != protocol.CodeSessionNotFound {
 			t.Errorf("info of another session through a share link: %+v", e)
 		}
 		if i == 0 {
@@ -369,7 +369,7 @@ func TestShareLink(t *testing.T) {
 	begun := time.Now()
 	s = v.open(address, at.Path+"api")
 	w.handOff()
-	if e := hear[*api.Error](s); e.Code != protocol.CodeUnauthorized {
+	if e := receiveMessage[*api.Error](s); e.Code != protocol.CodeUnauthorized {
 		t.Errorf("when the link expires, the page receives %+v", e)
 	}
 	if _, _, err := s.Read(s.ctx); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {

@@ -16,9 +16,9 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A teller is a session of a shell with shell integration, which prints marks of its prompts and commands, in
+// A shellSession is a session of a shell with shell integration, which prints marks of its prompts and commands, in
 // a home directory of its own.
-type teller struct {
+type shellSession struct {
 	t    *testing.T
 	w    *world
 	c    *client.Client
@@ -29,7 +29,7 @@ type teller struct {
 	seen int // bytes of the output that were checked already
 }
 
-func newTeller(t *testing.T, shell string) *teller {
+func newShellSession(t *testing.T, shell string) *shellSession {
 	t.Helper()
 	if _, err := exec.LookPath(shell); err != nil {
 		t.Skip(err)
@@ -40,14 +40,14 @@ func newTeller(t *testing.T, shell string) *teller {
 		}
 	}
 	w := newWorld(t)
-	s := &teller{t: t, w: w, c: w.dial(client.Options{}), home: w.Home}
+	s := &shellSession{t: t, w: w, c: w.dial(client.Options{}), home: w.Home}
 	s.env = []string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "PS1=$ "}
 	s.write(".zshrc", "PS1='%# '\n") // without .zshrc zsh asks questions
 	return s
 }
 
 // write writes a file in the home directory.
-func (s *teller) write(name, text string) {
+func (s *shellSession) write(name, text string) {
 	s.t.Helper()
 	path := filepath.Join(s.home, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -59,13 +59,13 @@ func (s *teller) write(name, text string) {
 }
 
 // start starts the shell, and returns the output up to its first prompt.
-func (s *teller) start(argv ...string) string {
+func (s *shellSession) start(argv ...string) string {
 	s.t.Helper()
 	s.spawn(true, argv...)
 	return s.prompt()
 }
 
-func (s *teller) spawn(integration bool, argv ...string) {
+func (s *shellSession) spawn(integration bool, argv ...string) {
 	s.t.Helper()
 	made, err := s.c.Spawn(s.w.ctx(), client.SpawnRequest{
 		SpawnSpec:        protocol.SpawnSpec{Argv: argv, Cwd: s.home, Env: s.env, ClearInheritedEnv: true},
@@ -80,7 +80,7 @@ func (s *teller) spawn(integration bool, argv ...string) {
 }
 
 // until waits until enough holds for the output since the last call, and returns this output.
-func (s *teller) until(what string, enough func(news string) bool) string {
+func (s *shellSession) until(what string, enough func(news string) bool) string {
 	s.t.Helper()
 	news := ""
 	if !eventually(func() bool {
@@ -100,7 +100,7 @@ func (s *teller) until(what string, enough func(news string) bool) string {
 const promptStart, promptEnd = "\x1b]133;A\a", "\x1b]133;B\a"
 
 // prompt returns the output up to the next prompt.
-func (s *teller) prompt() string {
+func (s *shellSession) prompt() string {
 	s.t.Helper()
 	return s.until("a prompt", func(news string) bool {
 		return strings.LastIndex(news, promptStart) >= 0 && strings.LastIndex(news, promptEnd) > strings.LastIndex(news, promptStart)
@@ -108,7 +108,7 @@ func (s *teller) prompt() string {
 }
 
 // prints waits until the shell has printed a text, and returns the output.
-func (s *teller) prints(text string) string {
+func (s *shellSession) prints(text string) string {
 	s.t.Helper()
 	return s.until(fmt.Sprintf("%q", text), func(news string) bool { return strings.Contains(news, text) })
 }
@@ -116,7 +116,7 @@ func (s *teller) prints(text string) string {
 // awaitIdle waits until the shell has one thread, which sleeps. Before an interrupt of a line this is the
 // only safe state of fish 3: it notices the signal only if the signal ends its wait for input, so it loses an
 // interrupt that comes while it draws the colours that another of its threads has computed.
-func (s *teller) awaitIdle() {
+func (s *shellSession) awaitIdle() {
 	s.t.Helper()
 	testkit.Eventually(s.t, limit, func() bool {
 		state, _ := testkit.Stat(s.pid)
@@ -124,15 +124,15 @@ func (s *teller) awaitIdle() {
 	}, "the shell is idle")
 }
 
-func (s *teller) typ(text string) {
+func (s *shellSession) typ(text string) {
 	s.t.Helper()
 	if err := s.c.Type(s.w.ctx(), s.id, []byte(text)); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// does types a line, and returns the output up to the next prompt.
-func (s *teller) does(line string) string {
+// runLine types a line, and returns the output up to the next prompt.
+func (s *shellSession) runLine(line string) string {
 	s.t.Helper()
 	s.typ(strings.ReplaceAll(line, "\n", "\r") + "\r")
 	return s.prompt()
@@ -152,16 +152,16 @@ func marks(out string) (all []string) {
 	return all
 }
 
-// tells fails the test unless the marks in an output are want.
-func (s *teller) tells(what, out string, want ...string) {
+// wantMarks fails the test unless the marks in an output are want.
+func (s *shellSession) wantMarks(what, out string, want ...string) {
 	s.t.Helper()
 	if got := marks(out); !slices.Equal(got, want) {
 		s.t.Errorf("%s: got %q, want %q in %q", what, got, want, out)
 	}
 }
 
-// ran returns the marks of a command and of the prompt after it.
-func ran(line string, code int) []string {
+// commandMarks returns the marks of a command and of the prompt after it.
+func commandMarks(line string, code int) []string {
 	return []string{"633;E;" + line, "133;C", fmt.Sprintf("133;D;%d", code), "133;A", "133;B"}
 }
 
@@ -171,29 +171,29 @@ func TestShellIntegration(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
-			s := newTeller(t, shell)
-			s.tells("the first prompt", s.start(shell), "133;A", "133;B")
-			s.tells("an empty line", s.does(""), "133;A", "133;B")
-			s.tells("a command", s.does("true"), ran("true", 0)...)
-			s.tells("one that fails", s.does("false"), ran("false", 1)...)
+			s := newShellSession(t, shell)
+			s.wantMarks("the first prompt", s.start(shell), "133;A", "133;B")
+			s.wantMarks("an empty line", s.runLine(""), "133;A", "133;B")
+			s.wantMarks("a command", s.runLine("true"), commandMarks("true", 0)...)
+			s.wantMarks("one that fails", s.runLine("false"), commandMarks("false", 1)...)
 			subshell, loop := "(exit 7)", "for i in 1 2; do\necho $i\ndone"
 			if shell == "fish" {
 				subshell, loop = "sh -c 'exit 7'", "for i in 1 2\necho $i\nend"
 			}
-			s.tells("a code of its own", s.does(subshell), ran(strings.ReplaceAll(subshell, ";", `\x3b`), 7)...)
+			s.wantMarks("a code of its own", s.runLine(subshell), commandMarks(strings.ReplaceAll(subshell, ";", `\x3b`), 7)...)
 			status := "$?"
 			if shell == "fish" {
 				status = "$status"
 			}
-			if out := s.does("echo code=" + status); !strings.Contains(out, "code=7\r\n") {
+			if out := s.runLine("echo code=" + status); !strings.Contains(out, "code=7\r\n") {
 				t.Errorf("the exit code is lost: %q", out)
 			}
-			s.tells("a pipeline", s.does("true | false"), ran("true | false", 1)...)
-			s.tells("two commands", s.does("false; true"), ran(`false\x3b true`, 0)...)
-			s.tells("an unknown one", s.does("no-such-command"), ran("no-such-command", 127)...)
-			s.tells("a backslash", s.does(`echo 'a\b;c'`), ran(`echo 'a\\b\x3bc'`, 0)...)
+			s.wantMarks("a pipeline", s.runLine("true | false"), commandMarks("true | false", 1)...)
+			s.wantMarks("two commands", s.runLine("false; true"), commandMarks(`false\x3b true`, 0)...)
+			s.wantMarks("an unknown one", s.runLine("no-such-command"), commandMarks("no-such-command", 127)...)
+			s.wantMarks("a backslash", s.runLine(`echo 'a\b;c'`), commandMarks(`echo 'a\\b\x3bc'`, 0)...)
 
-			out := s.does(loop)
+			out := s.runLine(loop)
 			if got := marks(out); len(got) != 5 || !strings.HasPrefix(got[0], "633;E;for i in 1 2") || got[1] != "133;C" || got[2] != "133;D;0" {
 				t.Errorf("the marks of a command of several lines are %q in %q", got, out)
 			}
@@ -204,14 +204,14 @@ func TestShellIntegration(t *testing.T) {
 			s.typ("sh -c 'echo u\"\"p; exec sleep 100'\r")
 			out = s.prints("up\r\n") // before that, the interrupt might reach the shell itself
 			s.typ("\x03")
-			s.tells("an interrupted one", out+s.prompt(), ran(`sh -c 'echo u""p\x3b exec sleep 100'`, 130)...)
+			s.wantMarks("an interrupted one", out+s.prompt(), commandMarks(`sh -c 'echo u""p\x3b exec sleep 100'`, 130)...)
 			s.typ("echo not-this")
 			s.prints("this")
 			s.awaitIdle()
 			s.typ("\x03")
-			s.tells("an interrupted line", s.prompt(), "133;A", "133;B")
+			s.wantMarks("an interrupted line", s.prompt(), "133;A", "133;B")
 
-			if out := s.does("mkdir 'ä b'; cd 'ä b'"); !regexp.MustCompile(`\x1b\]7;file://[^/]*` + regexp.QuoteMeta(s.home+"/%C3%A4%20b") + `(\a|\x1b\\)`).MatchString(out) {
+			if out := s.runLine("mkdir 'ä b'; cd 'ä b'"); !regexp.MustCompile(`\x1b\]7;file://[^/]*` + regexp.QuoteMeta(s.home+"/%C3%A4%20b") + `(\a|\x1b\\)`).MatchString(out) {
 				t.Errorf("the working directory is not reported: %q", out)
 			}
 			info, err := s.c.SessionInfo(s.w.ctx(), s.id)
@@ -220,7 +220,7 @@ func TestShellIntegration(t *testing.T) {
 			}
 
 			// Child shells must not inherit the integration, and must not print marks.
-			out = s.does("bash -c 'echo $0-ran' ; zsh -c 'echo zsh-ran'; fish -c 'echo fish-ran'; env | grep -ci 'zdotdir\\|__holdfast\\|prompt_command'")
+			out = s.runLine("bash -c 'echo $0-ran' ; zsh -c 'echo zsh-ran'; fish -c 'echo fish-ran'; env | grep -ci 'zdotdir\\|__holdfast\\|prompt_command'")
 			if got := marks(out); len(got) != 5 || !strings.Contains(out, "\r\n0\r\n") {
 				t.Errorf("the marks with child shells are %q in %q", got, out)
 			}
@@ -267,7 +267,7 @@ func TestShellIntegrationFiles(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			argv := strings.Fields(tt.argv)
-			s := newTeller(t, argv[0])
+			s := newShellSession(t, argv[0])
 			for _, name := range all[argv[0]] {
 				if !slices.Contains(tt.without, name) {
 					s.write(name, "echo READ "+name+"\n")
@@ -287,13 +287,13 @@ func TestShellIntegrationFiles(t *testing.T) {
 			if got := strings.Join(read, " "); got != tt.want {
 				t.Errorf("the shell has read %q, want %q in %q", got, tt.want, out)
 			}
-			s.tells("a command", s.does("false"), ran("false", 1)...)
+			s.wantMarks("a command", s.runLine("false"), commandMarks("false", 1)...)
 			if argv[0] == "zsh" {
 				want := "[]"
 				if strings.Contains(tt.env+tt.zshenv, "ZDOTDIR") {
 					want = "[" + s.home + "/z]"
 				}
-				if out := s.does(`zsh -c 'echo "[$ZDOTDIR]"'`); !strings.Contains(out, want+"\r\n") {
+				if out := s.runLine(`zsh -c 'echo "[$ZDOTDIR]"'`); !strings.Contains(out, want+"\r\n") {
 					t.Errorf("ZDOTDIR of a child is not %s: %q", want, out)
 				}
 			}
@@ -342,24 +342,24 @@ func TestShellIntegrationOfUsers(t *testing.T) {
 	} {
 		t.Run(tt.shell+"/"+tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newTeller(t, tt.shell)
+			s := newShellSession(t, tt.shell)
 			rc := map[string]string{"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/config.fish"}[tt.shell]
 			s.write(rc, tt.rc+"\n")
 			out := s.start(tt.shell)
-			s.tells("the first prompt", out, "133;A", "133;B")
+			s.wantMarks("the first prompt", out, "133;A", "133;B")
 			if got := shown(out); !strings.HasPrefix(got, tt.prompt) {
 				t.Errorf("the first prompt is %q in %q", got, out)
 			}
 			if tt.after == "" {
-				s.tells("a command", s.does("true"), ran("true", 0)...)
+				s.wantMarks("a command", s.runLine("true"), commandMarks("true", 0)...)
 				return
 			}
 			line := "(exit 7)"
 			if tt.shell == "fish" {
 				line = "sh -c 'exit 7'"
 			}
-			out = s.does(line)
-			if want := ran(strings.ReplaceAll(line, ";", `\x3b`), 7); !slices.Equal(marks(out), want) && tt.name != "no promptvars" {
+			out = s.runLine(line)
+			if want := commandMarks(strings.ReplaceAll(line, ";", `\x3b`), 7); !slices.Equal(marks(out), want) && tt.name != "no promptvars" {
 				t.Errorf("got %q, want %q in %q", marks(out), want, out)
 			}
 			if got := shown(out); !strings.HasPrefix(got, tt.after) {
@@ -394,7 +394,7 @@ func TestShellIntegrationLeavesUsers(t *testing.T) {
 	t.Parallel()
 	t.Run("bash", func(t *testing.T) {
 		t.Parallel()
-		s := newTeller(t, "bash")
+		s := newShellSession(t, "bash")
 		s.write(".bashrc", "PROMPT_COMMAND=true; readonly PROMPT_COMMAND; PS1='<> '\n")
 		s.spawn(true, "bash")
 		if out := s.prints("<> "); strings.Contains(out, "readonly") || strings.Contains(out, "\x1b]133") {
@@ -403,11 +403,11 @@ func TestShellIntegrationLeavesUsers(t *testing.T) {
 	})
 	t.Run("fish", func(t *testing.T) {
 		t.Parallel()
-		s := newTeller(t, "fish")
+		s := newShellSession(t, "fish")
 		s.write(".config/fish/config.fish", "function fish_prompt; echo -n '<> '; end\n")
 		s.start("fish")
-		s.tells("a command", s.does("funcsave fish_prompt"), ran("funcsave fish_prompt", 0)...)
-		s.tells("the next", s.does("true"), ran("true", 0)...)
+		s.wantMarks("a command", s.runLine("funcsave fish_prompt"), commandMarks("funcsave fish_prompt", 0)...)
+		s.wantMarks("the next", s.runLine("true"), commandMarks("true", 0)...)
 		saved, err := os.ReadFile(filepath.Join(s.home, ".config/fish/functions/fish_prompt.fish"))
 		if err != nil || !strings.Contains(string(saved), "<> ") || strings.Contains(string(saved), "holdfast") {
 			t.Errorf("the saved prompt is %q, %v", saved, err)
@@ -421,12 +421,12 @@ func TestShellIntegrationSecrets(t *testing.T) {
 	for shell, rc := range map[string]string{"bash": "HISTCONTROL=ignoreboth", "zsh": "setopt hist_ignore_space; HISTSIZE=10", "fish": ""} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
-			s := newTeller(t, shell)
+			s := newShellSession(t, shell)
 			s.write(map[string]string{"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/config.fish"}[shell], rc+"\n")
 			s.start(shell)
-			s.tells("a command", s.does("true"), ran("true", 0)...)
-			s.tells("a secret", s.does(" false"), "133;C", "133;D;1", "133;A", "133;B")
-			s.tells("the next", s.does("echo next"), ran("echo next", 0)...)
+			s.wantMarks("a command", s.runLine("true"), commandMarks("true", 0)...)
+			s.wantMarks("a secret", s.runLine(" false"), "133;C", "133;D;1", "133;A", "133;B")
+			s.wantMarks("the next", s.runLine("echo next"), commandMarks("echo next", 0)...)
 		})
 	}
 }
@@ -439,7 +439,7 @@ func TestShellIntegrationLeavesNothing(t *testing.T) {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
 			files := func(integration bool) (found []string) {
-				s := newTeller(t, shell)
+				s := newShellSession(t, shell)
 				s.spawn(integration, shell, "-l")
 				if integration {
 					s.prompt()
@@ -462,7 +462,7 @@ func TestShellIntegrationLeavesNothing(t *testing.T) {
 				}
 				s.seen = 0
 				s.prompt()
-				s.tells("once more", s.does("true"), ran("true", 0)...)
+				s.wantMarks("once more", s.runLine("true"), commandMarks("true", 0)...)
 				if r := s.w.Must("proxy", "ls"); !regexp.MustCompile(`(?m) ` + shell + ` -l$`).MatchString(r) {
 					t.Errorf("ls: %s", r)
 				}
@@ -478,7 +478,7 @@ func TestShellIntegrationLeavesNothing(t *testing.T) {
 // The integration must be active only if a flag or the setting asks for it.
 func TestShellIntegrationIsAsked(t *testing.T) {
 	t.Parallel()
-	s := newTeller(t, "bash")
+	s := newShellSession(t, "bash")
 	s.w.Env = append(s.w.Env, "HOME="+s.home, "SHELL=/bin/bash", "TERM=xterm-256color", "LANG=C.UTF-8")
 	s.write(".profile", "PS1='ready> '\n")
 	for i, tt := range []struct {
@@ -523,7 +523,7 @@ func TestShellIntegrationOfOldBash(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newTeller(t, "bash")
+			s := newShellSession(t, "bash")
 			s.start("bash")
 			found, err := filepath.Glob(s.w.Path("shell-*/bash*"))
 			if err != nil || len(found) != 3 {
@@ -542,13 +542,13 @@ func TestShellIntegrationOfOldBash(t *testing.T) {
 			}
 			s.write(".bashrc", tt.rc+"\n")
 			s.spawn(false, "bash", "--init-file", filepath.Join(s.home, "old/bash-rc"))
-			s.tells("the first prompt", s.prompt(), "133;A", "133;B")
-			s.tells("an empty line", s.does(""), "133;A", "133;B")
-			s.tells("a command", s.does("true"), ran("true", 0)...)
-			s.tells("lines that are one", s.does("for i in 1 2; do\necho $i\ndone"), ran(`for i in 1 2\x3b do echo $i\x3b done`, 0)...)
-			s.tells("a pipeline", s.does("true | sh -c 'exit 5'"), ran("true | sh -c 'exit 5'", 5)...)
-			out := s.does("sh -c 'exit 7'")
-			s.tells("a code", out, ran("sh -c 'exit 7'", 7)...)
+			s.wantMarks("the first prompt", s.prompt(), "133;A", "133;B")
+			s.wantMarks("an empty line", s.runLine(""), "133;A", "133;B")
+			s.wantMarks("a command", s.runLine("true"), commandMarks("true", 0)...)
+			s.wantMarks("lines that are one", s.runLine("for i in 1 2; do\necho $i\ndone"), commandMarks(`for i in 1 2\x3b do echo $i\x3b done`, 0)...)
+			s.wantMarks("a pipeline", s.runLine("true | sh -c 'exit 5'"), commandMarks("true | sh -c 'exit 5'", 5)...)
+			out := s.runLine("sh -c 'exit 7'")
+			s.wantMarks("a code", out, commandMarks("sh -c 'exit 7'", 7)...)
 			if got := shown(out); got != tt.prompt {
 				t.Errorf("the next prompt is %q in %q", got, out)
 			}

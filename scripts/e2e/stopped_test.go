@@ -58,7 +58,7 @@ func TestStoppedViewer(t *testing.T) {
 		t.Error("a stopped viewer, or its flood, delays another session")
 	}
 	v.Signal(syscall.SIGSTOP)
-	w.floodsNobody(c, beside)
+	w.floodWithoutReader(c, beside)
 	if err := c.Type(w.ctx(), "flood", []byte("\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +92,9 @@ func (v *view) keys(t *testing.T) time.Duration {
 	return took[len(took)*99/100]
 }
 
-// floodsNobody fails the test if a process grows while one session floods without a reading viewer and
+// floodWithoutReader fails the test if a process grows while one session floods without a reading viewer and
 // another one echoes.
-func (w *world) floodsNobody(c *client.Client, beside *view) {
+func (w *world) floodWithoutReader(c *client.Client, beside *view) {
 	w.T.Helper()
 	before, printed := w.usages(), w.printed(c, "flood")
 	most := map[string]int{}

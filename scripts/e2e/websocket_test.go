@@ -79,14 +79,14 @@ func TestCoderWebSockets(t *testing.T) {
 	unix := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", w.Path("proxy.web.sock"))
 	}}}
-	var all []*outsider
+	var all []*outsideClient
 	for i := range 2 {
 		raw := fmt.Sprint("raw-unix-", i)
 		all = append(all,
-			&outsider{name: fmt.Sprint("api-", i), url: "ws://" + address + "/v1/api", api: true, token: token},
-			&outsider{name: fmt.Sprint("api-unix-", i), url: "ws://localhost/v1/api", api: true, http: unix},
-			&outsider{name: fmt.Sprint("raw-", i)},
-			&outsider{name: raw, url: "ws://localhost/v1/sessions/" + raw + "/raw", http: unix},
+			&outsideClient{name: fmt.Sprint("api-", i), url: "ws://" + address + "/v1/api", api: true, token: token},
+			&outsideClient{name: fmt.Sprint("api-unix-", i), url: "ws://localhost/v1/api", api: true, http: unix},
+			&outsideClient{name: fmt.Sprint("raw-", i)},
+			&outsideClient{name: raw, url: "ws://localhost/v1/sessions/" + raw + "/raw", http: unix},
 		)
 	}
 	var over atomic.Bool
@@ -103,16 +103,16 @@ func TestCoderWebSockets(t *testing.T) {
 		}
 		defer stop()
 		wg.Go(func() {
-			if err := o.types(&over); err != nil {
-				errs <- fmt.Errorf("%s, after %d messages: %w", o.name, o.said.Load(), err)
+			if err := o.typeNumbers(&over); err != nil {
+				errs <- fmt.Errorf("%s, after %d messages: %w", o.name, o.echoed.Load(), err)
 			}
 		})
 	}
 	for range handoffsTyped {
 		w.handOff()
 		for _, o := range all {
-			n := o.said.Load()
-			testkit.Eventually(t, limit, func() bool { return o.said.Load() > n+1 || len(errs) > 0 }, o.name+" continues after a handoff")
+			n := o.echoed.Load()
+			testkit.Eventually(t, limit, func() bool { return o.echoed.Load() > n+1 || len(errs) > 0 }, o.name+" continues after a handoff")
 		}
 	}
 	over.Store(true)
@@ -123,13 +123,13 @@ func TestCoderWebSockets(t *testing.T) {
 	}
 	said, longest := int64(0), time.Duration(0)
 	for _, o := range all {
-		said, longest = said+o.said.Load(), max(longest, o.longest)
+		said, longest = said+o.echoed.Load(), max(longest, o.longest)
 	}
 	t.Logf("%d messages through %d handoffs, the longest took %v", said, handoffsTyped, longest)
 }
 
-// An outsider is a WebSocket client that types and waits for the echo.
-type outsider struct {
+// An outsideClient is a WebSocket client that types and waits for the echo.
+type outsideClient struct {
 	name, url, token string
 	api              bool // false for a raw WebSocket
 	http             *http.Client
@@ -140,12 +140,12 @@ type outsider struct {
 	output   chan []byte
 	unread   []byte
 	typed    uint64
-	said     atomic.Int64 // number of echoed messages
+	echoed   atomic.Int64 // number of echoed messages
 	longest  time.Duration
 }
 
 // dial connects, and attaches to the session of the same name.
-func (o *outsider) dial(ctx context.Context) (stop func(), err error) {
+func (o *outsideClient) dial(ctx context.Context) (stop func(), err error) {
 	options := &websocket.DialOptions{HTTPClient: o.http}
 	if o.api {
 		options.Subprotocols = []string{api.Subprotocol}
@@ -159,7 +159,7 @@ func (o *outsider) dial(ctx context.Context) (stop func(), err error) {
 	late, cancel := context.WithTimeout(ctx, 4*limit)
 	ended, end := context.WithCancelCause(late)
 	o.ctx = ended
-	go func() { end(o.reads()) }()
+	go func() { end(o.receive()) }()
 	stop = func() {
 		cancel()
 		_ = o.CloseNow()
@@ -169,7 +169,7 @@ func (o *outsider) dial(ctx context.Context) (stop func(), err error) {
 	}
 	hello := api.Hello{Protocol: protocol.Supported(), Client: "coder/websocket", Token: o.token}
 	attach := api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: protocol.SessionID(o.name)}}
-	if err := errors.Join(o.tells(hello), o.tells(attach)); err != nil {
+	if err := errors.Join(o.sendMessage(hello), o.sendMessage(attach)); err != nil {
 		return stop, err
 	}
 	select {
@@ -180,7 +180,7 @@ func (o *outsider) dial(ctx context.Context) (stop func(), err error) {
 	}
 }
 
-func (o *outsider) tells(m protocol.Message) error {
+func (o *outsideClient) sendMessage(m protocol.Message) error {
 	b, err := protocol.Encode(m)
 	if err != nil {
 		return err
@@ -188,8 +188,8 @@ func (o *outsider) tells(m protocol.Message) error {
 	return o.Write(o.ctx, websocket.MessageText, b)
 }
 
-// reads receives the output, including the snapshot, until the connection ends.
-func (o *outsider) reads() error {
+// receive receives the output, including the snapshot, until the connection ends.
+func (o *outsideClient) receive() error {
 	var pos uint64
 	begun := false
 	for {
@@ -226,36 +226,36 @@ func (o *outsider) reads() error {
 	}
 }
 
-// types sends numbers, each after the echo of the one before.
-func (o *outsider) types(over *atomic.Bool) error {
+// typeNumbers sends numbers, each after the echo of the one before.
+func (o *outsideClient) typeNumbers(over *atomic.Bool) error {
 	for n := 0; !over.Load() || n < 100; n++ {
 		text := fmt.Sprintf("<%d>", n)
 		begun := time.Now()
-		if err := o.says(text); err != nil {
+		if err := o.sendText(text); err != nil {
 			return o.why(err)
 		}
-		if err := o.hears(text, n == 0); err != nil { // the first echo follows the snapshot
+		if err := o.awaitEcho(text, n == 0); err != nil { // the first echo follows the snapshot
 			return o.why(err)
 		}
 		if n > 0 {
 			o.longest = max(o.longest, time.Since(begun))
 		}
-		o.said.Add(1)
+		o.echoed.Add(1)
 	}
 	return o.Close(websocket.StatusNormalClosure, "")
 }
 
 // why returns the cause that ended the connection, or err if it is open.
-func (o *outsider) why(err error) error {
+func (o *outsideClient) why(err error) error {
 	if o.ctx.Err() != nil {
 		return context.Cause(o.ctx)
 	}
 	return err
 }
 
-// says sends text in a message of two parts. It waits for the answer to a ping between them, which proves
+// sendText sends text in a message of two parts. It waits for the answer to a ping between them, which proves
 // that the first part has arrived, so that a handoff often begins between the parts.
-func (o *outsider) says(text string) error {
+func (o *outsideClient) sendText(text string) error {
 	m := []byte(text)
 	if o.api {
 		m = append([]byte{byte(frame.Input)}, binary.BigEndian.AppendUint64([]byte{0, 0, 0, 1}, o.typed)...)
@@ -278,8 +278,8 @@ func (o *outsider) says(text string) error {
 	return w.Close()
 }
 
-// hears waits for the echo of text. Unless behind is true, no other output may come before it.
-func (o *outsider) hears(text string, behind bool) error {
+// awaitEcho waits for the echo of text. Unless behind is true, no other output may come before it.
+func (o *outsideClient) awaitEcho(text string, behind bool) error {
 	for {
 		switch at := strings.Index(string(o.unread), text); {
 		case at >= 0 && (behind || at == 0):

@@ -46,7 +46,7 @@ func TestBadDisk(t *testing.T) {
 			t.Log(r.text)
 		}
 	}
-	o.ends()
+	o.awaitEnd()
 }
 
 // A badDisk is the machine with a bad disk, seen from inside.
@@ -78,30 +78,30 @@ func useBadDisk(t *testing.T) {
 	b.echoes(1, "well")
 
 	b.fault(200*time.Millisecond, 0)
-	b.survives("slow disk", false)
+	b.checkSurvival("slow disk", false)
 	b.fault(0, 0)
 
 	b.run("sh", "-c", "dd if=/dev/zero of=/disk/filler bs=64k 2>/dev/null; true")
-	b.survives("full disk", true)
+	b.checkSurvival("full disk", true)
 	b.run("rm", "/disk/filler")
-	b.recovers("full disk")
+	b.checkRecovery("full disk")
 
 	if err := os.WriteFile("/proc/sysrq-trigger", []byte("u"), 0); err != nil { // makes all file systems read-only
 		t.Fatal(err)
 	}
-	b.survives("read-only disk", true)
+	b.checkSurvival("read-only disk", true)
 	b.run("mount", "-o", "remount,rw", "/disk")
-	b.recovers("read-only disk")
+	b.checkRecovery("read-only disk")
 
 	now := time.Now()
 	for _, at := range []time.Time{now.Add(-24 * time.Hour), now.Add(24 * time.Hour), now.Add(-time.Hour)} {
 		b.run("date", "-s", "@"+strconv.FormatInt(at.Unix(), 10))
 		b.echoes(1, "clock-"+strconv.FormatInt(at.Unix(), 10))
 	}
-	b.survives("clock that was set back", false)
+	b.checkSurvival("clock that was set back", false)
 
 	b.fault(0, syscall.EIO)
-	b.survives("failing disk", true)
+	b.checkSurvival("failing disk", true)
 	if out := b.run("proxy", "ls"); !strings.Contains(out, "prints") {
 		t.Errorf("ls prints %s", out)
 	}
@@ -115,9 +115,9 @@ func (b *badDisk) fault(delay time.Duration, err syscall.Errno) {
 	}
 }
 
-// survives checks that sessions answer, also after an upgrade. If fails is true, it also checks them after
+// checkSurvival checks that sessions answer, also after an upgrade. If fails is true, it also checks them after
 // the supervisor was killed, and checks that the log reports sessions that are not recorded.
-func (b *badDisk) survives(what string, fails bool) {
+func (b *badDisk) checkSurvival(what string, fails bool) {
 	b.t.Helper()
 	word := strings.ReplaceAll(strings.ReplaceAll(what, " ", "-"), ":", "-")
 	failures := func() int {
@@ -147,8 +147,8 @@ func (b *badDisk) survives(what string, fails bool) {
 	b.say("%s: a session echoes within %v, and after the supervisor was replaced", what, took)
 }
 
-// recovers checks that output is recorded again.
-func (b *badDisk) recovers(what string) {
+// checkRecovery checks that output is recorded again.
+func (b *badDisk) checkRecovery(what string) {
 	b.t.Helper()
 	stored := func() (n int64) {
 		size, _ := strconv.ParseInt(strings.Fields(b.run("du", "-s", "/disk"))[0], 10, 64)

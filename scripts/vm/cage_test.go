@@ -98,7 +98,7 @@ func (m *machine) cage(id protocol.SessionID) string {
 	return filepath.Join(cgroups, "session-"+string(m.info(id).Instance))
 }
 
-func (m *machine) ends(id protocol.SessionID) *protocol.ExitRecord {
+func (m *machine) awaitEnd(id protocol.SessionID) *protocol.ExitRecord {
 	m.t.Helper()
 	e, err := m.c.Wait(m.t.Context(), id, limit)
 	if err != nil {
@@ -210,7 +210,7 @@ func cages(t *testing.T) {
 		t.Errorf("the usage of the hog is %+v", use)
 	}
 	m.input("hog", "go\n")
-	if e := m.ends("hog"); e.ExitCode != 3 || e.Cage == nil || e.Cage.OOMKills != 1 || len(e.Cage.OOMKilled) != 1 || !strings.HasPrefix(e.Cage.OOMKilled[0], "dd (pid ") {
+	if e := m.awaitEnd("hog"); e.ExitCode != 3 || e.Cage == nil || e.Cage.OOMKills != 1 || len(e.Cage.OOMKilled) != 1 || !strings.HasPrefix(e.Cage.OOMKilled[0], "dd (pid ") {
 		t.Errorf("the exit of the hog is %+v, %+v", e, e.Cage)
 	}
 	if text := m.run("proxy", "why", "hog"); !strings.Contains(text, "memory ran out at its limit of 64M: the kernel killed 1 process, dd (pid ") {
@@ -230,10 +230,10 @@ func cages(t *testing.T) {
 		t.Errorf("why prints\n%s", text)
 	}
 
-	m.freezes()
-	m.leaves()
-	m.outlives(replacements)
-	joins(t)
+	m.checkFreeze()
+	m.checkLeftovers()
+	m.checkReplacements(replacements)
+	checkJoin(t)
 
 	if _, err := m.c.Spawn(t.Context(), client.SpawnRequest{SpawnSpec: protocol.SpawnSpec{Argv: []string{"cat"}, Limits: protocol.Limits{MemoryMax: of(512)}}}); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
 		t.Errorf("spawn with 512 bytes of memory: %v, want invalid_argument", err)
@@ -241,9 +241,9 @@ func cages(t *testing.T) {
 	m.echoes(sessions, "behind")
 }
 
-// freezes checks that a frozen session does nothing, that clients see that it is frozen, that it continues
+// checkFreeze checks that a frozen session does nothing, that clients see that it is frozen, that it continues
 // when it is thawed, and that its end thaws it.
-func (m *machine) freezes() {
+func (m *machine) checkFreeze() {
 	t := m.t
 	m.spawn("ice", protocol.Limits{}, "sh", "-c", `trap 'echo bye; exit 5' HUP; while :; do read x && echo got-$x; done`)
 	cage := m.cage("ice")
@@ -274,18 +274,18 @@ func (m *machine) freezes() {
 	if err := m.c.Terminate(t.Context(), "ice", client.End{Grace: new(limit)}); err != nil {
 		t.Fatal(err)
 	}
-	if e := m.ends("ice"); e.ExitCode != 5 || e.Outcome != protocol.OutcomeSoft {
+	if e := m.awaitEnd("ice"); e.ExitCode != 5 || e.Outcome != protocol.OutcomeSoft {
 		t.Errorf("the exit of a frozen session is %+v", e)
 	}
 }
 
-// leaves checks that processes that stay in the control group of an exited session are reported, and can be
+// checkLeftovers checks that processes that stay in the control group of an exited session are reported, and can be
 // ended.
-func (m *machine) leaves() {
+func (m *machine) checkLeftovers() {
 	t := m.t
 	m.spawn("left", protocol.Limits{}, "sh", "-c", "setsid sleep 200000 </dev/null >/dev/null 2>&1 & sleep 1; exit 0")
 	cage := m.cage("left")
-	m.ends("left")
+	m.awaitEnd("left")
 	testkit.Eventually(t, limit, func() bool {
 		st, err := m.c.Status(t.Context())
 		return err == nil && st.Supervisor != nil && st.Supervisor.Cages != nil && slices.Contains(st.Supervisor.Cages.Left, cage)

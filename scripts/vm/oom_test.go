@@ -31,7 +31,7 @@ func outOfMemory(t *testing.T) {
 	for i := range times {
 		id := protocol.SessionID(fmt.Sprintf("hog%d", i))
 		m.spawn(id, protocol.Limits{}, "sh", "-c", "dd if=/dev/zero of=/dev/null bs=400M; exit 4")
-		e := m.ends(id)
+		e := m.awaitEnd(id)
 		if e.Cage == nil || e.Cage.OOMKills == 0 || e.Cage.OOMs > 0 {
 			t.Errorf("%s ended with %+v, %+v", id, e, e.Cage)
 		}

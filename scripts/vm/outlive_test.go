@@ -82,15 +82,15 @@ func TestCagesOutlive(t *testing.T) {
 			all = append(all, replacements[rng.IntN(len(replacements))])
 		}
 		m := newMachine(t)
-		m.endsForks()
-		m.outlives(all)
+		m.checkForks()
+		m.checkReplacements(all)
 	})
 }
 
-// outlives checks that the next process knows the cages after each replacement: their limits, counts and
+// checkReplacements checks that the next process knows the cages after each replacement: their limits, counts and
 // whether they are frozen, the cages that it must remove, and the cages that it cannot remove yet. It must be
 // able to end all processes in them.
-func (m *machine) outlives(all []replacement) {
+func (m *machine) checkReplacements(all []replacement) {
 	t := m.t
 	m.spawn("storm", protocol.Limits{PIDsMax: of(12)}, "/bin/guest", "-spawn")
 	storm := m.cage("storm")
@@ -110,7 +110,7 @@ func (m *machine) outlives(all []replacement) {
 		id := protocol.SessionID("rests" + strconv.Itoa(i))
 		m.sees(id, "up")
 		m.input(id, "\n")
-		m.ends(id)
+		m.awaitEnd(id)
 	}
 	for i, r := range all {
 		n := strconv.Itoa(i)
@@ -168,10 +168,10 @@ func (m *machine) outlives(all []replacement) {
 	testkit.Eventually(t, limit, func() bool { return !exists(storm) && running("/bin/sleep", "100000") == 0 }, "the control group and the processes of the storm are gone")
 }
 
-// endsForks checks kill --all on a kernel before 5.14, which has no cgroup.kill. All processes of a cage must
+// checkForks checks kill --all on a kernel before 5.14, which has no cgroup.kill. All processes of a cage must
 // be ended there too, even processes that fork faster than they are killed. To simulate such a kernel, a file
 // that cannot be written is mounted over cgroup.kill.
-func (m *machine) endsForks() {
+func (m *machine) checkForks() {
 	t := m.t
 	m.spawn("forks", protocol.Limits{PIDsMax: of(60)}, "sh", "-c", "setsid sleep 400000 & setsid /bin/guest -fork & cat")
 	cage := m.cage("forks")
@@ -184,15 +184,15 @@ func (m *machine) endsForks() {
 	}
 	defer func() { _ = syscall.Unmount(filepath.Join(cage, "cgroup.kill"), 0) }() // the mount ends with the cage
 	m.run("proxy", "kill", "forks", "--all")
-	if e := m.ends("forks"); len(e.Survivors) > 0 {
+	if e := m.awaitEnd("forks"); len(e.Survivors) > 0 {
 		t.Errorf("%d processes survived", len(e.Survivors))
 	}
 	testkit.Eventually(t, limit, func() bool { return !exists(cage) }, "the cage is removed")
 }
 
-// joins checks that sessions that an older program has started without cages continue beside the cages of its
+// checkJoin checks that sessions that an older program has started without cages continue beside the cages of its
 // successor, and cannot be limited.
-func joins(t *testing.T) {
+func checkJoin(t *testing.T) {
 	const cgroup = "/sys/fs/cgroup/older"
 	t.Setenv("HOLDFAST_DIR", "/tmp/older")
 	t.Setenv("HOLDFAST_DELEGATED", "/older")
@@ -252,7 +252,7 @@ func joins(t *testing.T) {
 	if err := m.c.Terminate(t.Context(), "s0", client.End{}); err != nil {
 		t.Error(err)
 	}
-	if e := m.ends("s0"); e.Cage != nil {
+	if e := m.awaitEnd("s0"); e.Cage != nil {
 		t.Errorf("the exit of the session without a cage is %+v", e)
 	}
 	m.run("supervisor", "stop", "--sessions=end")

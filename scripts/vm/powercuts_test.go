@@ -69,7 +69,7 @@ func TestPowerCuts(t *testing.T) {
 		losses = append(losses, before.compare(o)...)
 		if round == cuts {
 			o.command("end")
-			o.ends()
+			o.awaitEnd()
 			break
 		}
 		o.command("load " + strconv.Itoa(round))
@@ -256,8 +256,8 @@ func (o *outside) cutPower(r *rand.Rand) {
 	o.t.Logf("cut %d: %d sessions; of the unflushed sectors, %d are lost and %d kept; output that was printed at least %v before the cut must exist", o.round, len(o.born), lost, kept, o.allowed())
 }
 
-// ends waits until the machine has ended without a failure.
-func (o *outside) ends() {
+// awaitEnd waits until the machine has ended without a failure.
+func (o *outside) awaitEnd() {
 	o.t.Helper()
 	if err := <-o.ended; err != nil || !strings.Contains(o.out.String(), "--- PASS: "+o.t.Name()) {
 		o.t.Fatalf("%v\n%s", err, o.out.String())

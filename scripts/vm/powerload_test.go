@@ -79,8 +79,8 @@ func (g *guest) say(format string, args ...any) {
 	}
 }
 
-// bad reports a failure. The check continues.
-func (g *guest) bad(format string, args ...any) {
+// reportFailure reports a failure. The check continues.
+func (g *guest) reportFailure(format string, args ...any) {
 	g.say("bad %s", strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", `\n`))
 }
 
@@ -106,11 +106,11 @@ func (g *guest) check(expected []string) {
 		missing = slices.DeleteFunc(slices.Clone(expected), func(id string) bool { return found[id].ID != "" })
 		return err == nil && len(missing) == 0
 	}) {
-		g.bad("%v are not listed", missing)
+		g.reportFailure("%v are not listed", missing)
 	}
 	for id, s := range found {
 		if s.State != protocol.StateLost || s.Lost == nil {
-			g.bad("session %s is %s, want lost", id, s.State)
+			g.reportFailure("session %s is %s, want lost", id, s.State)
 			continue
 		}
 		g.say("lost %s %d", id, s.Lost.Offset)
@@ -121,7 +121,7 @@ func (g *guest) check(expected []string) {
 			g.revive(&s)
 		}
 		if err := g.c.Forget(g.t.Context(), s.ID); err != nil {
-			g.bad("forget %s: %v", id, err)
+			g.reportFailure("forget %s: %v", id, err)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func (g *guest) checkScreen(s *protocol.SessionInfo) {
 	kind, _, _ := strings.Cut(string(s.ID), "-")
 	shown, err := g.c.Scrollback(g.t.Context(), s.ID)
 	if err != nil {
-		g.bad("%s has no screen: %v", s.ID, err)
+		g.reportFailure("%s has no screen: %v", s.ID, err)
 		return
 	}
 	text := strings.TrimRight(strings.Join(shown, "\n"), "\n")
@@ -140,11 +140,11 @@ func (g *guest) checkScreen(s *protocol.SessionInfo) {
 		g.checkNumbers(s, shown)
 	case "quiet":
 		if text != quietText {
-			g.bad("the screen of %s is %q", s.ID, text)
+			g.reportFailure("the screen of %s is %q", s.ID, text)
 		}
 	case "born":
 		if want := "born " + string(s.ID); offset > 0 && text != (want + "\n")[:min(offset, len(want))] {
-			g.bad("the screen of %s at offset %d is %q", s.ID, offset, text)
+			g.reportFailure("the screen of %s at offset %d is %q", s.ID, offset, text)
 		}
 	default:
 		g.checkDrawing(s)
@@ -163,17 +163,17 @@ func (g *guest) checkNumbers(s *protocol.SessionInfo, shown []string) {
 	}
 	if last != "" {
 		if len(shown) == 0 || shown[len(shown)-1] != last {
-			g.bad("%s at offset %d ends with %q, want %q", s.ID, offset, shown[max(0, len(shown)-1):], last)
+			g.reportFailure("%s at offset %d ends with %q, want %q", s.ID, offset, shown[max(0, len(shown)-1):], last)
 			return
 		}
 		shown = shown[:len(shown)-1]
 	}
 	if len(shown) < min(want, s.Size.Rows-1) {
-		g.bad("%s at offset %d has %d lines", s.ID, offset, len(shown))
+		g.reportFailure("%s at offset %d has %d lines", s.ID, offset, len(shown))
 	}
 	for i := len(shown) - 1; i >= 0; i-- {
 		if want--; shown[i] != fmt.Sprintf("%08d", want) {
-			g.bad("the screen of %s at offset %d contains %q, want %08d", s.ID, offset, shown[i], want)
+			g.reportFailure("the screen of %s at offset %d contains %q, want %08d", s.ID, offset, shown[i], want)
 			return
 		}
 	}
@@ -209,12 +209,12 @@ func (g *guest) checkDrawing(s *protocol.SessionInfo) {
 		g.resize(id, s.Size)
 	}
 	if got, want := g.cells(s.ID), g.cells(id); got != want {
-		g.bad("the screen of %s at offset %d, %s, is\n%s\nwant\n%s", s.ID, offset, s.Size, got, want)
+		g.reportFailure("the screen of %s at offset %d, %s, is\n%s\nwant\n%s", s.ID, offset, s.Size, got, want)
 	}
 	if err := g.c.Terminate(g.t.Context(), id, client.End{}); err != nil {
 		g.t.Fatal(err)
 	}
-	g.ends(id)
+	g.awaitEnd(id)
 	if err := g.c.Forget(g.t.Context(), id); err != nil {
 		g.t.Fatal(err)
 	}
@@ -264,18 +264,18 @@ func (g *guest) cells(id protocol.SessionID) string {
 func (g *guest) revive(s *protocol.SessionInfo) {
 	now, err := g.c.Reopen(g.t.Context(), s.ID, protocol.RespawnSpec{Argv: []string{"sh", "-c", "echo back; exec cat"}, KeepScreen: true}, nil)
 	if err != nil || now.Session.Instance == s.Instance {
-		g.bad("%s is not revived: %+v, %v", s.ID, now, err)
+		g.reportFailure("%s is not revived: %+v, %v", s.ID, now, err)
 		return
 	}
 	g.sees(s.ID, "back")
 	shown, err := g.c.Scrollback(g.t.Context(), s.ID)
 	if text := strings.Join(shown, "\n"); err != nil || !strings.HasPrefix(text, quietText+"\n── the machine stopped") {
-		g.bad("the screen of the revived %s is %q, %v", s.ID, text, err)
+		g.reportFailure("the screen of the revived %s is %q, %v", s.ID, text, err)
 	}
 	if err := g.c.Terminate(g.t.Context(), s.ID, client.End{}); err != nil {
 		g.t.Fatal(err)
 	}
-	g.ends(s.ID)
+	g.awaitEnd(s.ID)
 }
 
 // stepSize returns the size of a stepped session while it prints a chunk.

@@ -92,7 +92,7 @@ func TestLastWords(t *testing.T) {
 		supervisor.Close()
 		<-proxy.Done()
 		for i := range 10 {
-			if m, ok := told(t, st).(*link.Event); !ok || m.Seq != uint64(i) {
+			if m, ok := receiveMessage(t, st).(*link.Event); !ok || m.Seq != uint64(i) {
 				t.Fatalf("received %+v, want event %d", m, i)
 			}
 		}

@@ -204,7 +204,7 @@ func TestFirstMessage(t *testing.T) {
 			got := accept(t, b, welcomed)
 			peer := bareProxy(t, a)
 			st := peer.stream(t, tt.raw)
-			e, ok := told(t, st).(*link.Error)
+			e, ok := receiveMessage(t, st).(*link.Error)
 			if !ok || e.Code != tt.want {
 				t.Errorf("received %+v, want the error %s", e, tt.want)
 			}
@@ -344,7 +344,7 @@ func TestSlowHello(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if m, ok := told(t, st).(*link.Welcome); !ok || m.Agreed != protocol.Version {
+	if m, ok := receiveMessage(t, st).(*link.Welcome); !ok || m.Agreed != protocol.Version {
 		t.Errorf("received %+v, want welcome", m)
 	}
 	if end := testkit.Within(t, time.Second+silence, "Accept returns", got); end.err != nil {

@@ -138,8 +138,8 @@ func (b bare) stream(t testing.TB, raw []byte) *Stream {
 // control returns a control frame with a text.
 func control(text string) []byte { return frame.Append(nil, frame.Control, []byte(text)) }
 
-// told returns the next message, and fails the test if there is none.
-func told(t testing.TB, st *Stream) protocol.Message {
+// receiveMessage returns the next message, and fails the test if there is none.
+func receiveMessage(t testing.TB, st *Stream) protocol.Message {
 	t.Helper()
 	_ = st.SetDeadline(time.Now().Add(patience))
 	m, err := st.Receive()

@@ -111,7 +111,7 @@ func TestOpenOutlivesContext(t *testing.T) {
 	}
 	cancel()
 	close(goOn)
-	if m, ok := told(t, st).(*link.Event); !ok || m.Seq != 2 {
+	if m, ok := receiveMessage(t, st).(*link.Event); !ok || m.Seq != 2 {
 		t.Errorf("received %+v, want event 2", m)
 	}
 	st.Close()
@@ -212,7 +212,7 @@ func TestReceive(t *testing.T) {
 	wantCode(t, "an unknown message", err, protocol.CodeUnsupported)
 	_, err = st.Receive()
 	wantCode(t, "half a message", err, protocol.CodeBadFrame)
-	if m := told(t, st); m.MessageType() != "ok" {
+	if m := receiveMessage(t, st); m.MessageType() != "ok" {
 		t.Errorf("received %v, want ok", m)
 	}
 	if _, err := st.Receive(); !errors.Is(err, io.EOF) {
