@@ -41,7 +41,7 @@ func TestDetach(t *testing.T) {
 	w.attach(c, "s", client.AttachOptions{}).until("typed right before\n")
 }
 
-// Detach must not wait for the output that the client has received but not read.
+// Detach must return at once if the session has accepted all input before.
 // demand: R2
 func TestDetachAtOnce(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ type fault struct {
 	// clients is the number of additional idle connections. before prepares the old proxy.
 	clients int
 	before  func(*testing.T, process)
-	limit   int // of the new proxy's number of descriptors, or 0
+	limit   int // the new proxy's limit of descriptors, or 0 for the usual limit
 
 	clientsAre fate
 	took       bool   // the new proxy serves afterwards, otherwise the old one

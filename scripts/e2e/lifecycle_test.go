@@ -236,7 +236,7 @@ func TestSupervisorKilled(t *testing.T) {
 		if now := w.KillSupervisor(); now == held || now.Parent() != keeper.PID {
 			t.Errorf("the next supervisor, %v, is a child of process %d, not of the keeper %v", now, now.Parent(), keeper)
 		}
-		v.ask(fmt.Sprintf("after %d\n", i)) // until would return bytes that came twice
+		v.ask(fmt.Sprintf("after %d\n", i)) // a later viewer checks below that no byte came twice
 	}
 	if v.Missed() != 0 {
 		t.Errorf("the viewer has missed %d bytes", v.Missed())

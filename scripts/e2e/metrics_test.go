@@ -53,7 +53,7 @@ func (o *observer) get(path, token string) (status int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-// numbers returns the metrics whose names begin with holdfast_, by the rest of the name with its labels.
+// numbers returns the metrics whose names begin with holdfast_, by the remainder of the name with its labels.
 func (o *observer) numbers(token string) map[string]float64 {
 	o.t.Helper()
 	status, body := o.get("/metrics", token)

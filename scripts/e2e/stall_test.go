@@ -127,7 +127,7 @@ type probes struct {
 	trips   [][]span // by connection, in order; owned by the connection's goroutine until stop
 }
 
-// start returns when each connection has begun.
+// start returns when each connection has made a round trip.
 func (p *probes) start(t testing.TB) {
 	t.Cleanup(p.stop) // runs before the connections are closed
 	p.trips = make([][]span, len(p.conns))

@@ -9,9 +9,9 @@ import (
 	"holdfast/proxy/client"
 )
 
-// A session without input and viewers' activity must be ended by the sweep. Its viewer must receive the
-// reason and the last lines with the exit, and the session must stay listed with its exit record. A session
-// that is used must live, and so must one whose own label sets another timeout.
+// The sweep must end an idle session. Its viewer must receive the reason and the last lines with the exit, and
+// the session must stay listed with its exit record. A session that is used must live, and so must a session
+// whose label sets a longer timeout or none.
 // demand: M11, B7, B4, B8
 func TestIdleSweep(t *testing.T) {
 	t.Parallel()
