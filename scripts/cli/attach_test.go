@@ -548,7 +548,8 @@ func TestNotAttachedToItself(t *testing.T) {
 	p.ask("HOLDFAST_DIR="+w.Dir+" "+filepath.Join(w.Bin, "proxy")+" attach s; echo code-$?", "code-64")
 }
 
-// The viewer must also query a real terminal, and must forward its answers.
+// The viewer must also query a real terminal, here tmux. Its answers must become the properties with which the
+// session answers queries, and must not become input.
 func TestAppearanceOfTmux(t *testing.T) {
 	t.Parallel()
 	tmux := program(t, "tmux")

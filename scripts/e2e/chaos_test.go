@@ -573,7 +573,7 @@ func (g *guest) roam() error {
 		}
 		at := g.a.Position()
 		if err := g.a.Detach(); err != nil || at.Offset != g.pos {
-			return fmt.Errorf("Position is offset %d at the detach, want %d: %w", at.Offset, g.pos, err)
+			return fmt.Errorf("the position is offset %d at the detach, want %d: %w", at.Offset, g.pos, err)
 		}
 		g.rest(g.rnd, 1500*time.Millisecond)
 		if err := g.attach(at); err != nil {
