@@ -13,7 +13,7 @@ import (
 	"holdfast/protocol/internal/drift"
 )
 
-// A failed spawn is spawn_failed and its cause, here and on the far side of a
+// A failed spawn must match spawn_failed and its cause with errors.Is, locally and after it was sent over a
 // wire, however often it was wrapped.
 //
 // demand: M3

@@ -2,7 +2,7 @@ package protocol
 
 import "testing"
 
-// A limit is read as people write it, and written as it is read.
+// Parse must accept the forms that users write, and Format must return a form that Parse accepts.
 func TestParseLimits(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
@@ -40,16 +40,16 @@ func TestParseLimits(t *testing.T) {
 	}
 }
 
-// A limit that is given goes before the default of that name, a zero too.
+// A given limit, including zero, must precede the default of the same name.
 func TestLimitsOver(t *testing.T) {
 	given, defaults := Limits{PIDsMax: new(uint64(0)), CPUMax: new(uint64(500))}, Limits{PIDsMax: new(uint64(9)), MemoryMax: new(uint64(1 << 30))}
 	if got, want := given.Over(defaults).String(), "memory_max 1G, cpu_max 0.5"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if l := given.Over(defaults); *l.PIDsMax != 0 {
-		t.Errorf("no limit was asked for, and it is %d", *l.PIDsMax)
+		t.Errorf("the request has no limit, but the result has %d", *l.PIDsMax)
 	}
 	if err := (SpawnSpec{Argv: []string{"x"}, Limits: Limits{MemoryMax: new(uint64(512))}}).Validate(); CodeOf(err) != CodeInvalidArgument {
-		t.Errorf("512 bytes: %v", err)
+		t.Errorf("Validate with a limit of 512 bytes: %v, want invalid_argument", err)
 	}
 }

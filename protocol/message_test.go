@@ -13,13 +13,13 @@ import (
 	"holdfast/protocol/link"
 )
 
-// wires are both registries and where their golden messages lie.
+// wires are both registries with their names.
 var wires = []struct {
 	name string
 	reg  *protocol.Registry
 }{{"link", link.Messages}, {"api", api.Messages}}
 
-// A message from a newer peer is read as far as it is known.
+// Unknown fields in a message of a newer peer must be ignored.
 func TestUnknownFields(t *testing.T) {
 	for _, w := range wires {
 		for _, line := range drift.GoldenMessages(t, w.name, protocol.Version) {
@@ -28,7 +28,7 @@ func TestUnknownFields(t *testing.T) {
 				t.Fatal(err)
 			}
 			newer := bytes.Replace(line, []byte(`{`), []byte(`{"from_the_future":{"a":[1,null]},`), 1)
-			newer = bytes.ReplaceAll(newer, []byte(`:{"`), []byte(`:{"later":7,"`)) // nested ones too
+			newer = bytes.ReplaceAll(newer, []byte(`:{"`), []byte(`:{"later":7,"`)) // also in nested objects
 			newer = bytes.ReplaceAll(newer, []byte(`"labels":{"later":7,`), []byte(`"labels":{`))
 			got, _, err := w.reg.Decode(newer)
 			if err != nil || !reflect.DeepEqual(got, want) {
@@ -72,16 +72,15 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// What a peer is told of an unknown type stays short, whatever it sent.
+// The error about an unknown type must stay short, whatever the peer has sent.
 func TestDecodeSaysLittle(t *testing.T) {
 	_, _, err := api.Messages.Decode([]byte(`{"type":"` + strings.Repeat("x", 1<<20) + `"}`))
 	if len(err.Error()) > 200 {
-		t.Errorf("an error of %d bytes", len(err.Error()))
+		t.Errorf("the error has %d bytes, want at most 200", len(err.Error()))
 	}
 }
 
-// A list that is promised is never null, and the caller's message stays as it
-// was.
+// Encode must write required lists as [], never as null, and must not change the caller's message.
 func TestEncodeLists(t *testing.T) {
 	exit := &protocol.ExitRecord{}
 	sessions := []protocol.SessionInfo{{ID: "a", Exit: exit}}
@@ -117,7 +116,7 @@ func TestEncodeLists(t *testing.T) {
 	}
 }
 
-// The exit code is absent on the wire until there is one, and 0 is one.
+// exit_code must be absent until the session has exited, and must then be present, even if it is 0.
 //
 // demand: K4
 func TestExitCodeOnTheWire(t *testing.T) {
@@ -152,14 +151,14 @@ func TestRegistry(t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("two messages of one type are accepted")
+			t.Error("NewRegistry accepts two messages of one type")
 		}
 	}()
 	protocol.NewRegistry(nil, api.OK{}, link.OK{})
 }
 
-// FuzzDecode: whatever a peer sends, no panic, only the two codes that are
-// promised, and a message that was understood means the same when passed on.
+// FuzzDecode checks that no input makes Decode panic, that it returns only the two documented codes, and that
+// a decoded message keeps its meaning when it is encoded again.
 func FuzzDecode(f *testing.F) {
 	for _, w := range wires {
 		for _, line := range drift.GoldenMessages(f, w.name, protocol.Version) {
@@ -182,7 +181,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			once, err := protocol.Encode(m)
 			if err != nil {
-				t.Fatalf("%s was read and cannot be written: %v", env.Type, err)
+				t.Fatalf("%s was decoded but cannot be encoded: %v", env.Type, err)
 			}
 			again, _, err := w.reg.Decode(once)
 			if err != nil {

@@ -7,8 +7,8 @@ import (
 	"holdfast/protocol"
 )
 
-// A viewer that lost its connection asks for what it has not had: for the next
-// byte, or anew where it had half a snapshot.
+// After a lost connection, a viewer must ask for the next byte, or for a new snapshot if it has received only
+// a part of one.
 func TestPositionResume(t *testing.T) {
 	spec := protocol.AttachSpec{SessionID: "s", Cols: 100, Rows: 40, Writer: "w"}
 	at := func(offset uint64) protocol.AttachSpec {

@@ -16,7 +16,7 @@ var repeats = map[protocol.Repeat]string{
 	protocol.RepeatToken: "Token", protocol.RepeatWriter: "Writer", protocol.RepeatInstance: "Instance",
 }
 
-// TestRequestRows checks that each row is complete, and that it fits its message.
+// TestRequestRows checks that each row is complete and fits its message.
 func TestRequestRows(t *testing.T) {
 	for _, w := range wires {
 		for _, k := range w.reg.Requests() {
@@ -36,7 +36,7 @@ func TestRequestRows(t *testing.T) {
 			}
 			on, ok := link.Messages.Request(k.Link.MessageType())
 			if !ok {
-				t.Errorf("%s %s: %s is no request of the link", w.name, k.Type(), k.Link.MessageType())
+				t.Errorf("%s %s: %s is not a request of the link", w.name, k.Type(), k.Link.MessageType())
 			}
 			if k.Repeat != on.Repeat && k.Repeat != protocol.RepeatNever {
 				t.Errorf("%s %s: got repeat %q, but the link's %s has %q", w.name, k.Type(), k.Repeat, on.Type(), on.Repeat)
@@ -45,7 +45,7 @@ func TestRequestRows(t *testing.T) {
 	}
 }
 
-// TestRowForEachMessage checks that each message with a request id is a request or the reply to one.
+// TestRowForEachMessage checks that each message with a request id is a request or the reply to a request.
 func TestRowForEachMessage(t *testing.T) {
 	var known []string
 	for _, k := range api.Messages.Requests() {

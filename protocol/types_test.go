@@ -13,7 +13,7 @@ import (
 	"holdfast/protocol/link"
 )
 
-// 80 for zero columns and 24 for zero rows, each on its own.
+// Zero columns mean 80, and zero rows mean 24, independently.
 //
 // demand: M1
 func TestSizeNormalize(t *testing.T) {
@@ -35,7 +35,7 @@ func TestSizeNormalize(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 			if got := (protocol.SpawnSpec{Cols: tt.in.Cols, Rows: tt.in.Rows}).Size(); got != tt.want {
-				t.Errorf("of a spawn: got %s, want %s", got, tt.want)
+				t.Errorf("SpawnSpec.Size: got %s, want %s", got, tt.want)
 			}
 		})
 	}
@@ -53,7 +53,7 @@ func TestIDs(t *testing.T) {
 		}
 	}
 	if a, b := protocol.NewInstance(), protocol.NewInstance(); a == b || len(a) != 16 || !protocol.ValidID(string(a)) {
-		t.Errorf("got the instances %q and %q", a, b)
+		t.Errorf("NewInstance returns %q and %q", a, b)
 	}
 }
 
@@ -111,12 +111,12 @@ func TestRespawnSpecApply(t *testing.T) {
 		Argv: []string{"a"}, Cwd: "/a", Env: []string{"A=a"}, Cols: 1, Rows: 2, Originator: "o", Labels: map[string]string{"a": "a"},
 	}
 	if got := (protocol.RespawnSpec{}).Apply(old); !reflect.DeepEqual(got, old) {
-		t.Errorf("got %+v, want it as it was: %+v", got, old)
+		t.Errorf("got %+v, want no change: %+v", got, old)
 	}
 	change := protocol.RespawnSpec{Argv: []string{"b"}, Cwd: "/b", Env: []string{"B=b"}, Cols: 3, Rows: 4, Labels: map[string]string{}}
 	want := protocol.SpawnSpec{Argv: []string{"b"}, Cwd: "/b", Env: []string{"B=b"}, Cols: 3, Rows: 4, Originator: "o", Labels: map[string]string{}}
-	// Over a wire, where labels that are taken away differ from labels that
-	// are left alone.
+	// The change is encoded and decoded, because labels that are removed must differ from labels that are not
+	// changed.
 	b, err := protocol.Encode(link.Reopen{SessionID: "s", RespawnSpec: change})
 	if err != nil {
 		t.Fatal(err)
@@ -161,8 +161,8 @@ func TestAttachSpecValidate(t *testing.T) {
 	}
 }
 
-// largestInfo is the most that a SessionInfo can be, of characters that JSON
-// makes longest. A screen's lines hold no control characters.
+// largestInfo returns the largest SessionInfo, of the characters that are longest in JSON. The lines of a
+// screen contain no control characters.
 func largestInfo() protocol.SessionInfo {
 	bell := func(n int) string { return strings.Repeat("\a", n) }
 	line := strings.Repeat(`"`, protocol.MaxTailLine)
@@ -182,11 +182,11 @@ func largestInfo() protocol.SessionInfo {
 	}
 }
 
-// However large sessions are, their enumeration can be sent.
+// The sessions must fit into messages, however large they are.
 func TestSplitSessions(t *testing.T) {
 	large := largestInfo()
 	if err := (protocol.SpawnSpec{Argv: []string{"x"}, Cwd: "/", Originator: large.Originator, Labels: large.Labels}).Validate(); err != nil {
-		t.Fatal(err) // else it is larger than any can be
+		t.Fatal(err) // otherwise it would be larger than a valid session
 	}
 	small := protocol.SessionInfo{ID: "small"}
 	tests := []struct {
@@ -226,6 +226,6 @@ func TestCutArgv(t *testing.T) {
 		t.Errorf("got %d arguments, want %q", len(got), want)
 	}
 	if len(long) != 3 || long[2] != "y" {
-		t.Error("the argv that was given has changed")
+		t.Error("CutArgv has changed its argument")
 	}
 }

@@ -8,9 +8,8 @@ import (
 	"holdfast/protocol"
 )
 
-// Every pair of ranges gets the highest version that both contain, or an error
-// with both ranges that says which side to upgrade; the far side comes to the
-// same.
+// Agree must return the highest version that both ranges contain, or an error with both ranges that says
+// which side to upgrade. Both sides must get the same result.
 //
 // demand: S13
 func TestAgree(t *testing.T) {
@@ -54,12 +53,12 @@ func checkMismatch(t *testing.T, err error, local, remote protocol.VersionRange)
 	}
 	for _, part := range []string{local.String(), remote.String(), advice} {
 		if !strings.Contains(e.Message, part) {
-			t.Errorf("%q does not say %q", e.Message, part)
+			t.Errorf("the error text %q lacks %q", e.Message, part)
 		}
 	}
 }
 
-// A peer may say nonsense; nothing is agreed then.
+// If a peer sends an invalid range, Agree must fail.
 func TestAgreeNonsense(t *testing.T) {
 	ours := protocol.VersionRange{Min: 2, Max: 4}
 	for _, theirs := range []protocol.VersionRange{{}, {Min: 4, Max: 2}, {Min: 3}, {Min: -1, Max: -1}, {Min: 5, Max: 3}} {
@@ -68,13 +67,13 @@ func TestAgreeNonsense(t *testing.T) {
 		}
 	}
 	if v, err := protocol.Agree(protocol.Supported(), protocol.Supported()); v != protocol.Version || err != nil {
-		t.Errorf("with ourselves: got %d and %v, want %d", v, err, protocol.Version)
+		t.Errorf("Agree with the same range: got %d and %v, want %d", v, err, protocol.Version)
 	}
 }
 
 func TestCapabilities(t *testing.T) {
 	said := protocol.Capabilities{"from.the.future", protocol.CapWebTicket}
 	if !said.Has(protocol.CapWebTicket) || said.Has(protocol.CapTerminalExit) || protocol.Capabilities(nil).Has("") {
-		t.Errorf("%q: Has is wrong", said)
+		t.Errorf("Has returns a wrong result for %q", said)
 	}
 }

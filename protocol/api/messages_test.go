@@ -14,8 +14,8 @@ import (
 
 func TestWire(t *testing.T) { drift.CheckWire(t, "api", Messages, "..") }
 
-// TestTypeScript demands that the npm client has the types that are made from the schema. It runs
-// after TestWire, which updates the schema.
+// TestTypeScript checks that the npm client has the types that are generated from the schema. It runs after
+// TestWire, which updates the schema.
 func TestTypeScript(t *testing.T) {
 	schema, err := os.ReadFile("schema.json")
 	if err != nil {
@@ -28,8 +28,8 @@ func TestTypeScript(t *testing.T) {
 	drift.Golden(t, "../../proxy/internal/web/client/src/wire.ts", types)
 }
 
-// The frame of a session's end has these fields, of these types, and nothing
-// that it may leave out is required.
+// The frame of a session's end must have these fields, of these types, and must not require a field that it
+// may omit.
 //
 // demand: B1
 func TestPTYExited(t *testing.T) {
@@ -58,7 +58,7 @@ func TestPTYExited(t *testing.T) {
 	}
 	m, _, err := Messages.Decode([]byte(`{"type":"pty_exited","session_id":"s-1","pane_id":"s-1","parent_agent":null}`))
 	if err != nil || m.(*PTYExited).ParentAgent != nil {
-		t.Errorf("a parent that is null: got %+v and %v", m, err)
+		t.Errorf("parent_agent null: got %+v and %v", m, err)
 	}
 	checkFields(t, "pty_exited", map[string]string{
 		"session_id": "id, required", "pane_id": "id, required", "exit_code": "int, required",
@@ -67,7 +67,7 @@ func TestPTYExited(t *testing.T) {
 	})
 }
 
-// checkFields compares the fields named, of a message that may have more.
+// checkFields compares the named fields of a message. The message may have more fields.
 func checkFields(t *testing.T, typ string, want map[string]string) {
 	t.Helper()
 	for _, m := range drift.Describe("api", Messages).Messages {
@@ -89,10 +89,10 @@ func checkFields(t *testing.T, typ string, want map[string]string) {
 		}
 		return
 	}
-	t.Errorf("there is no message %s", typ)
+	t.Errorf("the message %s does not exist", typ)
 }
 
-// The messages of text clients have their fields, and their codes exist.
+// The messages of text clients must have these fields, and their codes must exist.
 //
 // demand: M15
 func TestTerminalMessages(t *testing.T) {
@@ -115,12 +115,12 @@ func TestTerminalMessages(t *testing.T) {
 		"workspace_mismatch", "task_not_found", "session_not_found", "unsupported_os", "spawn_failed", "internal",
 	} {
 		if !slices.Contains(protocol.Codes(), code) {
-			t.Errorf("there is no code %s", code)
+			t.Errorf("the code %s does not exist", code)
 		}
 	}
 }
 
-// A request's answer carries its id, whatever the type.
+// Each message with a request id must encode it.
 func TestRequestID(t *testing.T) {
 	for _, typ := range Messages.Types() {
 		r, ok := Messages.New(typ).(interface {

@@ -22,14 +22,13 @@ import (
 	"holdfast/protocol/internal/drift"
 )
 
-// got is a frame that was read.
+// got is a received frame.
 type got struct {
 	kind    Kind
 	payload string
 }
 
-// readAll reads frames until an error, trying again after those that are
-// timeouts.
+// readAll reads frames until an error. It continues after time-outs.
 func readAll(r *Reader) ([]got, error) {
 	var all []got
 	for {
@@ -44,7 +43,7 @@ func readAll(r *Reader) ([]got, error) {
 	}
 }
 
-// model is the plainest reader there is: everything in one slice.
+// model is a simple reader that has the whole input in one slice.
 func model(in []byte, limit int) ([]got, error) {
 	var all []got
 	for {
@@ -70,7 +69,7 @@ func model(in []byte, limit int) ([]got, error) {
 
 var hi = []byte("hi\r\n")
 
-// The frames of every kind are what they have been since version 1.
+// The encoding of each kind of frame must not change within version 1.
 func TestGolden(t *testing.T) {
 	tests := []struct {
 		name string
@@ -106,7 +105,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// hexLines writes 16 bytes a line.
+// hexLines writes 16 bytes per line.
 func hexLines(b []byte) []byte {
 	var out []byte
 	for part := range slices.Chunk(b, 16) {
@@ -115,7 +114,7 @@ func hexLines(b []byte) []byte {
 	return out
 }
 
-// Frames are length-prefixed, big-endian, and have a hard maximum.
+// Frames are length-prefixed, big-endian, and have a maximum length.
 //
 // demand: R8
 func TestReader(t *testing.T) {
@@ -150,7 +149,7 @@ func TestReader(t *testing.T) {
 				t.Errorf("got %q and %v, want %q and %v", all, err, tt.want, tt.err)
 			}
 			if _, _, again := r.Next(); again.Error() != err.Error() {
-				t.Errorf("got %v, and then %v", err, again)
+				t.Errorf("the first error is %v, the second %v", err, again)
 			}
 		})
 	}
@@ -168,7 +167,7 @@ func TestSetMax(t *testing.T) {
 	}
 }
 
-// frames is a stream with frames of many sizes.
+// frames returns a stream of frames of different sizes.
 func frames() (stream []byte, want []got) {
 	for i, n := range []int{0, 1, 30, 4090, 4096, 9000, 2, 70000, 3} {
 		stream = Append(stream, Kind(i%4), bytes.Repeat([]byte{byte(i)}, n))
@@ -198,7 +197,7 @@ func TestSplitAnywhere(t *testing.T) {
 	}
 }
 
-// A Reader that ran into a deadline goes on where it was.
+// A Reader that has returned a time-out must continue at the same position.
 func TestResumeAfterTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -206,7 +205,7 @@ func TestResumeAfterTimeout(t *testing.T) {
 		go func() {
 			defer func() { _ = theirs.Close() }()
 			for part := range slices.Chunk(stream, 777) {
-				time.Sleep(time.Second) // of the bubble's clock
+				time.Sleep(time.Second) // the clock of the bubble
 				if _, err := theirs.Write(part); err != nil {
 					t.Error(err)
 				}
@@ -216,7 +215,7 @@ func TestResumeAfterTimeout(t *testing.T) {
 		var all []got
 		timeouts := 0
 		for {
-			_ = ours.SetReadDeadline(time.Now().Add(300 * time.Millisecond)) // fails once the other end is closed
+			_ = ours.SetReadDeadline(time.Now().Add(300 * time.Millisecond)) // fails after the other end is closed
 			kind, payload, err := r.Next()
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				timeouts++
@@ -257,13 +256,13 @@ func TestAnnouncedIsNotAllocated(t *testing.T) {
 				t.Errorf("got %v, want %v", err, tt.err)
 			}
 			if n := after.TotalAlloc - before.TotalAlloc; n > 64<<10 {
-				t.Errorf("%d bytes were allocated for %d that arrived", n, len(tt.in))
+				t.Errorf("%d bytes were allocated for %d received bytes", n, len(tt.in))
 			}
 		})
 	}
 }
 
-// A large frame's buffer does not stay while nothing comes.
+// The buffer of a large frame must be released when no data follows.
 func TestBufferIsGivenBack(t *testing.T) {
 	stream := Append(Append(nil, Control, make([]byte, Max-1)), Control, nil)
 	r := NewReader(bytes.NewReader(stream), Max)
@@ -304,13 +303,12 @@ func TestData(t *testing.T) {
 	}
 }
 
-// A stuttering reader gives as many bytes at a time as cuts say, and a timeout
-// for 0.
+// A stuttering reader returns as many bytes at a time as cuts says, and a time-out for 0.
 type stuttering struct {
 	in      []byte
 	cuts    []byte
 	i       int
-	timeout bool // the last read was one
+	timeout bool // the last read was a time-out
 	given   int
 }
 
@@ -334,9 +332,8 @@ func (s *stuttering) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzReader: whatever bytes come, in whatever pieces and with whatever
-// timeouts, no panic, no more memory than twice what has arrived, and what is
-// read is exactly what was sent.
+// FuzzReader checks, for any input, pieces and time-outs, that Next does not panic, that the buffer is at
+// most twice as large as the received input, and that the frames equal those of the model.
 func FuzzReader(f *testing.F) {
 	f.Add(Append(Append(nil, Control, make([]byte, 5000)), Input, nil), []byte{0, 255, 1})
 	f.Add(AppendData(nil, Output, 7, 258, hi), []byte{1, 0})
@@ -350,7 +347,7 @@ func FuzzReader(f *testing.F) {
 		for i := 0; ; {
 			kind, payload, err := r.Next()
 			if n := max(initialBuffer, 2*src.given); len(r.buf.buf) > n {
-				t.Fatalf("%d bytes held, %d arrived", len(r.buf.buf), src.given)
+				t.Fatalf("the buffer has %d bytes, %d were received", len(r.buf.buf), src.given)
 			}
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				continue
@@ -369,7 +366,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// BenchmarkReader: reading a frame costs no allocation, and little more than
+// BenchmarkReader measures the reading of a frame, which must not allocate, and must take little longer than
 // the copy.
 func BenchmarkReader(b *testing.B) {
 	for _, size := range []int{16, 4 << 10, MaxData} {
@@ -389,7 +386,7 @@ func BenchmarkReader(b *testing.B) {
 	}
 }
 
-// A Reader goes on with what another one has left, within a frame too.
+// A Reader must continue with the bytes that another Reader has left, also within a frame.
 func TestBegin(t *testing.T) {
 	stream := AppendData(AppendData(nil, Input, 1, 0, []byte("one")), Input, 1, 3, bytes.Repeat([]byte("x"), 3*initialBuffer))
 	for cut := range stream {
@@ -404,7 +401,7 @@ func TestBegin(t *testing.T) {
 			got = append(got, f...)
 		}
 		if !bytes.Equal(got, stream) {
-			t.Fatalf("cut at %d: %d bytes of %d", cut, len(got), len(stream))
+			t.Fatalf("cut at %d: got %d bytes of %d, or other bytes", cut, len(got), len(stream))
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Only a URL below a permitted one is permitted, however it is written.
+// Only a URL below a permitted URL may be permitted, however it is written.
 func TestIsArchiveBelow(t *testing.T) {
 	for begin, tt := range map[string]struct{ yes, no []string }{
 		"https://a.example": {[]string{"https://a.example/x", "https://A.example/x/y"}, []string{"https://b.example/x", "https://a.example.b/x", "https://a.example:444/x"}},
@@ -22,7 +22,7 @@ func TestIsArchiveBelow(t *testing.T) {
 			for _, text := range all {
 				u, err := ParseArchiveURL(text)
 				if err != nil || IsArchiveBelow(u, above) != want {
-					t.Errorf("%s is below %s: %v, %v", text, begin, !want, err)
+					t.Errorf("IsArchiveBelow(%s, %s) is %v, %v", text, begin, !want, err)
 				}
 			}
 		}
@@ -32,7 +32,7 @@ func TestIsArchiveBelow(t *testing.T) {
 		"https://a/x#y", "https://u@a/x", "https://u:p@a/x", "https://a/x\ny", "https://a/%2Fx", "https://a/" + strings.Repeat("x", MaxUpgradeText),
 	} {
 		if u, err := ParseArchiveURL(text); err == nil {
-			t.Errorf("%.80q is parsed as %v", text, u)
+			t.Errorf("ParseArchiveURL accepts %.80q as %v", text, u)
 		}
 	}
 }

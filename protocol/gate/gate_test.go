@@ -22,10 +22,10 @@ func TestEntry(t *testing.T) {
 	}
 	open := Entry{ForClients, []string{"a:1"}, digits, ""}
 	if got, err := ParseEntry(ForClients, open.String()); err != nil || !strings.HasSuffix(open.String(), "/none") || !reflect.DeepEqual(got, open) {
-		t.Errorf("without a token: %+v, %v", got, err)
+		t.Errorf("an entry without a token: %+v, %v", got, err)
 	}
 	if _, err := ParseEntry(ForHosts, strings.Replace(open.String(), ForClients, ForHosts, 1)); err == nil {
-		t.Error("a text for hosts without a secret is accepted")
+		t.Error("ParseEntry accepts a text for hosts without a secret")
 	}
 	for _, tt := range []struct{ name, text, says string }{
 		{"empty", "", "has not the form"},
@@ -45,7 +45,7 @@ func TestEntry(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.says)
 			}
 			if err != nil && strings.Contains(err.Error(), "beef") {
-				t.Errorf("the error has the secret: %v", err)
+				t.Errorf("the error contains the secret: %v", err)
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func TestValidHost(t *testing.T) {
 	}
 }
 
-// Read takes its frame and no byte more, because the frames of the api follow.
+// Read must read its frame and no byte more, because the frames of the api follow.
 func TestReadTakesOneFrame(t *testing.T) {
 	var wire bytes.Buffer
 	for _, m := range []protocol.Message{Enter{Token: "t", Host: "h", Start: true}, Arrive{Ticket: "x"}} {
@@ -105,7 +105,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever bytes come, Read does not panic and takes no byte beyond its frame.
+// FuzzRead checks that no bytes make Read panic or read beyond its frame.
 func FuzzRead(f *testing.F) {
 	for _, typ := range Messages.Types() {
 		f.Add(frame.Append(nil, frame.Control, []byte(`{"type":"`+typ+`","token":"t","user_token":"u","labels":{"a":"b"},"address":"a:1","gates":["a:1"],"command":"c","id":"i"}`)))
@@ -116,10 +116,10 @@ func FuzzRead(f *testing.F) {
 		_, err := Read(r, MaxFirst)
 		want, _, _ := frame.NewReader(bytes.NewReader(wire), MaxFirst).Next()
 		if err == nil && want != frame.Control {
-			t.Errorf("a frame of kind %d is read", want)
+			t.Errorf("Read accepts a frame of kind %d", want)
 		}
 		if took := len(wire) - r.Len(); err == nil && took != 4+int(wire[0])<<24+int(wire[1])<<16+int(wire[2])<<8+int(wire[3]) {
-			t.Errorf("%d bytes are taken of % x", took, wire[:4])
+			t.Errorf("Read has read %d bytes of a frame that begins with % x", took, wire[:4])
 		}
 	})
 }

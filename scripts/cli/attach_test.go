@@ -17,13 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bash is a shell whose prompt is known, as the last arguments of new.
+// bash is the end of a command line of new: a shell with a known prompt.
 var bash = []string{"--early-exit", "0", "--env", "PS1=" + prompt, "--", "bash", "--norc", "--noprofile"}
 
 const prompt = "READY> "
 
-// A shell with an editor in it, as somebody works in it: left in the middle of
-// an insert, come back to, finished.
+// A user leaves a shell with vim in the middle of an insert, attaches again, and finishes the edit.
 func TestBashAndVim(t *testing.T) {
 	t.Parallel()
 	program(t, "vim")
@@ -34,10 +33,10 @@ func TestBashAndVim(t *testing.T) {
 	p.expect(prompt)
 	p.typ("vim -u NONE -i NONE -n -N --cmd 'set mouse=a ttimeout ttimeoutlen=0' file.txt\r")
 	p.expect("file.txt\" [New]")
-	p.typ("ifirst line\x1b\x0c") // and a redraw, which shows the line in one piece
+	p.typ("ifirst line\x1b\x0c") // the redraw prints the line in one piece
 	p.expect("first line")
 	if left := leftOn(p.text()); len(left) == 0 {
-		t.Error("vim set no modes that could be left on")
+		t.Error("vim set no modes, so the test would check nothing")
 	}
 	p.typ("\x1cd")
 	p.ends(0, "[detached from work]")
@@ -48,16 +47,15 @@ func TestBashAndVim(t *testing.T) {
 	p.expect("second line")
 	p.typ(":wq\r")
 	p.expect("written")
-	p.expect(prompt) // vim throws away what is typed while it leaves
+	p.expect(prompt) // vim discards input that comes while it exits
 	if got := w.read("file.txt"); got != "first line\nsecond line\n" {
-		t.Errorf("the file is %q", got)
+		t.Errorf("the edited file is %q", got)
 	}
 	p.typ("exit 7\r")
 	p.ends(7, "")
 }
 
-// Each shell starts without a wait, works, is left and come back to, and ends
-// with its code.
+// Each shell must start without a delay, run commands, survive a detach, and end with its own code.
 func TestShells(t *testing.T) {
 	t.Parallel()
 	for _, argv := range [][]string{
@@ -80,8 +78,8 @@ func TestShells(t *testing.T) {
 	}
 }
 
-// The proxy is killed under an editor and replaced under a pager, and the
-// person in front of them types on.
+// The proxy is killed under an editor and replaced under a pager, and the user's input must arrive all the
+// same.
 func TestProxyReplacedUnderPrograms(t *testing.T) {
 	t.Parallel()
 	program(t, "vim")
@@ -96,16 +94,16 @@ func TestProxyReplacedUnderPrograms(t *testing.T) {
 	p.expect("written")
 	p.expect(prompt)
 	if got := w.read("file.txt"); got != "before after\n" {
-		t.Errorf("the file is %q", got)
+		t.Errorf("the edited file is %q", got)
 	}
 	p.typ("seq 10001 10500 | less\r")
 	p.expect("10010")
 	old := w.Only("proxy")
 	if out := w.must("--handoff"); !strings.Contains(out, "took over") {
-		t.Errorf("handoff says %q", out)
+		t.Errorf("handoff prints %q", out)
 	}
 	if now := w.Only("proxy"); now == old {
-		t.Error("the same proxy serves")
+		t.Error("the handoff did not replace the proxy")
 	}
 	p.typ(" ")
 	p.expect("10040")
@@ -115,12 +113,11 @@ func TestProxyReplacedUnderPrograms(t *testing.T) {
 	p.ends(0, "")
 }
 
-// setModes switches on what programs switch on, and says so.
+// setModes switches on the terminal modes that programs use, and prints a mark.
 const setModes = `printf '\033[?1049h\033[?1h\033=\033[?1000h\033[?1006h\033[?2004h\033[?25l\033[>1u\033[2;20rMODES-SET'; `
 
-// Whatever ends an attachment, the terminal is as it was before: its
-// attributes to the bit, its modes, its screen. And the exit code says what it
-// was.
+// However an attachment ends, the terminal must have its earlier attributes, modes and screen, and the exit
+// code must tell the cause.
 func TestTerminalRestored(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -132,7 +129,7 @@ func TestTerminalRestored(t *testing.T) {
 		{"exit", func(t *testing.T, w *world, p *terminal) { p.typ("bye\r") }, 3, ""},
 		{"exit by a signal", func(t *testing.T, w *world, p *terminal) { w.must("kill", "s") }, 129, "[s ended by SIGHUP]"},
 		{"detach", func(t *testing.T, w *world, p *terminal) { p.typ("\x1cd") }, 0, "[detached from s]"},
-		{"detach in kitty's words", func(t *testing.T, w *world, p *terminal) { p.typ("\x1b[92;5u\x1b[92;5:3ud") }, 0, "[detached from s]"},
+		{"detach by kitty's key codes", func(t *testing.T, w *world, p *terminal) { p.typ("\x1b[92;5u\x1b[92;5:3ud") }, 0, "[detached from s]"},
 		{"detach while the proxy is away", func(t *testing.T, w *world, p *terminal) {
 			w.must("stop")
 			p.typ("\x1cd")
@@ -147,7 +144,7 @@ func TestTerminalRestored(t *testing.T) {
 		{"SIGQUIT", signals(syscall.SIGQUIT), 131, "[detached from s by a signal]"},
 		{"SIGTERM twice", signals(syscall.SIGTERM, syscall.SIGTERM), 143, "[detached from s by a signal]"},
 		{"proxy killed for good", func(t *testing.T, w *world, p *terminal) {
-			// Nobody can start another: the program has been removed.
+			// No other proxy can start, because the program is removed.
 			if out, err := exec.Command("rm", w.Path("proxy-copy")).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
@@ -155,7 +152,7 @@ func TestTerminalRestored(t *testing.T) {
 		}, 69, "proxy: connect:"},
 		{"supervisor killed", func(t *testing.T, w *world, p *terminal) {
 			w.Kill(w.Only("supervisor"))
-			p.typ("bye\r") // to the same child, through the next one
+			p.typ("bye\r") // the input goes to the same child, through the next supervisor
 		}, 3, ""},
 		{"supervisor and keeper killed", func(t *testing.T, w *world, p *terminal) { w.KillBoth() }, 66, "proxy: session_not_found"},
 	} {
@@ -184,7 +181,7 @@ func signals(signals ...syscall.Signal) func(*testing.T, *world, *terminal) {
 	}
 }
 
-// copyProxy copies the program into the world, to be removed there.
+// copyProxy copies the program into the world, so that a test can remove it.
 func (w *world) copyProxy() string {
 	w.T.Helper()
 	to := w.Path("proxy-copy")
@@ -194,8 +191,8 @@ func (w *world) copyProxy() string {
 	return to
 }
 
-// A viewer that was stopped, as by a debugger or by hand, has its terminal raw
-// again when it goes on, whatever the shell has made of it meanwhile.
+// A viewer that is stopped, as by a debugger, must make its terminal raw again when it continues, whatever
+// attributes the shell has set meanwhile.
 func TestStoppedAndContinued(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -206,7 +203,7 @@ func TestStoppedAndContinued(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !eventually(func() bool { state, _ := testkit.Stat(p.cmd.Process.Pid); return state == "T" }) {
-		t.Fatal("it does not stop")
+		t.Fatal("the viewer does not stop")
 	}
 	if err := unix.IoctlSetTermios(int(p.slave.Fd()), unix.TCSETS, &p.before); err != nil {
 		t.Fatal(err)
@@ -223,8 +220,8 @@ func TestStoppedAndContinued(t *testing.T) {
 	p.ends(0, "[detached from s]")
 }
 
-// Output that nobody takes any more ends the viewer, and its terminal is as it
-// was: proxy attach ID | head.
+// If nobody reads the output of attach, as in "proxy attach ID | head", the viewer must end and restore its
+// terminal.
 func TestOutputClosed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -242,8 +239,8 @@ func TestOutputClosed(t *testing.T) {
 	p.ends(70, "")
 }
 
-// A terminal that goes away, as the window of a terminal program does, ends
-// its viewer and not the session.
+// If the terminal disappears, as the window of a terminal program does, the viewer must end and the session
+// must continue.
 func TestTerminalGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -261,8 +258,8 @@ func TestTerminalGone(t *testing.T) {
 	}
 }
 
-// A proxy that was stopped is not started by whoever happens to be attached;
-// when somebody else starts one, they go on.
+// An attached viewer must not start a proxy that was stopped. When another command starts one, the viewer
+// must continue.
 func TestProxyStoppedUnderViewer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -271,7 +268,7 @@ func TestProxyStoppedUnderViewer(t *testing.T) {
 	old := w.Only("proxy")
 	w.must("stop")
 	if !eventually(func() bool { return !old.Running() }) {
-		t.Fatal("the proxy does not stop")
+		t.Fatal("the proxy has not ended after stop")
 	}
 	p.typ("echo two-$((2+2))\r")
 	w.must("ls")
@@ -310,8 +307,8 @@ func TestDetachKeys(t *testing.T) {
 	p.ends(129, "")
 }
 
-// Standard input that is no terminal is typed as it is, detach keys and all;
-// its end is not the viewer's.
+// If standard input is not a terminal, attach must send it unchanged, including the detach keys, and must not
+// end at its end.
 func TestAttachWithPipe(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -323,11 +320,11 @@ func TestAttachWithPipe(t *testing.T) {
 		t.Errorf("attach through a pipe: %v", r)
 	}
 	if strings.Contains(r.Out, "\x1b") || r.Errout != "" {
-		t.Errorf("there is more in the pipe than the session printed: %v", r)
+		t.Errorf("the output contains more than the session printed: %v", r)
 	}
 }
 
-// Other terminals are detached, and the session goes on; the setting names the keys.
+// detach must detach the other terminals, and the session must continue. A setting names the detach keys.
 func TestDetachOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -352,13 +349,13 @@ func TestDetachOthers(t *testing.T) {
 	w.fails(78, "detach_key", "new")
 }
 
-// viewerAsks is what a viewer asks the terminal that it is in.
+// viewerAsks are the queries that a viewer sends to its own terminal.
 const viewerAsks = "\x1b]10;?\x1b\\\x1b]11;?\x1b\\\x1b]12;?\x1b\\\x1b[>0q\x1b[?2027$p\x1b[?1007$p\x1b[?12$p\x1b[?45$p\x1b[c"
 
-// Questions that a session prints while no viewer is attached are answered by the session, and no
-// viewer that attaches later receives them. The viewer that has started a session receives the
-// questions that come when it is attached. (Questions that come earlier wait for it for 100 ms,
-// which is too short for a test on a busy machine; package session tests it with a clock of its own.)
+// The session must answer queries that a program prints while no viewer is attached, and no viewer that
+// attaches later may receive them. The viewer that has started a session must receive queries that come while
+// it is attached. (Earlier queries wait for it for 100 ms, which is too short for a test on a busy machine;
+// package session tests this with a clock of its own.)
 func TestQuestionsNotReplayed(t *testing.T) {
 	t.Parallel()
 	const ask = `printf 'before\033[c\033[>c\033[6n\033]11;?\007\033[>q\033[?u\033P+q544e\033\\after\n'; `
@@ -368,30 +365,29 @@ func TestQuestionsNotReplayed(t *testing.T) {
 	w.shows("s", `^[[?1;2c^[[>0;`)
 	p := w.open("attach", "s")
 	p.expect("after")
-	// What the viewer itself asks comes before all that it shows.
+	// The viewer's own queries come before the screen.
 	shown := func() string { return strings.Replace(p.text(), viewerAsks, "", 1) }
 	for _, q := range questions {
 		if strings.Contains(shown(), q) {
-			t.Errorf("%q is asked again", q)
+			t.Errorf("the query %q was replayed to a later viewer", q)
 		}
 	}
 	p.typ("typed")
 	p.expect("typed")
 
-	questions = slices.DeleteFunc(questions, func(q string) bool { return q == "\x1b[>q" }) // the session's alone
+	questions = slices.DeleteFunc(questions, func(q string) bool { return q == "\x1b[>q" }) // only the session answers this query
 	p = w.open("new", "--id", "fresh", "--", "/bin/sh", "-c", "echo attached; read x; "+ask+"read x")
 	p.expect("attached")
 	p.typ("\r")
 	p.expect("after")
 	for _, q := range questions {
 		if !strings.Contains(shown(), q) {
-			t.Errorf("%q is not asked of a terminal that started the session", q)
+			t.Errorf("the viewer that started the session did not receive the query %q", q)
 		}
 	}
 }
 
-// What is pasted arrives whole, the proxy's death in the middle of it
-// included.
+// A paste must arrive whole, even if the proxy dies in the middle of it.
 func TestPaste(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -405,12 +401,12 @@ func TestPaste(t *testing.T) {
 	p.typ(text[size/2:])
 	p.expect("all-there")
 	if got := w.read("pasted"); got != text {
-		t.Errorf("%d bytes arrived of %d, or others", len(got), len(text))
+		t.Errorf("%d bytes arrived of a paste of %d, or they differ", len(got), len(text))
 	}
 	p.ends(0, "")
 }
 
-// The session's size is the terminal's, and follows it.
+// The session must have the size of the terminal, and must follow it.
 func TestSizeFollows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -425,7 +421,7 @@ func TestSizeFollows(t *testing.T) {
 	p.ends(0, "[detached from s]")
 	w.hasSize("s", 120, 40)
 
-	// A size that was asked for stays, whatever the terminal has.
+	// A size from the command line must stay, whatever size the terminal has.
 	p = w.open("new", "--id", "fixed", "--size", "132x43", "--", "bash", "--norc", "--noprofile")
 	p.ask("stty size", "43 132")
 	w.hasSize("fixed", 132, 43)
@@ -433,8 +429,8 @@ func TestSizeFollows(t *testing.T) {
 	p.ask("echo now-$((1+1)); stty size", "24 80")
 }
 
-// Who only looks on, or has not typed yet, is shown the session in its own
-// terminal's size, and changes nothing; who types has it in that size.
+// A viewer that is read-only or has not typed yet must see the session at the size of its own terminal, and
+// must not change the session's size. When a viewer types, the session must get the size of its terminal.
 func TestOwnView(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -446,11 +442,11 @@ func TestOwnView(t *testing.T) {
 	proxy := filepath.Join(w.Bin, "proxy")
 	looker := w.openSize(50, 10, exec.Command(proxy, "attach", "--read-only", "s"))
 	second := w.openSize(50, 10, exec.Command(proxy, "attach", "s"))
-	// Each waits for a key of its own. If both keys were the same, second could be shown the
-	// key that was meant for looker, and first's other key could be accepted behind second's.
+	// Each viewer waits for a key of its own. If both keys were the same, second could show the key that was
+	// meant for looker, and the second key of first could be accepted after the key of second.
 	for key, p := range map[string]*terminal{"#": looker, "&": second} {
 		p.expect("ready")
-		first.typ(key) // one character: views come when they come
+		first.typ(key) // one character, because views are updated independently of the input
 		p.expect(key)
 	}
 	w.hasSize("s", 100, 30)
@@ -471,8 +467,8 @@ func TestOwnView(t *testing.T) {
 	}
 }
 
-// What the terminal says of itself is told to programs that ask while nobody is
-// there, and none of it is typed.
+// The session must answer queries with the properties that the viewer's terminal has reported, after the
+// viewer has left. The reports themselves must not become input.
 func TestAppearance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -496,8 +492,8 @@ func TestAppearance(t *testing.T) {
 	w.shows("s", "^[[6;17;9t")
 }
 
-// TestInitialModesRestored demands that modes whose initial state differs between terminals have, after
-// the attachment, the state that the terminal has reported.
+// TestInitialModesRestored checks modes whose initial state differs between terminals. After the attachment
+// they must have the state that the terminal has reported.
 func TestInitialModesRestored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -511,7 +507,7 @@ func TestInitialModesRestored(t *testing.T) {
 	_, after, _ := strings.Cut(p.text(), "ready")
 	for _, mode := range []string{"\x1b[?12l", "\x1b[?45l"} {
 		if !strings.Contains(after, mode) {
-			t.Errorf("%q is not in the output after the session's: %q", mode, after)
+			t.Errorf("the output after the session lacks %q: %q", mode, after)
 		}
 	}
 }
@@ -529,7 +525,7 @@ func (w *world) hasSize(id string, cols, rows float64) {
 	}
 }
 
-// A terminal that knows no escape sequences gets none of ours.
+// A viewer in a terminal without escape sequences must print none.
 func TestDumbTerminal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -540,11 +536,11 @@ func TestDumbTerminal(t *testing.T) {
 	p.typ("\x1cd")
 	p.ends(0, "\r\n[detached from s]")
 	if strings.Contains(p.text(), "\x1b") {
-		t.Errorf("there are escapes: %q", p.text())
+		t.Errorf("the output of a dumb terminal contains escape sequences: %q", p.text())
 	}
 }
 
-// A session is not shown in itself.
+// attach must refuse to show a session inside itself.
 func TestNotAttachedToItself(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -552,7 +548,8 @@ func TestNotAttachedToItself(t *testing.T) {
 	p.ask("HOLDFAST_DIR="+w.Dir+" "+filepath.Join(w.Bin, "proxy")+" attach s; echo code-$?", "code-64")
 }
 
-// A real terminal is asked, too, and its answers get where they belong.
+// The viewer must also query a real terminal, here tmux. Its answers must become the properties with which the
+// session answers queries, and must not become input.
 func TestAppearanceOfTmux(t *testing.T) {
 	t.Parallel()
 	tmux := program(t, "tmux")
@@ -572,7 +569,7 @@ func TestAppearanceOfTmux(t *testing.T) {
 	w.shows("s", "abc")
 	tm("send-keys", "-t", "t:0", "C-\\", "d")
 	if !eventually(func() bool { return strings.Contains(tm("capture-pane", "-p", "-t", "t:0"), "[detached from s]") }) {
-		t.Fatalf("it does not detach: %s", tm("capture-pane", "-p", "-t", "t:0"))
+		t.Fatalf("the viewer does not detach: %s", tm("capture-pane", "-p", "-t", "t:0"))
 	}
 	w.must("send", "s", "d")
 	w.shows("s", "]11;rgb:1010/2020/3030")
@@ -580,9 +577,9 @@ func TestAppearanceOfTmux(t *testing.T) {
 	w.shows("s", " tmux ")
 }
 
-// tmux uses left and right margins in terminals that it knows by name, here in those
-// whose answers are iTerm2's and mintty's. In a session it must not, because the session
-// keeps none: what scrolls in one pane would scroll in both on the session's screen.
+// tmux uses left and right margins in terminals that it knows by name, here in terminals with the answers of
+// iTerm2 and mintty. In a session tmux must not use them, because the session has no margins: output that
+// scrolls in one pane would scroll in both on the session's screen.
 func TestTmuxUsesNoMargins(t *testing.T) {
 	t.Parallel()
 	tmux := program(t, "tmux")
@@ -611,7 +608,7 @@ func TestTmuxUsesNoMargins(t *testing.T) {
 			p.typ("\x1b[?62;4c" + tt.da2)
 			terminal := "holdfast"
 			if !eventually(func() bool { return strings.HasPrefix(tm("display-message", "-p", "#{client_termtype}"), terminal) }) {
-				t.Errorf("tmux takes the terminal for %q, want %s and more", tm("display-message", "-p", "#{client_termtype}"), terminal)
+				t.Errorf("tmux recognises the terminal as %q, want a name that begins with %s", tm("display-message", "-p", "#{client_termtype}"), terminal)
 			}
 			tm("split-window", "-h", "seq 200; exec cat")
 			var want []string
@@ -626,7 +623,7 @@ func TestTmuxUsesNoMargins(t *testing.T) {
 				screen = w.must("screen", "s")
 				return strings.Contains(screen, "│200") && strings.TrimSpace(screen) == strings.TrimSpace(strings.Join(want[:24], "\n"))
 			}) {
-				t.Errorf("the session shows\n%s\ntmux shows\n%s", screen, strings.Join(want, "\n"))
+				t.Errorf("the session's screen is\n%s\ntmux shows\n%s", screen, strings.Join(want, "\n"))
 			}
 			if strings.Contains(p.text(), "\x1b[?69h") {
 				t.Error("tmux sets DECLRMM")
@@ -635,10 +632,10 @@ func TestTmuxUsesNoMargins(t *testing.T) {
 	}
 }
 
-// A link that stalls is told of on the terminal, and the line is taken away again.
+// If the link stalls, the viewer must show a line on the terminal, and must remove it later.
 func TestStalledLink(t *testing.T) {
 	if os.Getenv("HOLDFAST_LONG") == "" {
-		t.Skip("long mode: set HOLDFAST_LONG=1") // it takes 3 s to be told
+		t.Skip("long mode: set HOLDFAST_LONG=1") // the viewer waits for 3 s
 	}
 	t.Parallel()
 	w := newWorld(t)
@@ -653,9 +650,9 @@ func TestStalledLink(t *testing.T) {
 	p.expect("kept-4")
 	if !eventually(func() bool {
 		_, painted, _ := strings.Cut(p.text(), "no answer for 3 s")
-		return strings.Count(painted, "kept-4") > 1 && strings.Contains(painted, "up-2") // the screen was painted anew
+		return strings.Count(painted, "kept-4") > 1 && strings.Contains(painted, "up-2") // the screen was painted again
 	}) {
-		t.Errorf("the line is not taken away: %q", p.text())
+		t.Errorf("the line was not removed: %q", p.text())
 	}
 	p.typ("exit\r")
 	p.ends(0, "")

@@ -18,14 +18,14 @@ func TestAway(t *testing.T) {
 	w.shell("s", `stty -echo; echo begun; read x; printf '\033]133;A\007$ \033]133;C\007made\n\033]133;D;2\007\007\033]9;it is done\007'; echo new one; read x; exit 4`)
 	w.shows("s", "begun")
 	if out := w.must("away", "s"); !strings.Contains(out, "no viewer has attached since the start, ") || !strings.Contains(out, "\nlast lines:\n  begun\n") {
-		t.Errorf("before anybody looked: %s", out)
+		t.Errorf("away before the first viewer: %s", out)
 	}
 	p := w.open("attach", "s")
 	p.expect("begun")
 	p.typ("\x1cd")
 	p.ends(0, "detached")
 	if out := w.must("away", "s"); !strings.Contains(out, "no viewer is attached since ") || !strings.HasSuffix(out, "printed nothing\n") {
-		t.Errorf("right after the viewer left: %s", out)
+		t.Errorf("away right after the detach: %s", out)
 	}
 	w.must("send", "s", "--enter")
 	w.shows("s", "new one")
@@ -36,12 +36,12 @@ func TestAway(t *testing.T) {
 		}
 	}
 	if strings.Contains(out, "\n  begun") {
-		t.Errorf("away tells of what was seen:\n%s", out)
+		t.Errorf("away repeats output that a viewer has seen:\n%s", out)
 	}
 	w.must("send", "s", "--enter")
 	w.proxy("wait", "s")
 	if out := w.must("away", "s", "--lines", "1"); !strings.Contains(out, " with code 4, after ") || !strings.HasSuffix(out, "last lines:\n  new one\n") {
-		t.Errorf("after its end: %s", out)
+		t.Errorf("away after the exit: %s", out)
 	}
 	o := w.object("away", "s", "--json")
 	if o["id"] != "s" || o["state"] != "exited" || o["bells"] != 1.0 || fmt.Sprint(o["lines"]) != "[$ made new one]" || o["exit"].(map[string]any)["exit_code"] != 4.0 {
@@ -50,7 +50,7 @@ func TestAway(t *testing.T) {
 	w.fails(66, "session_not_found", "away", "none")
 }
 
-// agentAt listens as an agent would, and says its name to whoever connects.
+// agentAt listens as an ssh agent does, and sends its name to each connection.
 func agentAt(t *testing.T, path string) net.Listener {
 	t.Helper()
 	l, err := net.Listen("unix", path)
@@ -71,7 +71,7 @@ func agentAt(t *testing.T, path string) net.Listener {
 	return l
 }
 
-// A session finds the ssh agent of who attached last, whoever has started it.
+// A session must reach the ssh agent of the viewer that attached last, whoever started the session.
 func TestAgentLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -111,13 +111,13 @@ func TestAgentLink(t *testing.T) {
 		t.Errorf("a session without an agent has %s", got)
 	}
 	if got := start("file", w.write("file", "")); got != w.Path("file") {
-		t.Errorf("what is no agent became %s", got)
+		t.Errorf("a path that is no socket became %s", got)
 	}
 	if _, err := os.Lstat(link); err == nil {
-		t.Error("there is a link to nothing")
+		t.Error("a link was made without an agent")
 	}
 	if got := start("s", w.Path("one")); got != link || answers() != "one" {
-		t.Errorf("a session's agent is %s, and %s answers", got, answers())
+		t.Errorf("the agent of the session is %s; the agent %s answers", got, answers())
 	}
 	attach := func(agent string, args ...string) {
 		t.Helper()
@@ -132,33 +132,33 @@ func TestAgentLink(t *testing.T) {
 	}
 	attach(w.Path("two"))
 	if got := answers(); got != "two" {
-		t.Errorf("after another one attached %s answers", got)
+		t.Errorf("after the second viewer attached, the agent %s answers", got)
 	}
 	env := w.must("env", "s")
 	if !strings.Contains(env, "export SSH_AUTH_SOCK="+link+"\n") || !strings.Contains(env, "unset DISPLAY\n") {
-		t.Errorf("env says %s", env)
+		t.Errorf("env prints %s", env)
 	}
 	if out := w.must("env", "s", "--json"); !strings.Contains(out, `"SSH_AUTH_SOCK=`+w.Path("two")+`"`) {
-		t.Errorf("env --json says %s", out)
+		t.Errorf("env --json prints %s", out)
 	}
-	attach(w.Path("one"), "--read-only") // who only looks changes nothing
+	attach(w.Path("one"), "--read-only") // a read-only viewer does not change the link
 	attach("")
-	attach(link) // from within a session
+	attach(link) // as from within a session
 	attach(w.Path("gone"))
 	if got := answers(); got != "two" {
-		t.Errorf("after those without an agent attached %s answers", got)
+		t.Errorf("after viewers without an agent attached, the agent %s answers", got)
 	}
 	w.Kill(w.Only("proxy"))
 	if got := start("later", link); got != link || answers() != "two" {
-		t.Errorf("a session that is started in a session: %s, and %s answers", got, answers())
+		t.Errorf("the agent of a session that is started in a session is %s; the agent %s answers", got, answers())
 	}
-	// Who does not want it has it off.
+	// The setting agent_link=false disables the link.
 	w.must("stop")
 	w.Env = append(w.Env, "HOLDFAST_AGENT_LINK=false")
 	if got := start("off", w.Path("one")); got != w.Path("one") || answers() != "two" {
-		t.Errorf("with the setting off: %s, and %s answers", got, answers())
+		t.Errorf("with agent_link=false the agent is %s; the agent %s answers", got, answers())
 	}
 	if r := w.run(proxy("", "env", "off"), nil); r.Code != 0 || r.Out != "" || !strings.Contains(r.Errout, "no viewer of off has sent its environment") {
-		t.Errorf("env of who was never looked at: %v", r)
+		t.Errorf("env of a session that never had a viewer: %v", r)
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// Sessions are completed by id: those that can be attached to for attach, those
-// that can be opened again for reopen. Pressing tab starts nothing.
+// Session ids must be completed: running sessions for attach, exited sessions for reopen. A completion must
+// start no program.
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	if out := w.must("__complete", "attach", ""); out != ":4\n" {
-		t.Errorf("with nothing there: %q", out)
+		t.Errorf("completion without a supervisor: %q", out)
 	}
 	if all := w.Running(""); len(all) > 0 {
 		t.Errorf("completion has started %v", all)
@@ -33,7 +33,7 @@ func TestComplete(t *testing.T) {
 	} {
 		var ids []string
 		lines := strings.Split(w.must(append(append([]string{"__complete"}, strings.Fields(tt.line)...), "")...), "\n")
-		for _, l := range lines[:len(lines)-2] { // the last is a directive
+		for _, l := range lines[:len(lines)-2] { // the last line is a directive
 			id, _, _ := strings.Cut(l, "\t")
 			ids = append(ids, id)
 		}
@@ -42,20 +42,19 @@ func TestComplete(t *testing.T) {
 		}
 	}
 	if out := w.must("__complete", "attach", ""); strings.Contains(out, "\x1b") {
-		t.Errorf("escapes are printed: %q", out)
+		t.Errorf("the completion prints escape sequences: %q", out)
 	}
 	if out := w.must("__complete", "at"); !strings.HasPrefix(out, "attach\t") {
-		t.Errorf("commands complete to %q", out)
+		t.Errorf("the completion of a command's name is %q", out)
 	}
 }
 
-// The scripts are right for the real shells, which complete an id by them when
-// tab is pressed.
+// The completion scripts must be valid for the real shells, and pressing tab must complete an id.
 func TestCompletionScripts(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		shell string
-		check []string // that the script on standard input is sound
+		check []string // checks the syntax of the script on standard input
 		start []string
 		load  string
 	}{
@@ -69,7 +68,7 @@ func TestCompletionScripts(t *testing.T) {
 			w := newWorld(t)
 			script := w.must("completion", tt.shell)
 			if r := w.run(exec.Command(shell, append(tt.check, w.write("script", script))...), nil); r.Code != 0 || r.Errout != "" {
-				t.Errorf("the script: %v", r)
+				t.Errorf("check of the completion script: %v", r)
 			}
 			w.spawn("unmistakable", "sleep", "1000")
 			p := w.openSize(100, 30, exec.Command(shell, tt.start...))
@@ -79,7 +78,7 @@ func TestCompletionScripts(t *testing.T) {
 			p.expect("istakable")
 			p.typ("\r")
 			p.expect("sleep 1000")
-			if filepath.Base(shell) != "fish" { // which answers its terminal's silence in its own time
+			if filepath.Base(shell) != "fish" { // fish waits for answers of its terminal before it ends
 				p.typ("exit\r")
 				p.wait()
 			}

@@ -10,7 +10,7 @@ import (
 	"holdfast/protocol"
 )
 
-// What is typed, pasted and pressed, as the child sees it, and in which order.
+// The child must receive text, pastes and keys unchanged and in order.
 func TestSendAsTyped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -36,18 +36,18 @@ func TestSendAsTyped(t *testing.T) {
 			id := strings.NewReplacer(" ", "-", ",", "").Replace(tt.name)
 			w.shell(id, `stty raw -echo; printf 'ready`+strings.ReplaceAll(tt.modes, `\e`, `\033`)+`\r\n'; cat -A`)
 			w.must("wait", id, "--text", "^ready$")
-			// (cat tells what it has when a line ends.)
+			// cat prints its input only after the end of a line.
 			w.must(append([]string{"send", id}, tt.args...)...)
 			w.must("send", id, "--raw", "END\n", "--wait-text", `END\$$`)
 			screen := strings.Fields(strings.ReplaceAll(w.must("screen", id), "\n", " "))
 			if got, want := strings.Join(screen[1:], " "), strings.ReplaceAll(tt.want, "\n", " ")+"END$"; got != want {
-				t.Errorf("the child was typed %q, want %q", got, want)
+				t.Errorf("the child received %q, want %q", got, want)
 			}
 		})
 	}
 }
 
-// A title is for everybody, and outlives the session's lives.
+// A title must be visible to all clients, and must survive a reopen.
 func TestRename(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -56,10 +56,10 @@ func TestRename(t *testing.T) {
 		w.must("rename", "s", title)
 		info := decode[protocol.SessionInfo](t, w.must("info", "s", "--json"))
 		if info.Labels["title"] != title || len(info.Labels) != min(len(title), 1) {
-			t.Errorf("renamed %q it has %v", title, info.Labels)
+			t.Errorf("after the rename to %q the labels are %v", title, info.Labels)
 		}
 		if shown := strings.Contains(w.must("ls"), title+": /bin/sh -c"); shown != (title != "") {
-			t.Errorf("renamed %q it is listed as %s", title, w.must("ls"))
+			t.Errorf("after the rename to %q ls prints %s", title, w.must("ls"))
 		}
 	}
 	w.must("send", "s", "--enter")
@@ -69,13 +69,13 @@ func TestRename(t *testing.T) {
 	w.must("rename", "s", "kept")
 	w.must("reopen", "--detach", "s")
 	if info := decode[protocol.SessionInfo](t, w.must("info", "s", "--json")); info.Labels["title"] != "kept" {
-		t.Errorf("reopened it has %v", info.Labels)
+		t.Errorf("after the reopen the labels are %v", info.Labels)
 	}
 	w.fails(66, "session_not_found", "rename", "none", "x")
 	w.fails(64, "at most 1024 bytes", "rename", "s", strings.Repeat("x", 1025))
 }
 
-// What is cleared is in no answer any more, and the session goes on.
+// Cleared output must be in no answer any more, and the session must continue.
 func TestClear(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -83,24 +83,24 @@ func TestClear(t *testing.T) {
 	w.must("wait", "s", "--text", "^100$")
 	w.must("clear", "s")
 	if above, screen := w.must("history", "s"), w.must("screen", "s"); above != "" || !strings.Contains(screen, "\n100\n") {
-		t.Errorf("cleared it has %q above the screen, which is %q", above, screen)
+		t.Errorf("after clear the history is %q, the screen %q", above, screen)
 	}
 	w.must("clear", "s", "--screen")
 	w.must("send", "s", "--enter", "more", "--wait-text", "^got more$")
 	if got := w.must("history", "s") + w.must("screen", "s"); strings.Contains(got, "100") || !strings.Contains(got, "got more") {
-		t.Errorf("with the screen cleared it has %q", got)
+		t.Errorf("after clear --screen the output is %q", got)
 	}
 	w.fails(66, "session_not_found", "clear", "none")
 	w.fails(64, "proxy clear ID", "clear-history")
 }
 
-// Each end of a wait has its exit code and its words.
+// Each possible end of a wait must have its own exit code and text.
 func TestWaitFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.shell("s", `stty -echo; printf 'ready\n\033]133;A\007$ '; while read x; do printf '\033]133;C\007'; eval "$x"; printf '\033]133;D;%s\007\033]133;A\007$ ' $?; done; exit 7`)
 	if out := w.must("wait", "s", "--text", "^re(ady)$"); out != "ready\n" {
-		t.Errorf("wait --text says %q", out)
+		t.Errorf("wait --text prints %q", out)
 	}
 	var info protocol.AwaitedInfo
 	told := func(args ...string) {
@@ -111,16 +111,16 @@ func TestWaitFor(t *testing.T) {
 		}
 	}
 	if told("wait", "s", "--text", "re(ady)"); info.Line != "ready" || len(info.Groups) != 2 || info.Groups[1] != "ady" {
-		t.Errorf("told %+v", info)
+		t.Errorf("wait --text --json prints %+v", info)
 	}
 	if told("wait", "s", "--prompt"); info.Command == nil || !info.Command.Prompt || info.Command.Count != 0 {
-		t.Errorf("told %+v", info)
+		t.Errorf("wait --prompt --json prints %+v", info)
 	}
 	if told("send", "s", "(exit 3)", "--enter", "--wait-prompt"); info.Command == nil || info.Command.Count != 1 || info.Command.ExitCode == nil || *info.Command.ExitCode != 3 {
-		t.Errorf("told %+v, %+v", info, info.Command)
+		t.Errorf("send --wait-prompt --json prints %+v, %+v", info, info.Command)
 	}
 	if out := w.must("send", "s", "echo one; echo two", "--enter", "--wait-idle", "20ms"); out != "" {
-		t.Errorf("send --wait-idle says %q", out)
+		t.Errorf("send --wait-idle prints %q", out)
 	}
 	mark := strings.TrimSpace(w.must("mark", "s"))
 	w.fails(124, "timeout", "wait", "s", "--text", "one|ready", "--since", mark, "--timeout", "1ms")
@@ -129,7 +129,7 @@ func TestWaitFor(t *testing.T) {
 	w.fails(124, "timeout", "send", "s", "x=1", "--enter", "--wait-text", "never", "--timeout", "50ms")
 	w.must("send", "s", "echo three", "--enter")
 	if out := w.must("wait", "s", "--text", "one|three", "--since", mark); !strings.HasSuffix(out, "$ three\n") {
-		t.Errorf("wait --since says %q", out)
+		t.Errorf("wait --since prints %q", out)
 	}
 	var m protocol.MarkInfo
 	if err := json.Unmarshal([]byte(w.must("mark", "s", "--json")), &m); err != nil || m.Offset == 0 || len(m.Mark) == 0 {
@@ -141,10 +141,10 @@ func TestWaitFor(t *testing.T) {
 	w.fails(64, "no terminal sends a key", "send", "s", "--key", "Hyper")
 	r := w.proxy("send", "s", "--key", "C-d", "--wait-text", "never")
 	if r.Code != 7 || r.Out != "" || !strings.Contains(r.Errout, "session s ended first") {
-		t.Errorf("send to one that ends: %v", r)
+		t.Errorf("send to a session that exits: %v", r)
 	}
 	if r := w.proxy("wait", "s", "--text", "never", "--json"); r.Code != 7 || !strings.Contains(r.Out, `"exit_code": 7`) {
-		t.Errorf("wait for one that has ended: %v", r)
+		t.Errorf("wait for an exited session: %v", r)
 	}
 	if r := w.proxy("wait", "s", "--exit"); r.Code != 7 || r.Out+r.Errout != "" {
 		t.Errorf("wait --exit: %v", r)
@@ -178,33 +178,33 @@ func TestWaitMistakes(t *testing.T) {
 	} {
 		r := w.proxy(args...)
 		if r.Code != 64 || r.Out != "" || !strings.HasPrefix(r.Errout, "proxy: ") {
-			t.Errorf("proxy %s: %v, want exit 64 and what is wrong", strings.Join(args, " "), r)
+			t.Errorf("proxy %s: %v, want exit 64 and the mistake", strings.Join(args, " "), r)
 		}
 	}
 	if all := w.Running(""); len(all) > 0 {
-		t.Errorf("mistakes have started %v", all)
+		t.Errorf("commands with mistakes have started %v", all)
 	}
 }
 
-// What is waited for is found behind the echo of the line that was sent, and not in it; a
-// program that shows no echo is only waited for longer.
+// send must find the awaited text after the echo of the line that it has sent, not in the echo. If a program
+// does not echo, send only waits longer.
 func TestSendWaitsBehindEcho(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.spawn("s", "env", "PS1=# ", "bash", "--norc", "-i")
 	w.shows("s", "#")
-	for range 3 { // the echo of the same line again is no news of its own
+	for range 3 { // the echo of a repeated line does not count either
 		if out := w.must("send", "s", "sleep 0.1; echo done", "--enter", "--wait-text", "done", "--timeout", "20s"); out != "done\n" {
 			t.Errorf("send --wait-text done prints %q", out)
 		}
 	}
-	long := ": " + strings.Repeat("x", 200) + " ready" // over three rows
+	long := ": " + strings.Repeat("x", 200) + " ready" // the line covers three rows
 	if out := w.must("send", "s", long+"; echo is ready", "--enter", "--wait-text", "ready", "--timeout", "20s"); out != "is ready\n" {
-		t.Errorf("behind a long line: %q", out)
+		t.Errorf("send of a long line prints %q", out)
 	}
 	w.shell("mute", "stty -echo; echo go; read x; echo got $x; read x")
 	w.shows("mute", "go")
 	if out := w.must("send", "mute", "secret", "--enter", "--wait-text", "got .*", "--timeout", "20s"); out != "got secret\n" {
-		t.Errorf("without an echo: %q", out)
+		t.Errorf("send to a program without echo prints %q", out)
 	}
 }

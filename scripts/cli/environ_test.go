@@ -11,9 +11,8 @@ import (
 	programs "holdfast/shared/testkit/world"
 )
 
-// What was in the environment of the command that happened to start the daemons is
-// in theirs no more, nor in that of other commands' sessions. A session has what its
-// own command says.
+// The environment of the command that first starts the daemons must not stay in the daemons, nor reach the
+// sessions of other commands. A session must have the environment of its own command.
 func TestEnvironmentStaysWithItsCommand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -29,11 +28,11 @@ func TestEnvironmentStaysWithItsCommand(t *testing.T) {
 		seen++
 		env := programs.Strings(fmt.Sprintf("/proc/%d/environ", pid))
 		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "PATH=") }) {
-			t.Errorf("%s: %q", what, env)
+			t.Errorf("%s: the environment %q lacks PATH", what, env)
 		}
 		for _, e := range env {
 			if name, _, _ := strings.Cut(e, "="); strings.HasSuffix(e, "=hush") && !(what == "first" && name == "GIVEN") {
-				t.Errorf("%s has %s", what, e)
+				t.Errorf("the environment of %s contains %s", what, e)
 			}
 		}
 		return env
@@ -49,7 +48,7 @@ func TestEnvironmentStaysWithItsCommand(t *testing.T) {
 	for _, id := range []string{"first", "second"} {
 		env := look(id, int(w.object("info", id, "--json")["pid"].(float64)))
 		if !slices.Contains(env, "EDITOR="+id) || !slices.Contains(env, "HOLDFAST_DIR="+w.Dir) || (id == "first") != slices.Contains(env, "GIVEN=hush") {
-			t.Errorf("session %s has %q", id, env)
+			t.Errorf("the environment of session %s is %q", id, env)
 		}
 	}
 }

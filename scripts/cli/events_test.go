@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// Events of the past, and those of them that are wanted; a script gets an end.
+// events must print past events and filter them, and must end if a script asks for it.
 func TestEventsFilters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.must("start")
 	if out := w.must("events", "--follow=false"); out != "" {
-		t.Errorf("before anything has happened: %q", out)
+		t.Errorf("events before the first session: %q", out)
 	}
 	w.spawn("a", "sleep", "1000")
 	w.shell("b", "read x; exit 3")
@@ -55,17 +55,17 @@ func TestEventsFilters(t *testing.T) {
 		}
 	}
 	if r := w.fails(124, "timeout: 1 of 2 events after 300ms", "events", "--after", "3", "--count", "2", "--timeout", "300ms"); r.Out != "4 exited b code 3, exited\n" {
-		t.Errorf("it printed %q", r.Out)
+		t.Errorf("events prints %q", r.Out)
 	}
 	w.fails(64, `--kind "ended": there is no such kind of event`, "events", "--kind", "ended")
 	w.fails(64, "[after since]", "events", "--after", "1", "--since", "1h")
 
-	// It goes on behind what it had when the proxy has died.
+	// After the death of the proxy, events must continue after the last event that it has printed.
 	next := w.lines("events", "--session", "a", "--kind", "resized")
 	w.clients(2)
 	w.must("resize", "a", "70x20")
 	if got := strings.TrimSpace(next()); got != "5 resized a 70x20" {
-		t.Errorf("it printed %q", got)
+		t.Errorf("events prints %q", got)
 	}
 	w.Kill(w.Only("proxy"))
 	w.must("resize", "a", "71x21")
@@ -74,7 +74,7 @@ func TestEventsFilters(t *testing.T) {
 	}
 }
 
-// A handoff moves the viewers; to subscribers none came or went.
+// A handoff moves attachments. It must not produce events of viewers that attach or detach.
 func TestHandoffIsNoEvent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -89,11 +89,11 @@ func TestHandoffIsNoEvent(t *testing.T) {
 	p.typ("\x1cd")
 	p.ends(0, "[detached from s]")
 	if out := w.must("events", "--since", "1h", "--follow=false"); strings.Count(out, " detached s") != 1 {
-		t.Errorf("events after it has left: %s", out)
+		t.Errorf("events after the detach: %s", out)
 	}
 }
 
-// What a session's terminal serves is asked of the system.
+// The foreground process of a session's terminal must come from the operating system.
 func TestForeground(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -104,13 +104,13 @@ func TestForeground(t *testing.T) {
 		return f
 	}
 	if !eventually(func() bool { return now()["name"] == "bash" && now()["children"] == nil }) {
-		t.Errorf("a shell at its prompt: %v", now())
+		t.Errorf("foreground of a shell at its prompt: %v", now())
 	}
 	w.must("send", "s", "cd home; sleep 1000", "--enter")
 	if !eventually(func() bool {
 		return now()["name"] == "sleep" && now()["cwd"] == w.Path("home") && now()["children"] == true
 	}) {
-		t.Errorf("a program in front: %v", now())
+		t.Errorf("foreground while a program runs: %v", now())
 	}
 	if out := w.must("ls", "--label", "kind=a"); !strings.Contains(out, " sleep ") || strings.Contains(out, "other") {
 		t.Errorf("ls --label: %s", out)
@@ -118,10 +118,10 @@ func TestForeground(t *testing.T) {
 	w.must("send", "s", "--key", "C-c")
 	w.must("send", "s", "kill -STOP $$", "--enter")
 	if !eventually(func() bool { return strings.Contains(w.must("ls"), " stopped ") }) {
-		t.Errorf("a shell that stands still: %s", w.must("ls"))
+		t.Errorf("ls of a stopped shell: %s", w.must("ls"))
 	}
 	w.must("kill", "s", "--signal", "CONT")
 	if !eventually(func() bool { return now()["stopped"] == nil }) {
-		t.Errorf("continued: %v", now())
+		t.Errorf("foreground of the continued shell: %v", now())
 	}
 }

@@ -14,17 +14,16 @@ import (
 	"testing"
 )
 
-// Every command's help has examples, and each of their lines does what it should. In
-// them "build" is a shell, "old" has ended, "server" has said its port, "edit" and
-// "repl" are what they are called.
+// The help of each command must have examples, and each line of them must work. In the examples, "build" is a
+// shell, "old" has exited, "server" has printed its port, and "edit" and "repl" are an editor and a REPL.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Env = append(w.Env, "HOLDFAST_WEB=127.0.0.1:0")
-	// What they run; in a session of its own make takes long.
+	// These programs are used in the examples. make must not end if it is the child of a session.
 	w.program("make", `case "$HOLDFAST_SESSION $1" in build\ -*|old\ -*) exec cat;; esac; echo "ok, made"`)
 	w.program("go", "echo ok")
-	w.program("xdg-open", `exec rm "${1#file://}"`) // as the proxy does when the browser has signed in
+	w.program("xdg-open", `exec rm "${1#file://}"`) // the proxy removes the file too when the browser has signed in
 	w.program("../backup.sh", "echo saved")
 	w.write("script.py", "print(6 * 7)\n")
 	for _, program := range []string{"proxy", "supervisor"} {
@@ -32,7 +31,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// program puts a shell script into the world's path, before all others of its name.
+// program puts a shell script first in the world's PATH.
 func (w *world) program(name, script string) {
 	w.T.Helper()
 	dir := w.mkdir("programs")
@@ -47,7 +46,7 @@ func (w *world) program(name, script string) {
 	}
 }
 
-// runExamples runs those of a command, and of all its own commands.
+// runExamples runs the examples of a command and of all its subcommands.
 func (w *world) runExamples(words ...string) {
 	w.T.Helper()
 	name := strings.Join(words, " ")
@@ -69,7 +68,7 @@ func (w *world) runExamples(words ...string) {
 	}
 }
 
-// part returns the lines of a help's part.
+// part returns the lines of one section of a help text.
 func part(help, title string) []string {
 	_, rest, ok := strings.Cut(help, "\n"+title+"\n")
 	if !ok {
@@ -85,22 +84,21 @@ var (
 	serving   = regexp.MustCompile(`^(proxy serve|supervisor)($| -| #)`)
 )
 
-// exampleCodes are those of examples that end otherwise than well, by how they begin.
+// exampleCodes are the expected exit codes of examples that do not end with 0, by the beginning of the line.
 var exampleCodes = map[string]int{
-	"proxy history build --command -1": 66, // no command has ended in the example
-	"proxy doctor":                     1,  // nothing that it warns of is wrong with the example
+	"proxy history build --command -1": 66, // no command has ended in the example's session
+	"proxy doctor":                     1,  // its warnings do not concern the example
 	"proxy service status":             69,
 	"proxy wait build --timeout":       129,
 }
 
-// runExample runs a line of an example as a person would, who sees what it shows
-// and leaves it.
+// runExample runs one line as a user does, who looks at the output and leaves.
 func (w *world) runExample(line string) {
 	w.T.Helper()
 	begin, rest, _ := strings.Cut(line, "#")
-	line = strings.TrimSpace(begin) // the rest is a comment, or ...
+	line = strings.TrimSpace(begin) // the remainder is a comment
 	if strings.Contains(rest, `"`) {
-		w.T.Errorf("%s: what is behind # is no comment", line)
+		w.T.Errorf("%s: the text after # is not a comment", line)
 	}
 	w.prepareExample(line)
 	shell := "bash"
@@ -109,7 +107,7 @@ func (w *world) runExample(line string) {
 	}
 	for _, needed := range []string{shell, "asciinema", "python3"} {
 		if _, err := exec.LookPath(needed); err != nil && (needed == shell || strings.Contains(line, needed)) {
-			w.T.Logf("%s: not run, for want of %s", line, needed)
+			w.T.Logf("%s: not run, because %s is missing", line, needed)
 			return
 		}
 	}
@@ -130,7 +128,7 @@ func (w *world) runExample(line string) {
 	}
 }
 
-// leaveExample does what ends those that do not end by themselves.
+// leaveExample ends the examples that do not end by themselves.
 func (w *world) leaveExample(line string, p *terminal) {
 	w.T.Helper()
 	ok := true
@@ -148,7 +146,7 @@ func (w *world) leaveExample(line string, p *terminal) {
 		if strings.HasPrefix(line, "proxy record") {
 			w.must("kill", "build")
 		} else {
-			// It asks the terminal, or shows the screen, once keys are its own.
+			// The viewer accepts keys after it has sent queries or shown the screen.
 			ok = ok && eventually(func() bool {
 				return strings.Contains(p.text(), "\x1b[c") || strings.Contains(p.text(), "\x1b[H\x1b[J")
 			})
@@ -156,16 +154,15 @@ func (w *world) leaveExample(line string, p *terminal) {
 		}
 	case serving.MatchString(line) && !strings.Contains(line, "--upgrade"):
 		program, _, _ := strings.Cut(line, " ")
-		ok = eventually(func() bool { _, err := os.Stat(w.Path(program + ".sock")); return err == nil }) // a command would start what is missing
+		ok = eventually(func() bool { _, err := os.Stat(w.Path(program + ".sock")); return err == nil }) // a command would start missing programs
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
 	}
 	if !ok {
-		w.T.Errorf("%s: it does not come to what it is for, after %q", line, p.text())
+		w.T.Errorf("%s: the example does not reach its purpose; its output is %q", line, p.text())
 	}
 }
 
-// exampleSessions are those that examples speak of, with what each shows when it is
-// ready.
+// exampleSessions are the sessions in the examples, with the text that each shows when it is ready.
 var exampleSessions = []struct {
 	id, shows string
 	argv      []string
@@ -176,20 +173,20 @@ var exampleSessions = []struct {
 	{"repl", ">>>", []string{"--", "python3", "-q"}},
 }
 
-// prepareExample makes the world as a line takes it to be.
+// prepareExample brings the world into the state that an example expects.
 func (w *world) prepareExample(line string) {
 	w.T.Helper()
 	if serving.MatchString(line) && !strings.Contains(line, "--upgrade") {
 		w.proxy("stop")
-		w.run(exec.Command(filepath.Join(w.Bin, "supervisor"), "stop", "--sessions=end"), nil) // if there is one
-		// The commands return when the programs have agreed to stop. A socket that is there
-		// later must be that of the example.
+		w.run(exec.Command(filepath.Join(w.Bin, "supervisor"), "stop", "--sessions=end"), nil) // fails if no supervisor runs
+		// The commands return when the programs have agreed to stop. A socket that exists later must be a
+		// socket of the example.
 		if !eventually(func() bool { return len(w.Running("")) == 0 }) {
 			w.T.Fatal("programs still run after they were stopped")
 		}
 		return
 	}
-	if strings.HasPrefix(line, "proxy stop --all") { // refused beside sessions
+	if strings.HasPrefix(line, "proxy stop --all") { // sessions would make it fail
 		w.run(exec.Command(filepath.Join(w.Bin, "supervisor"), "stop", "--sessions=end"), nil)
 		w.must("start")
 		return
@@ -208,7 +205,7 @@ func (w *world) prepareExample(line string) {
 	_ = os.Remove(w.Path("build.cast"))
 	w.write("home/.bashrc", "PS1='$ '; seq 500; echo 'make: warn of an error'\n")
 	for _, s := range exampleSessions {
-		_, err := exec.LookPath(s.argv[len(s.argv)-2]) // of python3
+		_, err := exec.LookPath(s.argv[len(s.argv)-2]) // only python3 may be missing
 		switch {
 		case s.id == "build" && strings.Contains(line, "--id build"):
 			gone("build")

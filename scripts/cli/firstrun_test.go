@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The first five minutes of somebody new are as the script says.
+// A new user's first five minutes must be as the script first-run describes.
 func TestFirstRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// What a session printed is found again by its words and by its lines' numbers,
-// however its lines were wrapped.
+// search and history must find a session's output by its text and by the numbers of its lines, independently
+// of wrapping.
 func TestSearchAndHistory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -32,10 +32,10 @@ func TestSearchAndHistory(t *testing.T) {
 		}
 	}
 	if got := strings.Count(w.must("search", "s", "."), "\n"); got != 201 {
-		t.Errorf("%d lines are found, want 201", got)
+		t.Errorf("search finds %d lines, want 201", got)
 	}
 	if r := w.fails(1, "", "search", "s", "pear"); r.Out+r.Errout != "" {
-		t.Errorf("nothing found: %v", r)
+		t.Errorf("search without a match: %v", r)
 	}
 	w.fails(64, "pattern", "search", "s", "(")
 	w.fails(64, "--limit", "search", "s", "x", "--limit", "-1")
@@ -66,7 +66,7 @@ func TestSearchAndHistory(t *testing.T) {
 	w.must("send", "s", "--enter")
 	w.fails(3, "", "wait", "s")
 	if got := w.must("search", "s", "Apple"); !strings.HasPrefix(got, "200:an Apple") {
-		t.Errorf("after its end: %q", got)
+		t.Errorf("search of an exited session prints %q", got)
 	}
 
 	p := w.open("search", "s", "pple")
@@ -76,7 +76,7 @@ func TestSearchAndHistory(t *testing.T) {
 	}
 }
 
-// A reader is told what has changed since its mark, and no more.
+// changes must print exactly the changes since the mark.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -84,17 +84,17 @@ func TestChanges(t *testing.T) {
 	w.shows("s", "50")
 	whole := w.must("changes", "s")
 	if !strings.Contains(whole, "49:50\n") || strings.Contains(whole, "\n9:") || !strings.Contains(whole, "cursor: column 0, row 23\n") {
-		t.Errorf("the whole screen: %q", whole)
+		t.Errorf("changes without a mark prints %q", whole)
 	}
 	_, mark, _ := strings.Cut(strings.TrimSpace(whole), "mark: ")
 	w.must("send", "s", "--enter")
 	w.must("wait", "s", "--text", "new")
 	c := w.object("changes", "s", "--since", mark, "--json")
 	if lines := c["lines"].([]any); len(lines) != 1 || fmt.Sprint(lines[0].(map[string]any)["t"]) != "[new]" || c["whole"] != nil {
-		t.Errorf("a new line: %v", c)
+		t.Errorf("changes after a new line: %v", c)
 	}
 	if got := w.must("changes", "s", "--max-bytes", "80"); !strings.Contains(got, "are left out; read them: proxy history s --before ") {
-		t.Errorf("80 bytes of the screen: %q", got)
+		t.Errorf("changes --max-bytes 80 prints %q", got)
 	}
 	w.fails(64, "--since", "changes", "s", "--since", "!")
 	w.fails(64, "max_bytes", "changes", "s", "--max-bytes", "-1")
@@ -127,19 +127,19 @@ func TestHistoryOfCommand(t *testing.T) {
 	w.fails(64, "--command", "history", "s", "--command", "0")
 	w.fails(64, "commands", "history", "s", "--commands", "-n")
 	if r := w.proxy("history", "s", "--command", "-3"); r.Code == 0 || !strings.Contains(r.Errout, "not_stored") {
-		t.Errorf("a command that does not exist: %v", r)
+		t.Errorf("history of a command that does not exist: %v", r)
 	}
 }
 
-// A screen can be had as a terminal of another size would show it; whose size a
-// session has can be changed.
+// screen must show a session as a terminal of another size does, and resize must change the session's size
+// and policy.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.must("new", "-d", "--id", "s", "--size", "60x20", "--", "/bin/sh", "-c", "printf '%050d\n' 1; read x")
 	w.shows("s", "1")
 	if c := w.object("screen", "s", "--json", "--size", "30x10"); c["cols"] != 30.0 || c["rows"] != 10.0 || len(c["cells"].([]any)) < 2 {
-		t.Errorf("as on 30x10: %v", c)
+		t.Errorf("screen --size 30x10: %v", c)
 	}
 	w.hasSize("s", 60, 20)
 	w.fails(64, "COLSxROWS", "screen", "s", "--size", "30")
@@ -163,7 +163,7 @@ func TestSizes(t *testing.T) {
 	w.fails(64, "--view is", "attach", "s", "--view", "mine")
 }
 
-// A line that the terminal will cut is typed all the same, and that is said.
+// send must type a line that is too long for the terminal, and must warn.
 func TestLongLine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

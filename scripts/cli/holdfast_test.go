@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// A package has holdfast in bin, the other programs in libexec/holdfast, and perhaps a program of another
-// package is bin/proxy. holdfast has all commands of proxy there: it starts the proxy of its release, executes
-// it for the commands that serve, and its texts name holdfast.
+// A package has holdfast in bin and the other programs in libexec/holdfast, and bin/proxy may be a program of
+// another package. holdfast must have all commands of proxy there: it starts the proxy of its own release,
+// executes it for the commands that serve, and names itself in its texts.
 func TestHoldfast(t *testing.T) {
 	w := newWorld(t)
 	built := w.Bin
@@ -58,7 +58,7 @@ func TestHoldfast(t *testing.T) {
 		}
 	}
 	if path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", w.Only("proxy").PID)); err != nil || path != filepath.Join(libexec, "proxy") {
-		t.Errorf("the proxy that serves is %s, %v", path, err)
+		t.Errorf("the running proxy is %s, %v", path, err)
 	}
 	if err := os.Remove(filepath.Join(libexec, "proxy")); err != nil {
 		t.Fatal(err)

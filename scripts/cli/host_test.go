@@ -10,7 +10,7 @@ import (
 	"holdfast/shared/testkit/sshhost"
 )
 
-// newHost returns a world, and another one on a host that its commands reach by ssh as "away".
+// newHost returns a world, and a world on another host, which commands of the first reach by ssh as "away".
 func newHost(t *testing.T, env ...string) (here, there *world) {
 	t.Helper()
 	here, there = newWorld(t), newWorld(t)
@@ -19,13 +19,13 @@ func newHost(t *testing.T, env ...string) (here, there *world) {
 	return here, there
 }
 
-// Each command takes a session of another host.
+// Each command must accept a session of another host.
 func TestHost(t *testing.T) {
 	t.Parallel()
 	w, there := newHost(t)
 	w.fails(69, "away: nothing runs here", "ls", "--on", "away")
 	if _, err := os.Lstat(there.Path("proxy.log")); err == nil {
-		t.Error("a command that only looks has started a proxy there")
+		t.Error("ls has started a proxy on the other host")
 	}
 	if out := w.must("new", "-d", "--on", "away", "--id", "s", "--label", "a=b", "--", "sh", "-c", "pwd; exec cat"); out != "away/s\n" {
 		t.Errorf("new prints %q, want the full name", out)
@@ -47,7 +47,7 @@ func TestHost(t *testing.T) {
 		t.Errorf("ls prints %s", list)
 	}
 	if r := w.proxy("run", "--on", "away", "--", "sh", "-c", "echo $HOLDFAST_DIR; exit 7"); r.Code != 7 || r.Out != there.Dir+"\n" {
-		t.Errorf("run: %v, want 7 and the directory there", r)
+		t.Errorf("run: %v, want exit 7 and the directory of the other host", r)
 	}
 	p := w.open("attach", "away/s")
 	p.expect("over there")
@@ -74,7 +74,7 @@ func TestHost(t *testing.T) {
 	w.fails(69, "", "status", "--on", "away")
 }
 
-// Text of a shell's start-up files does not disturb the connection.
+// Output of a shell's start-up files must not disturb the connection.
 func TestHostShell(t *testing.T) {
 	t.Parallel()
 	noise := newWorld(t).write("noise.sh", "echo holdfast-stdio is quiet today; printf 'no line end'\n")
@@ -83,7 +83,7 @@ func TestHostShell(t *testing.T) {
 	there.must("info", "s")
 }
 
-// A host without the programs, or with old ones, is reported with the way to mend that.
+// If a host lacks the programs or has old ones, the error must tell how to install them.
 func TestHostPrograms(t *testing.T) {
 	t.Parallel()
 	old := newWorld(t)

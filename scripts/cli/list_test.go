@@ -14,22 +14,21 @@ import (
 	"time"
 )
 
-// fields are the names in a JSON object.
+// fields returns the sorted names in a JSON object.
 func fields(object map[string]any) string {
 	return strings.Join(slices.Sorted(maps.Keys(object)), " ")
 }
 
-// What scripts read of a session: the names and kinds of its fields, and
-// exit_code only once there is one.
+// Scripts depend on the names and types of a session's fields. exit_code must exist only after the exit.
 func TestListAndInfo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.must("start")
 	if out := w.must("ls"); !strings.Contains(out, "no sessions") {
-		t.Errorf("ls of nothing says %q", out)
+		t.Errorf("ls without sessions prints %q", out)
 	}
 	if out := w.must("ls", "--json"); out != "[]\n" {
-		t.Errorf("ls --json of nothing says %q", out)
+		t.Errorf("ls --json without sessions prints %q", out)
 	}
 	w.must("new", "-d", "--id", "one", "--originator", "me", "--label", "k=v", "--size", "90x30", "--", "/bin/sh", "-c", "echo hello; read x; exit 5")
 	w.must("new", "-d", "--id", "two", "--", "sleep", "1000")
@@ -42,7 +41,7 @@ func TestListAndInfo(t *testing.T) {
 	}
 	if info["state"] != "running" || info["output_offset"] != 7.0 || fmt.Sprint(info["size"]) != "map[cols:90 rows:30]" ||
 		fmt.Sprint(info["labels"]) != "map[k:v]" || info["pid"].(float64) < 2 || len(info["instance"].(string)) != 16 {
-		t.Errorf("info says %v", info)
+		t.Errorf("info prints %v", info)
 	}
 	for _, f := range []string{"created_at", "last_io_at"} {
 		at, err := time.Parse(time.RFC3339, info[f].(string))
@@ -52,10 +51,10 @@ func TestListAndInfo(t *testing.T) {
 	}
 	list := decode[[]map[string]any](t, w.must("ls", "--json"))
 	if len(list) != 2 || list[0]["id"] != "one" || list[1]["id"] != "two" || fields(list[0]) != running {
-		t.Errorf("ls --json says %v", list)
+		t.Errorf("ls --json prints %v", list)
 	}
 	if mine := decode[[]map[string]any](t, w.must("ls", "--json", "--originator", "me")); len(mine) != 1 || mine[0]["id"] != "one" {
-		t.Errorf("ls --originator says %v", mine)
+		t.Errorf("ls --originator prints %v", mine)
 	}
 
 	w.must("send", "one", "--enter")
@@ -68,30 +67,30 @@ func TestListAndInfo(t *testing.T) {
 	}
 	exit, ok := info["exit"].(map[string]any)
 	if !ok || info["state"] != "exited" || info["exit_code"] != 5.0 || exit["exit_code"] != 5.0 || exit["outcome"] != "natural" || exit["reason"] != "exited" {
-		t.Errorf("info says %v", info)
+		t.Errorf("info prints %v", info)
 	}
 	waited := w.proxy("wait", "one", "--json")
 	if got := decode[map[string]any](t, waited.Out); waited.Code != 5 || got["exit_code"] != 5.0 || fmt.Sprint(got["last_lines"]) != "[hello]" {
 		t.Errorf("wait --json: %v", waited)
 	}
 
-	// And for people.
+	// The text output must contain the same facts.
 	out := w.must("ls")
 	for _, want := range []string{"ID", "one", "exited 5", "two", "running", "sleep 1000"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("ls does not say %q, but %s", want, out)
+			t.Errorf("ls lacks %q: %s", want, out)
 		}
 	}
 	out = w.must("info", "one")
 	for _, want := range []string{"exited 5", "90x30", "label k", "hello", "me", "/bin/sh -c echo hello"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("info does not say %q, but %s", want, out)
+			t.Errorf("info lacks %q: %s", want, out)
 		}
 	}
-	// What a session is called does not act on the terminal that lists it.
+	// Labels and commands of a session must not act on the terminal that lists it.
 	w.must("new", "-d", "--id", "rude", "--originator", "\x1b]0;o\x07", "--label", "k=\x1b[31m", "--", "sh", "-c", "sleep 1000 # \x1b[2J")
 	if out := w.must("ls") + w.must("info", "rude"); strings.Contains(out, "\x1b") {
-		t.Errorf("escapes are printed: %q", out)
+		t.Errorf("ls or info prints escape sequences: %q", out)
 	}
 }
 
@@ -103,42 +102,41 @@ func TestStatus(t *testing.T) {
 	for _, name := range []string{"proxy", "supervisor"} {
 		p, ok := status[name].(map[string]any)
 		if !ok {
-			t.Fatalf("status says %v", status)
+			t.Fatalf("status prints %v", status)
 		}
 		if p["pid"] != float64(w.Only(name).PID) || p["version"] == "" || p["sessions"] != 1.0 {
-			t.Errorf("status says of the %s %v", name, p)
+			t.Errorf("the status of the %s is %v", name, p)
 		}
 		if up, ok := p["uptime"].(float64); !ok || up <= 0 || up > 3600 {
-			t.Errorf("the %s's uptime is %v", name, p["uptime"])
+			t.Errorf("the uptime of the %s is %v", name, p["uptime"])
 		}
 		if r, ok := p["protocol"].(map[string]any); !ok || r["min"].(float64) < 1 || r["max"].(float64) < r["min"].(float64) {
-			t.Errorf("the %s's protocol is %v", name, p["protocol"])
+			t.Errorf("the protocol range of the %s is %v", name, p["protocol"])
 		}
 	}
 	if k, ok := status["supervisor"].(map[string]any)["keeper"].(map[string]any); !ok || k["pid"] != float64(w.Only("keeper").PID) || k["sessions"] != 1.0 {
-		t.Errorf("status says of the keeper %v", k)
+		t.Errorf("the status of the keeper is %v", k)
 	}
 	out := w.must("status")
 	for _, want := range []string{"proxy", "supervisor", "1 running", "skew: none"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("status does not say %q, but %s", want, out)
+			t.Errorf("status lacks %q: %s", want, out)
 		}
 	}
-	// An older proxy that was replaced is not there any more.
+	// After a handoff the replaced proxy must not answer any more.
 	if out := w.must("--handoff"); !strings.Contains(out, "took over from pid") {
-		t.Errorf("handoff says %q", out)
+		t.Errorf("handoff prints %q", out)
 	}
 	if now := w.object("status", "--json")["proxy"].(map[string]any); now["pid"] == status["proxy"].(map[string]any)["pid"] {
 		t.Error("the same proxy answers after a handoff")
 	}
 	w.must("stop")
 	if out := w.must("--handoff"); !strings.Contains(out, "no proxy ran before") {
-		t.Errorf("handoff says %q", out)
+		t.Errorf("handoff prints %q", out)
 	}
 }
 
-// lines starts a command that prints as it goes, and returns what reads its
-// next line.
+// lines starts a command that prints all the time, and returns a function that reads its next line.
 func (w *world) lines(args ...string) (next func() string) {
 	w.T.Helper()
 	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), args...)
@@ -176,20 +174,19 @@ func (w *world) lines(args ...string) (next func() string) {
 			}
 			return l
 		case <-time.After(limit):
-			w.T.Fatalf("%s prints nothing", cmd)
+			w.T.Fatalf("%s prints no line within the limit", cmd)
 		}
 		return ""
 	}
 }
 
-// Every event is a line, and one that a script can read; a proxy's end is no
-// event.
+// Each event must be one line, which scripts can parse. The death of a proxy must not be an event.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.spawn("before", "sleep", "1000")
 	asJSON, asText := w.lines("events", "--json"), w.lines("events")
-	w.clients(4) // each has one for requests, too
+	w.clients(4) // each command has a second connection for requests
 	next := func(kind string) map[string]any {
 		t.Helper()
 		e := decode[map[string]any](t, asJSON())
@@ -197,7 +194,7 @@ func TestEvents(t *testing.T) {
 			t.Fatalf("the event is %v, want %s", e, kind)
 		}
 		if text := asText(); !strings.HasPrefix(text, fmt.Sprintf("%v %s s", e["seq"], kind)) {
-			t.Errorf("in words it is %q", text)
+			t.Errorf("the event's text line is %q", text)
 		}
 		return e
 	}
@@ -219,7 +216,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// clients waits until the proxy has so many connections beside our own.
+// clients waits until the proxy has n connections beside the connection of this request.
 func (w *world) clients(n int) {
 	w.T.Helper()
 	var clients any

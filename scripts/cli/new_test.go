@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// printEnv prints what a session was given, one thing a line, and stays.
+// printEnv prints the environment of a session, one fact per line, and waits.
 const printEnv = `pwd; stty size; echo "V=$V W=$W HOME=$HOME id=$HOLDFAST_SESSION"; read x`
 
 func TestNewFlags(t *testing.T) {
@@ -33,20 +33,20 @@ func TestNewFlags(t *testing.T) {
 	w.shows("all", cwd+"\n31 101\nV=1 2 W== HOME="+w.Path("home")+" id=all")
 	info := w.object("info", "all", "--json")
 	if got := fmt.Sprint(info["labels"]); got != "map[k:v title:Build it]" {
-		t.Errorf("labels are %v", got)
+		t.Errorf("the labels are %v", got)
 	}
 	if info["scrollback_lines"] != 77.0 || info["originator"] != "tests" || info["cwd"] != cwd {
-		t.Errorf("info says %v", info)
+		t.Errorf("info prints %v", info)
 	}
 
-	// A relative directory is the caller's.
+	// A relative directory is relative to the caller's directory.
 	w.must("new", "-d", "--id", "relative", "--cwd", "some dir", "--", "/bin/sh", "-c", printEnv)
 	w.shows("relative", cwd+"\n")
 
 	w.must("new", "-d", "--id", "clear", "--clear-env", "--env", "PATH=/bin:/usr/bin", "--env", "V=only", "--", "/bin/sh", "-c", printEnv)
 	w.shows("clear", "V=only W= HOME= id=clear")
 
-	// Without an id one is made; without a command it is the login shell.
+	// Without --id, new makes an id. Without a command, it starts the login shell.
 	id := strings.TrimSpace(w.must("new", "-d"))
 	info = w.object("info", id, "--json")
 	if got := fmt.Sprint(info["argv"]); info["id"] != id || got != "[/bin/bash -l]" {
@@ -62,20 +62,21 @@ func TestEarlyExit(t *testing.T) {
 	r := w.fails(3, "exited_early: session early exited with code 3 right after its start\n  line 1\n  line 2\n  line 3\n",
 		"new", "-d", "--early-exit", "20s", "--id", "early", "--", "/bin/sh", "-c", script)
 	if r.Out != "" {
-		t.Errorf("an id is printed: %v", r)
+		t.Errorf("new prints an id although the session has ended early: %v", r)
 	}
 	w.fails(66, "session_not_found", "info", "early")
 
-	// It is the same for somebody who watches it.
+	// A viewer must see the same.
 	p := w.open("new", "--early-exit", "20s", "--id", "early", "--", "/bin/sh", "-c", setModes+script)
 	p.expect("line 3")
 	p.ends(3, "exited_early: session early exited with code 3 right after its start")
-	w.must("kill", "early", "--forget") // what it printed can be read
+	w.must("kill", "early", "--forget") // the record is kept, because the viewer may read the output
 
-	// An end with success is one, and its record stays; a signal's has its code.
+	// A session that ends early with success must be reported as one that has ended, and its record must
+	// stay. A signal must give the exit code of the signal.
 	r = w.proxy("new", "-d", "--early-exit", "20s", "--id", "done", "--", "echo", "hi")
 	if r.Code != 0 || r.Out != "done\n" || !strings.Contains(r.Errout, "session done has already ended with code 0") {
-		t.Errorf("new -d of what ends with success: %v", r)
+		t.Errorf("new -d of a command that ends with success: %v", r)
 	}
 	w.must("kill", "done", "--forget")
 	p = w.open("new", "--early-exit", "20s", "--id", "done", "--", "echo", "hi")
@@ -84,10 +85,10 @@ func TestEarlyExit(t *testing.T) {
 	w.must("kill", "done", "--forget")
 	w.fails(137, "exited by SIGKILL", "new", "-d", "--early-exit", "20s", "--", "/bin/sh", "-c", "kill -9 $$")
 	if out := w.must("ls", "--json"); out != "[]\n" {
-		t.Errorf("sessions are left: %s", out)
+		t.Errorf("sessions are still listed: %s", out)
 	}
 
-	// Who does not want the look gets the session.
+	// With --early-exit 0, new must create the session without waiting.
 	w.must("new", "-d", "--early-exit", "0", "--id", "kept", "--", "/bin/sh", "-c", script)
 	if r := w.proxy("wait", "kept"); r.Code != 3 {
 		t.Errorf("wait: %v", r)
@@ -111,13 +112,13 @@ func TestAttachToExited(t *testing.T) {
 	w.fails(66, "session_exited: session fine has exited with code 0\n  last words\n", "attach", "fine")
 }
 
-// A session that ends before anybody has attached is shown all the same.
+// If a session ends before the viewer has attached, its output must be shown.
 func TestShortCommand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.proxy("new", "--early-exit", "0", "--", "/bin/sh", "-c", "echo quick; exit 9")
 	if r.Code != 9 || r.Out != "quick\r\n" || r.Errout != "" {
-		t.Errorf("a short command: %v", r)
+		t.Errorf("new of a short command: %v", r)
 	}
 }
 
@@ -146,7 +147,7 @@ func TestReopen(t *testing.T) {
 		}
 	}
 
-	// With another command, and somebody who watches.
+	// Reopen with another command, with a viewer.
 	w.must("kill", "s")
 	p := w.open("reopen", "s", "--early-exit", "0", "--", "/bin/sh", "-c", "echo again V=$V; read x; exit 2")
 	p.expect("again V=kept")
@@ -155,17 +156,17 @@ func TestReopen(t *testing.T) {
 	w.fails(3, "exited_early", "reopen", "s", "-d", "--early-exit", "20s", "--", "/bin/sh", "-c", "exit 3")
 	before = w.object("info", "s", "--json")
 	if code := fmt.Sprint(before["exit_code"]); code != "2" {
-		t.Errorf("after a reopen that failed the session's code is %s, want that of the life before", code)
+		t.Errorf("after a failed reopen the exit code is %s, want 2 of the previous life", code)
 	}
 	p = w.open("reopen", "s", "--early-exit", "20s", "--", "/bin/sh", "-c", "echo fails; exit 5")
 	p.expect("fails")
 	p.ends(5, "exited_early")
 	if again := w.object("info", "s", "--json"); again["instance"] != before["instance"] {
-		t.Errorf("after a reopen that failed before somebody who watched, info says %v", again)
+		t.Errorf("after a failed reopen with a viewer info prints %v", again)
 	}
 }
 
-// What is wrong is said before anything is started.
+// Mistakes in a command line must be reported before any program is started.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -214,25 +215,25 @@ func TestUsage(t *testing.T) {
 	} {
 		r := w.proxy(args...)
 		if r.Code != 64 || r.Out != "" || !strings.HasPrefix(r.Errout, "proxy: ") {
-			t.Errorf("proxy %s: %v, want exit 64 and what is wrong", strings.Join(args, " "), r)
+			t.Errorf("proxy %s: %v, want exit 64 and the mistake", strings.Join(args, " "), r)
 		}
 	}
 	if all := w.Running(""); len(all) > 0 {
-		t.Errorf("mistakes have started %v", all)
+		t.Errorf("commands with mistakes have started %v", all)
 	}
 	for _, args := range [][]string{{}, {"--help"}, {"help", "attach"}, {"attach", "--help"}, {"--version"}} {
 		if r := w.proxy(args...); r.Code != 0 || r.Out == "" || r.Errout != "" {
 			t.Errorf("proxy %s: %v", strings.Join(args, " "), r)
 		}
 	}
-	w.fails(64, "but attach", "atach") // what was meant
+	w.fails(64, "but attach", "atach") // the error suggests the right command
 	w.fails(64, "kill ID --forget", "rm", "x")
 	w.fails(64, "stop --all", "kill-server")
 	w.fails(64, "an argument is missing", "info")
 	w.fails(64, "put -- before", "send", "s", "-la")
 }
 
-// Each failure has its exit code, so that scripts need not read the text.
+// Each failure must have its own exit code, so that scripts need not parse the text.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -253,7 +254,7 @@ func TestExitCodes(t *testing.T) {
 	w.fails(75, "session_running", "reopen", "s")
 	w.fails(124, "timeout", "wait", "s", "--timeout", "10ms")
 	w.fails(124, "timeout", "wait", "s", "--timeout", "0")
-	p := w.open("wait", "s") // which ctrl-c ends, without a word
+	p := w.open("wait", "s") // ctrl-c must end it silently
 	w.clients(1)
 	p.typ("\x03")
 	if code := p.wait(); code != 130 || strings.Trim(p.text(), "\x03") != "" {
@@ -265,18 +266,18 @@ func TestExitCodes(t *testing.T) {
 	}
 	w.shell("s2", "kill -TERM $$")
 	if r := w.proxy("wait", "s2"); r.Code != 143 {
-		t.Errorf("wait for a child that a signal ended: %v", r)
+		t.Errorf("wait for a session that a signal ended: %v", r)
 	}
 
-	// Without the supervisor's program nothing can be started.
+	// If the supervisor's program is missing, no program can start.
 	lone := newWorld(t)
 	lone.Env = append(lone.Env, "HOLDFAST_SUPERVISOR=/no/such/program")
 	lone.fails(69, "", "start")
 	if out := w.must("stop"); !strings.Contains(out, "the sessions continue") {
-		t.Errorf("stop says %q", out)
+		t.Errorf("stop prints %q", out)
 	}
 
-	// A directory that others can reach is refused.
+	// A directory that other users can read must be refused.
 	open := newWorld(t)
 	if out, err := exec.Command("chmod", "755", open.Dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -284,7 +285,7 @@ func TestExitCodes(t *testing.T) {
 	open.fails(78, "mode 0700", "ls")
 }
 
-// tree returns the paths of a directory and of all that is in it.
+// tree returns the paths of a directory and of everything in it.
 func tree(t *testing.T, dir string) (paths []string) {
 	t.Helper()
 	if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -296,8 +297,8 @@ func tree(t *testing.T, dir string) (paths []string) {
 	return paths
 }
 
-// Everything lies in the directory of --dir, whatever the environment says. A
-// path too long for sockets has a short one beside it.
+// All files must be in the directory of --dir, whatever the environment says. If the path is too long for
+// sockets, the sockets must be in a short directory instead.
 func TestDir(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -315,7 +316,7 @@ func TestDir(t *testing.T) {
 			dir := strings.ReplaceAll(tt.dir, "{}", w.Dir)
 			w.must("--dir", dir, "new", "-d", "--id", "s", "--", "sleep", "1000")
 			if out := w.must("ls", "--dir", dir, "--json"); !strings.Contains(out, `"id": "s"`) {
-				t.Errorf("ls --dir says %s", out)
+				t.Errorf("ls --dir prints %s", out)
 			}
 			p := w.open("attach", "s", "--dir", dir)
 			p.expect("\x1b[J")
@@ -332,10 +333,10 @@ func TestDir(t *testing.T) {
 			}
 			names, _ := filepath.Glob(w.Path("*"))
 			if want := []string{dir, w.Path("home")}; !slices.Equal(sorted(names), sorted(want)) {
-				t.Errorf("in the world are %q, want %q", names, want)
+				t.Errorf("the world's directory contains %q, want %q", names, want)
 			}
 			if now := tree(t, w.Path("home")); !slices.Equal(now, home) {
-				t.Errorf("in the home directory are %q, want %q", now, home)
+				t.Errorf("the home directory contains %q, want %q", now, home)
 			}
 			r := w.run(exec.Command(filepath.Join(w.Bin, "supervisor"), "stop", "--sessions=end", "--dir", dir), nil)
 			if r.Code != 0 {
@@ -346,7 +347,7 @@ func TestDir(t *testing.T) {
 	}
 }
 
-// socket returns the path of the proxy's socket, as its log has it.
+// socket returns the path of the proxy's socket from the proxy's log.
 func (w *world) socket(dir string) string {
 	w.T.Helper()
 	for line := range strings.Lines(w.read(filepath.Join(strings.TrimPrefix(dir, w.Dir), "proxy.log"))) {
@@ -354,7 +355,7 @@ func (w *world) socket(dir string) string {
 			return m["path"].(string)
 		}
 	}
-	w.T.Fatal("the proxy's log does not say where it serves")
+	w.T.Fatal("the proxy's log does not contain the path of its socket")
 	return ""
 }
 

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// In a directory that other users can replace, by one above it, no daemon starts, and nothing
-// is made.
+// If other users can replace the directory, because they may write to a directory above it, no daemon may
+// start and nothing may be created.
 func TestWeakParents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -23,7 +23,7 @@ func TestWeakParents(t *testing.T) {
 	dir := filepath.Join(weak, "own")
 	run := func(argv ...string) result {
 		cmd := exec.Command(filepath.Join(w.Bin, argv[0]), append(argv[1:], "--dir", dir)...)
-		cmd.WaitDelay = time.Second // a supervisor that starts outlives its keeper
+		cmd.WaitDelay = time.Second // if a supervisor starts, it outlives its keeper
 		return w.run(cmd, nil)
 	}
 	for _, argv := range [][]string{{"proxy", "start"}, {"proxy", "new", "-d"}, {"proxy", "serve"}, {"supervisor"}, {"supervisor", "--background"}} {

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of several sessions a person at a terminal chooses one, and the terminal is as it was
-// however that ends.
+// If there are several sessions, a user at a terminal chooses one. The terminal must be restored however the
+// choice ends.
 func TestPicker(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.spawn("one", "bash", "--norc", "--noprofile")
-	p := w.open("attach") // of one there is no choice
+	p := w.open("attach") // one session is attached without a choice
 	p.ask("echo here-$((1+0))", "here-1")
 	p.typ("\x1cd")
 	p.ends(0, "[detached from one]")
@@ -36,10 +36,10 @@ func TestPicker(t *testing.T) {
 		return p
 	}
 	for _, tt := range []struct{ name, keys, id string }{
-		{"Enter takes the last that was active", "\r", "two"}, {"a digit", "2\r", "one"}, {"arrows", "\x1b[B\x1b[B\x1b[A\r", "two"},
+		{"Enter chooses the session that was active last", "\r", "two"}, {"a digit", "2\r", "one"}, {"arrows", "\x1b[B\x1b[B\x1b[A\r", "two"},
 	} {
 		p := open()
-		p.typ(tt.keys + "echo typed-''ahead-$HOLDFAST_SESSION\r") // what follows the choice is for the session
+		p.typ(tt.keys + "echo typed-''ahead-$HOLDFAST_SESSION\r") // the input after the choice is for the session
 		p.expect("\x1b[?1049l")
 		p.expect("typed-ahead-" + tt.id)
 		p.typ("\x1cd")
@@ -60,7 +60,7 @@ func TestPicker(t *testing.T) {
 		p.ends(code, "\x1b[?1049l")
 	}
 
-	// It is drawn anew if the terminal has another size.
+	// The list must be drawn again if the size of the terminal changes.
 	p = open()
 	if err := p.resize(30, 3); err != nil {
 		t.Fatal(err)
@@ -70,19 +70,19 @@ func TestPicker(t *testing.T) {
 	p.typ("2")
 	p.expect(">2  one ")
 	if shown := p.text(); strings.Contains(shown[strings.LastIndex(shown, "Attach to"):], "two ") {
-		t.Errorf("three rows show more than one session: %q", shown)
+		t.Errorf("a list of three rows shows more than one session: %q", shown)
 	}
 	p.typ("q")
 	p.ends(130, "")
 
-	// Without a terminal nobody can choose, nor on one without escape sequences.
+	// Without a terminal, or on a terminal without escape sequences, attach must not offer a choice.
 	pipe := w.openPipe(exec.Command(filepath.Join(w.Bin, "proxy"), "attach"))
 	pipe.expect("on-top")
 	if err := unix.Kill(pipe.cmd.Process.Pid, unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if code := pipe.wait(); code != 143 {
-		t.Errorf("without a terminal: exit code %d", code)
+		t.Errorf("attach without a terminal: exit code %d", code)
 	}
 	w.Env = append(w.Env, "TERM=dumb")
 	p = w.open("attach")

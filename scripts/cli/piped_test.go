@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// piped starts a command whose output the test reads.
+// piped starts a command whose standard output the test reads.
 func (w *world) piped(args ...string) (cmd *exec.Cmd, out io.Reader, errout *bytes.Buffer) {
 	w.T.Helper()
 	cmd, errout = exec.Command(filepath.Join(w.Bin, "proxy"), args...), &bytes.Buffer{}
@@ -28,26 +28,26 @@ func (w *world) piped(args ...string) (cmd *exec.Cmd, out io.Reader, errout *byt
 	return cmd, out, errout
 }
 
-// A slow reader behind a pipe gets every line that is printed while it is attached, and
-// one that cannot have the session wait is told how much it lacks.
+// A slow reader of a pipe must receive every line that is printed while it is attached. A reader for which
+// the session cannot wait must be told how many bytes it missed.
 func TestAttachIntoPipe(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Env = append(w.Env, "HOLDFAST_RING_BYTES=65536")
-	const lines = 400_000 // 2.7 MB: more than client, sockets and pipe hold
+	const lines = 400_000 // 2.7 MB, more than client, sockets and pipe hold
 	w.shell("paced", fmt.Sprintf("read x; seq %d", lines))
 	cmd, out, errout := w.piped("attach", "paced")
 	if !eventually(func() bool { return w.object("info", "paced", "--json")["attachments"] == 1.0 }) {
-		t.Fatal("it does not attach")
+		t.Fatal("attach did not attach within the limit")
 	}
 	w.must("send", "paced", "--enter")
-	printed := -1.0 // nothing is read until no more is printed: the program is done, or waits
+	printed := -1.0 // the test reads only after the output has stopped, because the program has ended or waits
 	if !eventually(func() bool {
 		before := printed
 		printed = w.object("info", "paced", "--json")["output_offset"].(float64)
 		return printed > 300_000 && printed == before
 	}) {
-		t.Fatal("it prints on and on")
+		t.Fatal("the output does not stop although nobody reads")
 	}
 	reader := bufio.NewScanner(out)
 	next := 1
@@ -63,14 +63,14 @@ func TestAttachIntoPipe(t *testing.T) {
 	w.shell("told", "read x; seq 1000000")
 	cmd, out, errout = w.piped("attach", "--read-only", "told")
 	if !eventually(func() bool { return w.object("info", "told", "--json")["attachments"] == 1.0 }) {
-		t.Fatal("it does not attach")
+		t.Fatal("attach --read-only did not attach within the limit")
 	}
 	w.must("send", "told", "--enter")
-	w.must("wait", "told") // the program does not wait for a viewer that only looks
+	w.must("wait", "told") // the program does not wait for a read-only viewer
 	if _, err := io.Copy(io.Discard, out); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil || !strings.Contains(errout.String(), " bytes of the output were skipped") {
-		t.Errorf("what it lacks is not told: %v, %s", err, errout)
+		t.Errorf("the number of skipped bytes is not reported: %v, %s", err, errout)
 	}
 }

@@ -20,25 +20,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal is a PTY with a program in it, and the person in front of it.
+// A terminal is a PTY with a program in it. The test acts as the user.
 //
-//	read   reads what is shown; closes ended
+//	read   reads the output; closes ended
 type terminal struct {
 	t      testing.TB
 	master *os.File
-	slave  *os.File // kept open, so that its attributes outlive the program
+	slave  *os.File // kept open, so that the attributes stay readable after the program has ended
 	before unix.Termios
 	cmd    *exec.Cmd
-	piped  *os.File // what is read in place of the master, if anything is
+	piped  *os.File // if not nil, the output is read from here instead of from master
 
 	mu      sync.Mutex
 	out     []byte
-	seen    int           // how much of out was expected already
-	changed chan struct{} // closed, and made anew, when out grows
+	seen    int           // how many bytes of out expect has consumed
+	changed chan struct{} // closed, and replaced, when out grows
 	ended   chan struct{}
 }
 
-// open runs the proxy's command in a terminal of 80 by 24.
+// open runs a proxy command in a terminal of 80 by 24.
 func (w *world) open(args ...string) *terminal {
 	w.T.Helper()
 	return w.openSize(80, 24, exec.Command(filepath.Join(w.Bin, "proxy"), args...))
@@ -52,7 +52,7 @@ func (w *world) openSize(cols, rows uint16, cmd *exec.Cmd) *terminal {
 	return p
 }
 
-// openPipe is openSize for a program whose output goes into a pipe.
+// openPipe is like openSize, for a program whose output goes into a pipe.
 func (w *world) openPipe(cmd *exec.Cmd) *terminal {
 	w.T.Helper()
 	p := w.terminal(80, 24, cmd)
@@ -62,7 +62,7 @@ func (w *world) openPipe(cmd *exec.Cmd) *terminal {
 	}
 	p.piped, cmd.Stdout = r, out
 	w.start(p, r)
-	_ = out.Close() // the program has its own
+	_ = out.Close() // the program has its own duplicate
 	return p
 }
 
@@ -75,7 +75,7 @@ func (w *world) terminal(cols, rows uint16, cmd *exec.Cmd) *terminal {
 	return p
 }
 
-// start starts the program; what it prints is read from out.
+// start starts the program. Its output is read from out.
 func (w *world) start(p *terminal, out *os.File) {
 	w.T.Helper()
 	cmd := p.cmd
@@ -92,8 +92,8 @@ func (w *world) start(p *terminal, out *os.File) {
 	w.T.Cleanup(p.close)
 }
 
-// make makes the PTY. Its attributes are not those that any program would set
-// by itself, so that putting them back cannot be guessing.
+// make makes the PTY. It sets attributes that no program would choose, so that a test notices if a program
+// sets defaults instead of the earlier attributes.
 func (p *terminal) make(cols, rows uint16) error {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -146,9 +146,9 @@ func (p *terminal) read(from *os.File) {
 	}
 }
 
-// close takes the terminal away; the program gets SIGHUP, and then its end.
+// close closes the terminal, so that the program receives SIGHUP, and then kills the program.
 func (p *terminal) close() {
-	_ = p.master.Close() // what is wrong with it the test has seen
+	_ = p.master.Close() // the test has already checked the output
 	_ = p.slave.Close()
 	if p.piped != nil {
 		_ = p.piped.Close()
@@ -158,14 +158,14 @@ func (p *terminal) close() {
 	<-p.ended
 }
 
-// text returns all that was shown.
+// text returns the whole output.
 func (p *terminal) text() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return string(p.out)
 }
 
-// expect waits until want is shown behind what was expected before.
+// expect waits until want appears after the text that was expected before.
 func (p *terminal) expect(want string) {
 	p.t.Helper()
 	late := time.NewTimer(limit)
@@ -184,12 +184,12 @@ func (p *terminal) expect(want string) {
 		select {
 		case <-changed:
 		case <-late.C:
-			p.t.Fatalf("%s: %q is not shown, but %q", p.cmd, want, rest[max(0, len(rest)-2000):])
+			p.t.Fatalf("%s: waiting for %q: got %q", p.cmd, want, rest[max(0, len(rest)-2000):])
 		}
 	}
 }
 
-// typ types. A terminal takes what is typed only as fast as it is read.
+// typ types text. A terminal accepts input only as fast as the program reads it.
 func (p *terminal) typ(text string) {
 	p.t.Helper()
 	if err := p.master.SetWriteDeadline(time.Now().Add(limit)); err != nil {
@@ -207,20 +207,20 @@ func (p *terminal) ask(line, answer string) {
 	p.expect(answer)
 }
 
-// wait returns the program's exit code once it has ended.
+// wait waits for the end of the program, and returns its exit code.
 func (p *terminal) wait() int {
 	p.t.Helper()
 	late := time.AfterFunc(limit, func() { _ = p.cmd.Process.Kill() })
-	_ = p.cmd.Wait() // the code says it
+	_ = p.cmd.Wait() // the exit code contains the result
 	if !late.Stop() {
 		text := p.text()
-		p.t.Fatalf("%s does not end after %q", p.cmd, text[max(0, len(text)-2000):])
+		p.t.Fatalf("%s does not end; its output is %q", p.cmd, text[max(0, len(text)-2000):])
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// ends waits for the program's end, with a code and a message, and checks that
-// the terminal is as it was.
+// ends waits for the end of the program, and checks the exit code, the output, and that attributes and modes
+// of the terminal are restored.
 func (p *terminal) ends(code int, says string) {
 	p.t.Helper()
 	if got := p.wait(); got != code {
@@ -231,14 +231,14 @@ func (p *terminal) ends(code int, says string) {
 	}
 	p.drain()
 	if got := p.attributes(); got != p.before {
-		p.t.Errorf("the terminal's attributes are\n%+v, and were\n%+v", got, p.before)
+		p.t.Errorf("the terminal's attributes are\n%+v, want\n%+v", got, p.before)
 	}
 	if left := leftOn(p.text()); len(left) > 0 {
-		p.t.Errorf("left in the terminal: %q", left)
+		p.t.Errorf("modes that are left on: %q", left)
 	}
 }
 
-// drain reads what the program has left behind, up to a mark of our own.
+// drain reads the remaining output of the program, up to a mark that it writes itself.
 func (p *terminal) drain() {
 	p.t.Helper()
 	const mark = "\x1e and that was all"
@@ -253,8 +253,8 @@ func (p *terminal) drain() {
 
 var setting = regexp.MustCompile(`\x1b\[([?<>=]?)([\d;]*)([hlu])|\x1b([=>])`)
 
-// leftOn returns what the output has switched on and not off: the plainest
-// model there is, for the modes that the tests use.
+// leftOn returns the modes that the output has switched on and not off. It knows only the sequences of these
+// tests.
 func leftOn(out string) (left []string) {
 	on, kitty := map[string]bool{"?25": true}, 0
 	for _, m := range setting.FindAllStringSubmatch(out, -1) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// castEvents returns a recording's header, and its events.
+// castEvents returns the header and the events of a recording.
 func castEvents(t *testing.T, text string) (header map[string]any, events [][]any) {
 	t.Helper()
 	for i, line := range strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n") {
@@ -23,7 +23,7 @@ func castEvents(t *testing.T, text string) (header map[string]any, events [][]an
 	return header, events
 }
 
-// printedIn is what is printed in a recording.
+// printedIn returns the output in the events of a recording.
 func printedIn(events [][]any) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -34,7 +34,7 @@ func printedIn(events [][]any) string {
 	return b.String()
 }
 
-// played is what asciinema makes of a recording.
+// played returns the output of asciinema for a recording.
 func (w *world) played(name string) string {
 	w.T.Helper()
 	path, err := exec.LookPath("asciinema")
@@ -43,7 +43,7 @@ func (w *world) played(name string) string {
 	}
 	cmd := exec.Command(path, "cat", w.Path(name))
 	cmd.Env = append(w.Env, "LC_ALL=C.UTF-8")
-	p := w.openPipe(cmd) // it wants a terminal beside that
+	p := w.openPipe(cmd) // asciinema needs a terminal too
 	code := p.wait()
 	<-p.ended
 	if code != 0 {
@@ -66,7 +66,7 @@ func TestRecord(t *testing.T) {
 	}
 	recorded("before")
 	w.must("send", "s", "--enter")
-	recorded(`"h`) // and half a character is not
+	recorded(`"h`) // the first byte of a character is not recorded alone
 	w.must("resize", "s", "100x30")
 	recorded(`"r","100x30"`)
 	w.must("send", "s", "--enter")
@@ -74,7 +74,7 @@ func TestRecord(t *testing.T) {
 	if info := w.object("info", "s", "--json"); info["size"].(map[string]any)["cols"] != 100.0 {
 		t.Errorf("the size is %v", info["size"])
 	}
-	w.Kill(w.Only("proxy")) // which is nothing to a recording
+	w.Kill(w.Only("proxy")) // the recording must continue
 	w.must("send", "s", "--enter")
 	if r := w.wait(b); r.Code != 0 || !strings.Contains(r.Errout, "of s to ") || r.Out != "" {
 		t.Errorf("record: %v", r)
@@ -85,7 +85,7 @@ func TestRecord(t *testing.T) {
 	}
 	printed := printedIn(events)
 	if !strings.HasSuffix(printed, "hälf\ufffd\r\nafter") || strings.Count(printed, "before") != 1 {
-		t.Errorf("recorded is %q", printed)
+		t.Errorf("the recorded output is %q", printed)
 	}
 	w.fails(66, "proxy export prints what is kept of it", "record", "s", "-o", w.Path("late.cast"))
 	w.fails(64, "-o is missing", "record", "s")
@@ -94,7 +94,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// A recording that is killed is right as far as it came, and can be gone on with.
+// A recording whose command was killed must be valid up to its end, and record must be able to append to it.
 func TestRecordAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -107,7 +107,7 @@ func TestRecordAgain(t *testing.T) {
 		if !eventually(func() bool {
 			return strings.Contains(w.read("s.cast"), `"version":2`) && w.object("info", "s", "--json")["attachments"] == 1.0
 		}) {
-			t.Fatal("nobody records")
+			t.Fatal("record has not attached within the limit")
 		}
 		w.must("send", "s", text, "--enter")
 		if !eventually(func() bool { return strings.Contains(w.read("s.cast"), text) }) {
@@ -121,7 +121,7 @@ func TestRecordAgain(t *testing.T) {
 	}
 	w.wait(b)
 	if !eventually(func() bool { return w.object("info", "s", "--json")["attachments"] == 0.0 }) {
-		t.Fatal("it records on")
+		t.Fatal("the killed record is still attached")
 	}
 	w.fails(73, "--overwrite replaces it", "record", "s", "-o", w.Path("s.cast"))
 	b = start("--append")
@@ -136,7 +136,7 @@ func TestRecordAgain(t *testing.T) {
 	last := 0.0
 	for _, e := range events {
 		if at := e[0].(float64); at < last {
-			t.Errorf("%v comes after %v", e, last)
+			t.Errorf("event %v follows the time %v", e, last)
 		} else {
 			last = at
 		}
@@ -146,8 +146,8 @@ func TestRecordAgain(t *testing.T) {
 	}
 }
 
-// What is typed is recorded where that is asked for; what the terminal does not show
-// is not, but for how much it is. Whoever records so has no say in the size either.
+// With --input, a recording must contain the input. If the terminal does not echo, the recording must contain
+// only the length of the input. A recorder must not change the session's size.
 func TestRecordInput(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -171,7 +171,7 @@ func TestRecordInput(t *testing.T) {
 		}
 	}
 	if text := w.read("s.cast"); !strings.HasPrefix(typed, "añ\r******") || strings.Contains(text, "cret") || !strings.Contains(text, "24 80") {
-		t.Errorf("typed is %q in %s", typed, text)
+		t.Errorf("the recorded input is %q in %s", typed, text)
 	}
 	if got := w.played("s.cast"); got != printedIn(events) {
 		t.Errorf("asciinema plays %q", got)
@@ -202,12 +202,12 @@ func TestExport(t *testing.T) {
 			}
 		}
 		if out := w.must("export", "s", "--format", "cast", "-o", w.Path(when+".cast")); out != "" {
-			t.Errorf("%s: it prints %q", when, out)
+			t.Errorf("%s: export -o prints %q", when, out)
 		}
 		h, events := castEvents(t, w.read(when+".cast"))
 		raw := printedIn(events)
 		if h["width"] != 80.0 || !strings.HasPrefix(raw, "1\r\n2\r\n") || !strings.Contains(raw, "7\r\nhälf") {
-			t.Errorf("%s: cast is %v %q", when, h, raw)
+			t.Errorf("%s: the recording is %v %q", when, h, raw)
 		}
 		if when == "alive" {
 			w.must("send", "s", "--enter")
@@ -217,12 +217,12 @@ func TestExport(t *testing.T) {
 	w.fails(73, "--overwrite replaces it", "export", "s", "-o", w.Path("ended.cast"))
 	w.must("export", "s", "-o", w.Path("ended.cast"), "--overwrite")
 	if w.read("ended.cast") != text {
-		t.Error("it was not replaced")
+		t.Error("--overwrite did not replace the file")
 	}
 	w.fails(64, "--format", "export", "s", "--format", "pdf")
 	w.fails(66, "session_not_found", "export", "none")
 
-	// What a full-screen program shows is behind what it has covered.
+	// The export must contain the screen of a full-screen program after the output that it covers.
 	w.shell("full", `echo covered; printf '\033[?1049h\033[Hshown'; read x`)
 	w.shows("full", "shown")
 	if got := w.must("export", "full"); got != "covered\nshown\n" {

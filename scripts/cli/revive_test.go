@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A session that was lost is started again when the user says so, or has said so before.
+// A lost session must be started again when the user agrees, or if its label says so.
 // demand: D1
 func TestRevive(t *testing.T) {
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestRevive(t *testing.T) {
 	p = w.open("attach", "asks")
 	p.expect("? y or n")
 	p.typ("y\r")
-	p.typ("echo $((6*7))\r") // also before the shell prompts, no input is lost
+	p.typ("echo $((6*7))\r") // no input is lost, even before the shell prompts
 	w.shows("asks", "\n42\n")
 	p.close()
 	p = w.open("attach", "shell")

@@ -17,29 +17,29 @@ import (
 func TestRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("start") // what is started is there
+	w.must("start") // so that run does not have to start the programs
 
 	r := w.proxy("run", "--", "/bin/sh", "-c", `printf 'one\ntwo\r\n\033[1mthree\033[m'; exit 3`)
 	if r.Code != 3 || r.Out != "one\ntwo\r\n\x1b[1mthree\x1b[m" || r.Errout != "" {
 		t.Errorf("run: %v", r)
 	}
 	if out := w.must("ls", "--json"); out != "[]\n" {
-		t.Errorf("a session is left: %s", out)
+		t.Errorf("the session of the run still exists: %s", out)
 	}
 	if r := w.proxy("run", "--", "/bin/sh", "-c", "kill -9 $$"); r.Code != 137 {
-		t.Errorf("run of what is killed: %v", r)
+		t.Errorf("run of a command that is killed: %v", r)
 	}
 	w.fails(71, "spawn_failed", "run", "--", "/no/such/program")
 	w.fails(64, "run needs a command", "run")
 	w.fails(64, "--kill", "run", "--kill", "--", "true")
 
-	// What a program is told of its place.
+	// The command must receive the size, the directory and the environment.
 	out := w.must("run", "--size", "100x30", "--cwd", w.mkdir("there"), "--env", "V=1 2", "--", "/bin/sh", "-c", `stty size; pwd; echo "$V"`)
 	if want := "30 100\n" + w.Path("there") + "\n1 2\n"; out != want {
-		t.Errorf("run says %q, want %q", out, want)
+		t.Errorf("run prints %q, want %q", out, want)
 	}
 
-	// --text and --json.
+	// Tests --text and --json.
 	const script = `printf '\033[31mred\033[m\rRED\n'; seq 1 40; exit 4`
 	lines := "RED\n"
 	for i := 1; i <= 40; i++ {
@@ -55,17 +55,17 @@ func TestRun(t *testing.T) {
 	}
 	if r := w.proxy("run", "--text", "--scrollback", "5", "--", "/bin/sh", "-c", script); r.Code != 4 || !strings.HasSuffix(r.Out, "\n39\n40\n") ||
 		!strings.Contains(r.Errout, "lines are no longer kept") {
-		t.Errorf("run --text of more than is kept: %v", r)
+		t.Errorf("run --text of more lines than the history holds: %v", r)
 	}
 }
 
-// A background is a command that has not ended yet.
+// A background is a command that runs beside the test.
 type background struct {
 	*os.Process
 	end chan result
 }
 
-// begin starts a command.
+// begin starts a command in the background.
 func (w *world) begin(args ...string) *background {
 	w.T.Helper()
 	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), args...)
@@ -76,13 +76,13 @@ func (w *world) begin(args ...string) *background {
 	}
 	b := &background{cmd.Process, make(chan result, 1)}
 	go func() {
-		_ = cmd.Wait() // the code says it
+		_ = cmd.Wait() // the exit code contains the result
 		b.end <- result{Code: cmd.ProcessState.ExitCode(), Out: out.String(), Errout: errout.String()}
 	}()
 	return b
 }
 
-// wait returns how it ended.
+// wait waits for the end of a background command, and returns its result.
 func (w *world) wait(b *background) result {
 	w.T.Helper()
 	late := time.NewTimer(limit)
@@ -91,12 +91,12 @@ func (w *world) wait(b *background) result {
 	case r := <-b.end:
 		return r
 	case <-late.C:
-		w.T.Fatal("the command does not end")
+		w.T.Fatal("the background command has not ended within the limit")
 		return result{}
 	}
 }
 
-// The same id is the same run, during it and after it.
+// The same id must mean the same run, while it runs and after its end.
 func TestRunAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -109,9 +109,9 @@ func TestRunAgain(t *testing.T) {
 	w.shows("k", "first")
 	second := w.begin(line...)
 	if !eventually(func() bool { return w.object("info", "k", "--json")["attachments"] == 2.0 }) {
-		t.Fatal("nobody comes back to the run")
+		t.Fatal("the second command has not attached to the run")
 	}
-	// A proxy or a supervisor that dies is nothing to either.
+	// The death of a supervisor or a proxy must not disturb either command.
 	w.Kill(w.Only("supervisor"))
 	w.Kill(w.Only("proxy"))
 	w.must("send", "k", "it", "--enter")
@@ -122,32 +122,32 @@ func TestRunAgain(t *testing.T) {
 		}
 	}
 	if r := w.proxy(line...); r.Code != 5 || r.Out != want {
-		t.Errorf("come back to after its end: %v", r)
+		t.Errorf("the same run after its end: %v", r)
 	}
 	if n := w.read("count"); n != "started\n" {
-		t.Errorf("it was started as often as this: %q", n)
+		t.Errorf("the lines written by the starts are %q, want one", n)
 	}
 	w.fails(73, "session_exists: run k has another command", "run", "--id", "k", "--", "true")
 	w.spawn("other", "sleep", "1000")
 	w.fails(73, "session_exists", "run", "--id", "other", "--", "sleep", "1000")
 
-	// A beginning that is no longer kept is said to be.
+	// If the ring has lost the beginning of the output, run must report it.
 	big := []string{"run", "--id", "big", "--", "/bin/sh", "-c", "seq 1 300000"}
 	r := w.proxy(big...)
 	all := len(r.Out)
 	if r.Code != 0 || !strings.HasSuffix(r.Out, "\n299999\n300000\n") {
-		t.Errorf("run of much: exit %d, %d bytes, %q", r.Code, all, r.Errout)
+		t.Errorf("run with much output: exit %d, %d bytes, %q", r.Code, all, r.Errout)
 	}
 	if want := 1988895; all != want && r.Errout == "" {
-		t.Errorf("run of much: %d bytes of %d, and not a word", all, want)
+		t.Errorf("run printed %d bytes of %d without a report of the missing bytes", all, want)
 	}
 	r = w.proxy(big...)
 	if r.Code != 0 || !strings.HasSuffix(r.Out, "\n299999\n300000\n") || !strings.Contains(r.Errout, "bytes of the output are no longer kept") {
-		t.Errorf("come back to: exit %d, %d bytes, %q", r.Code, len(r.Out), r.Errout)
+		t.Errorf("the same run again: exit %d, %d bytes, %q", r.Code, len(r.Out), r.Errout)
 	}
 }
 
-// Who reads slowly is waited for.
+// run must wait for a slow reader.
 func TestRunSlowReader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -158,7 +158,7 @@ func TestRunSlowReader(t *testing.T) {
 	}
 	done := make(chan result, 1)
 	go func() { done <- w.run(cmd, nil) }()
-	// It has come to a stop: the ring is half full, and more is to come.
+	// The output has stopped: the ring is half full, and the program has not ended.
 	last := -1.0
 	if !eventually(func() bool {
 		list := decode[[]map[string]any](t, w.must("ls", "--json"))
@@ -170,7 +170,7 @@ func TestRunSlowReader(t *testing.T) {
 		last = n
 		return same
 	}) {
-		t.Fatal("it never stops")
+		t.Fatal("the output does not stop although nobody reads")
 	}
 	w.write("go", "")
 	if r := w.run(exec.Command("/bin/sh", "-c", "echo go >fifo"), nil); r.Code != 0 {
@@ -179,7 +179,7 @@ func TestRunSlowReader(t *testing.T) {
 	r := <-done
 	got := w.read("got")
 	if !strings.HasSuffix(got, "\n800000\n") || strings.Count(got, "\n") != 800000 {
-		t.Errorf("%d lines, %v", strings.Count(got, "\n"), r)
+		t.Errorf("the reader received %d lines, want 800000; %v", strings.Count(got, "\n"), r)
 	}
 }
 
@@ -197,24 +197,24 @@ func TestRunTimeout(t *testing.T) {
 	r := w.fails(124, "timeout: run t had not ended after 10ms, and was ended",
 		"run", "--id", "t", "--timeout", "10ms", "--kill", "--", "/bin/sh", "-c", script)
 	if r.Out != "begun\ntold\n" {
-		t.Errorf("it printed %q", r.Out)
+		t.Errorf("the run printed %q", r.Out)
 	}
 	if r := w.proxy("run", "--id", "t", "--", "/bin/sh", "-c", script); r.Code != 9 {
-		t.Errorf("after its end: %v", r)
+		t.Errorf("the same run after its end: %v", r)
 	}
 	r = w.proxy("run", "--json", "--id", "u", "--timeout", "1ms", "--", "/bin/sh", "-c", script)
 	if o := decode[map[string]any](t, r.Out); r.Code != 124 || o["timed_out"] != true || o["exit_code"] != nil || o["id"] != "u" {
-		t.Errorf("--json of what goes on: %v", r)
+		t.Errorf("run --json of a run that continues: %v", r)
 	}
 	w.shows("u", "begun")
 	r = w.proxy("run", "--json", "--id", "u", "--timeout", "1ms", "--kill", "--", "/bin/sh", "-c", script)
 	if o := decode[map[string]any](t, r.Out); r.Code != 124 || o["timed_out"] != true || o["exit_code"] != 9.0 || o["output"] != "begun\ntold\n" {
-		t.Errorf("--json: %v", r)
+		t.Errorf("run --json --kill: %v", r)
 	}
 }
 
-// Signals and a broken pipe: an interrupt goes to the command, and only a run that
-// can be come back to outlives its client.
+// An interrupt must reach the command. When the client ends by another signal or by a broken pipe, only a run
+// with an id may continue.
 func TestRunSignals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -227,7 +227,7 @@ func TestRunSignals(t *testing.T) {
 		code     int
 		outlives bool
 	}{
-		{"int", syscall.SIGINT, 6, true}, // as an exit record
+		{"int", syscall.SIGINT, 6, true}, // the exit code comes from the exit record
 		{"", syscall.SIGINT, 6, false},
 		{"term", syscall.SIGTERM, 143, true},
 		{"", syscall.SIGTERM, 143, false},
@@ -258,22 +258,22 @@ func TestRunSignals(t *testing.T) {
 			t.Errorf("%q, %v: %v", tt.name, tt.signal, r)
 		}
 		if left := w.proxy("info", id).Code == 0; left != tt.outlives {
-			t.Errorf("%q, %v: it is left: %v", tt.name, tt.signal, left)
+			t.Errorf("%q, %v: the session still exists: %v", tt.name, tt.signal, left)
 		}
 	}
 
 	r := w.run(exec.Command("/bin/bash", "-c", "proxy run -- yes | head -n 1; echo ${PIPESTATUS[0]}"), nil)
 	if r.Out != "y\n141\n" {
-		t.Errorf("a broken pipe: %v", r)
+		t.Errorf("run with a broken pipe: %v", r)
 	}
 	for _, s := range decode[[]map[string]any](t, w.must("ls", "--json")) {
 		if s["argv"].([]any)[0] == "yes" {
-			t.Errorf("yes is left: %v", s)
+			t.Errorf("the session of yes still exists: %v", s)
 		}
 	}
 }
 
-// In a terminal keys go to the command, and the detach keys leave it.
+// In a terminal, keys must go to the command, and the detach keys must leave it.
 func TestRunInTerminal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -296,7 +296,8 @@ func TestRunInTerminal(t *testing.T) {
 	p.expect("[b]")
 	p.ends(7, "")
 
-	// Without keys the output is shown all the same, and the terminal put back.
+	// Without a terminal as standard input, the output must still be shown, and the terminal must be
+	// restored.
 	cmd := exec.Command("/bin/sh", "-c", `proxy run --id keys -- /bin/sh -c "printf '\033[?25l\033[?2004hshown\n'; exit 8" </dev/null`)
 	p = w.openSize(80, 24, cmd)
 	p.expect("shown")

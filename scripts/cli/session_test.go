@@ -25,32 +25,32 @@ func TestSend(t *testing.T) {
 	if r := w.run(cmd, strings.NewReader("from a pipe\x03")); r.Code != 0 {
 		t.Errorf("send from a pipe: %v", r)
 	}
-	// That was an interrupt, and ended it.
+	// The raw input was an interrupt, which has ended cat.
 	if r := w.proxy("wait", "s"); r.Code != 130 {
 		t.Errorf("wait: %v", r)
 	}
 	w.fails(66, "session_exited: session s has exited by SIGINT", "send", "s", "more")
-	w.must("kill", "s", "--forget") // there is nothing else left to do
+	w.must("kill", "s", "--forget") // an exited session accepts no input
 	w.shell("s", "stty -echo; echo ready; exec cat")
 	w.shows("s", "ready")
 	w.must("send", "s", "--enter", "--", "-la")
 	w.shows("s", "\n-la\n")
 }
 
-// Five mebibytes arrive whole, in a program that reads them as they are.
+// 5 MiB must arrive unchanged in a program that reads a raw terminal.
 func TestSendMuch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	random := rand.NewChaCha8([32]byte{1})
 	data := make([]byte, 5<<20)
-	_, _ = random.Read(data) // never fails
+	_, _ = random.Read(data) // it never fails
 	w.write("data", string(data))
 	w.shell("s", "stty raw -echo; echo ready; head -c 5242880 > got")
 	w.shows("s", "ready")
 	w.must("send", "s", "--raw", "--file", w.Path("data"))
 	w.must("wait", "s")
 	if got := w.read("got"); got != string(data) {
-		t.Errorf("%d bytes arrived of %d, or others", len(got), len(data))
+		t.Errorf("%d bytes arrived of %d, or they differ", len(got), len(data))
 	}
 }
 
@@ -60,32 +60,32 @@ func TestScreen(t *testing.T) {
 	w.shell("s", `seq 1 100; printf '\033[1;31mred\033[0m \033]0;title\007end\n'; read x`)
 	w.shows("s", "red end")
 	if out := w.must("screen", "s", "--lines", "3"); out != "99\n100\nred end\n" {
-		t.Errorf("screen --lines 3 says %q", out)
+		t.Errorf("screen --lines 3 prints %q", out)
 	}
-	// (The last row has the cursor.)
+	// The last row contains the cursor.
 	if out := w.must("screen", "s"); strings.Count(out, "\n") > 24 || !strings.HasSuffix(out, "100\nred end\n") || strings.HasPrefix(out, "1\n") {
-		t.Errorf("screen says %q", out)
+		t.Errorf("screen prints %q", out)
 	}
 	if out := w.must("screen", "s", "--lines", "2", "--ansi"); out != "100\x1b[0m\n\x1b[0;1;31mred\x1b[0m end\x1b[0m\n" {
-		t.Errorf("screen --ansi says %q", out)
+		t.Errorf("screen --ansi prints %q", out)
 	}
 	got := w.object("screen", "s", "--lines", "2", "--json")
 	if fmt.Sprint(got["cells"]) != "[map[cells:[map[t:1] map[t:0] map[t:0]]] map[cells:[map[l:1 t:r] map[l:1 t:e] map[l:1 t:d] map[t: ] map[t:e] map[t:n] map[t:d]]]]" ||
 		fmt.Sprint(got["looks"]) != "[map[] map[bold:true fg:1]]" || got["title"] != "title" {
-		t.Errorf("screen --json says %v", got)
+		t.Errorf("screen --json prints %v", got)
 	}
 	if out := w.must("screen", "s", "--lines", "1", "--html"); !strings.HasPrefix(out, `<pre title="title" style="`) ||
 		!strings.HasSuffix(out, `"><span style="color:#ef2929;font-weight:bold">red</span> end`+"\n</pre>\n") {
-		t.Errorf("screen --html says %q", out)
+		t.Errorf("screen --html prints %q", out)
 	}
 	if out := w.must("screen", "s", "--scrollback"); out != numbered(1, 100)+"red end\n" {
-		t.Errorf("screen --scrollback says %q", out)
+		t.Errorf("screen --scrollback prints %q", out)
 	}
 	if out := w.must("screen", "s", "--scrollback=3"); out != numbered(76, 100)+"red end\n" {
-		t.Errorf("screen --scrollback=3 says %q", out)
+		t.Errorf("screen --scrollback=3 prints %q", out)
 	}
 	if info := w.object("info", "s", "--json"); info["title"] != "title" {
-		t.Errorf("info says %v", info)
+		t.Errorf("info prints %v", info)
 	}
 	w.fails(64, "[html text]", "screen", "s", "--text", "--html")
 }
@@ -98,7 +98,7 @@ func numbered(from, to int) string {
 	return b.String()
 }
 
-// What is told of an early end is text, whatever was printed.
+// The error about an early exit must contain plain text, whatever the session printed.
 //
 // demand: K3 K9
 func TestEarlyExitIsText(t *testing.T) {
@@ -107,12 +107,12 @@ func TestEarlyExitIsText(t *testing.T) {
 	r := w.run(exec.Command(filepath.Join(w.Bin, "proxy"), "new", "-d", "--early-exit", "10s", "--", "sh", "-c",
 		`stty -echo; printf '50%%\r100%%\n\033[31mred\033[0m\377 \033]0;title\007\033[6nend\n'; exit 3`), nil)
 	if r.Code != 3 || !strings.HasSuffix(r.Errout, "\n  100%\n  red end\n") || strings.Contains(r.Errout, "\x1b") {
-		t.Errorf("it ends with %d and says %q", r.Code, r.Errout)
+		t.Errorf("new ends with %d and prints %q", r.Code, r.Errout)
 	}
 }
 
-// Without an attachment the supervisor answers what programs ask; with one,
-// its terminal does, and nobody else.
+// Without an attachment the supervisor must answer the queries of programs. With an attachment only the
+// viewer's terminal may answer.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -138,8 +138,8 @@ func TestQuestions(t *testing.T) {
 	w.shows("s", `got $'\E[4;1'`)
 }
 
-// What a full-screen program shows is there again for whoever attaches, in
-// whatever size: screen, cursor and modes are those that tmux sees of it.
+// A viewer that attaches to a full-screen program must see its screen, cursor and modes, at any size. tmux
+// must show the same as screen.
 func TestFullScreen(t *testing.T) {
 	t.Parallel()
 	vim, tmux := program(t, "vim"), program(t, "tmux")
@@ -167,9 +167,9 @@ func TestFullScreen(t *testing.T) {
 		var screen, seen string
 		if !eventually(func() bool {
 			screen, seen = w.must("screen", "s"), strings.TrimRight(tm("capture-pane", "-p", "-t", target), "\n")+"\n"
-			return screen == seen && strings.Contains(seen, "100,1") && strings.Count(seen, "\n") == 29 // vim's last line is empty
+			return screen == seen && strings.Contains(seen, "100,1") && strings.Count(seen, "\n") == 29 // the last line of vim is empty
 		}) {
-			t.Errorf("%s: the session shows\n%s\ntmux shows\n%s", target, screen, seen)
+			t.Errorf("%s: the session's screen is\n%s\ntmux shows\n%s", target, screen, seen)
 		}
 		var shown, cursor string
 		content := w.object("screen", "s", "--json")
@@ -177,19 +177,18 @@ func TestFullScreen(t *testing.T) {
 		shown = fmt.Sprint(at["x"], " ", at["y"], " ", content["alternate"])
 		cursor = strings.TrimSpace(tm("display-message", "-p", "-t", target, "#{cursor_x} #{cursor_y} #{?alternate_on,true,false}"))
 		if shown != cursor {
-			t.Errorf("%s: the cursor and the screen are %s, tmux has %s", target, shown, cursor)
+			t.Errorf("%s: cursor and alternate screen are %s, in tmux %s", target, shown, cursor)
 		}
 	}
 	same("t:0")
-	// A second one, to whom vim prints nothing.
+	// The second viewer depends on the snapshot, because vim prints nothing for it.
 	tm("new-window", "-t", "t:1", attach+" --read-only")
 	same("t:1")
 	tm("send-keys", "-t", "t:0", ":q!", "Enter")
 	w.must("wait", "s")
 }
 
-// stubborn is a session that ignores the hangup, and prints the signals that
-// it does not.
+// stubborn is a session that ignores SIGHUP, and prints the other signals that it receives.
 const stubborn = `trap '' HUP; trap 'echo got-usr1' USR1; trap 'echo got-int' INT; trap 'echo got-term; exit 7' TERM; echo ready; while :; do sleep 0.01; done`
 
 func TestKill(t *testing.T) {
@@ -198,33 +197,33 @@ func TestKill(t *testing.T) {
 	w.shell("s", stubborn)
 	w.shows("s", "ready")
 
-	// A signal alone is a signal and no more.
+	// A signal without a grace period must only be sent.
 	w.must("kill", "s", "--signal", "USR1")
 	w.shows("s", "got-usr1")
 	w.must("kill", "s", "--signal", "sigint")
 	w.shows("s", "got-int")
 	if info := w.object("info", "s", "--json"); info["state"] != "running" {
-		t.Errorf("a signal has ended it: %v", info)
+		t.Errorf("a signal has ended the session: %v", info)
 	}
 	w.fails(64, "invalid_argument", "kill", "s", "--signal", "NONSENSE")
 
-	// With a grace it is the signal to end by.
+	// With a grace period, the signal is the request to end.
 	w.must("kill", "s", "--signal", "TERM", "--grace", "20s")
 	exit := w.object("info", "s", "--json")["exit"].(map[string]any)
 	if exit["exit_code"] != 7.0 || exit["outcome"] != "soft" || exit["reason"] != "user_requested" {
-		t.Errorf("ended by TERM: %v", exit)
+		t.Errorf("the exit by SIGTERM is %v", exit)
 	}
 	w.fails(66, "session_exited", "kill", "s")
 	w.must("kill", "s", "--forget")
 	w.fails(66, "session_not_found", "info", "s")
 
-	// What does not listen is killed after the grace.
+	// If the session does not end within the grace period, it must be killed.
 	w.shell("s", stubborn)
 	w.shows("s", "ready")
 	w.must("kill", "s", "--grace", "10ms")
 	exit = w.object("info", "s", "--json")["exit"].(map[string]any)
 	if exit["exit_code"] != 137.0 || exit["outcome"] != "hard" || exit["signal"] != "SIGKILL" {
-		t.Errorf("killed: %v", exit)
+		t.Errorf("the exit by SIGKILL is %v", exit)
 	}
 	w.spawn("gone", "sleep", "1000")
 	w.must("kill", "gone", "--forget")

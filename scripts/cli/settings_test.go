@@ -9,8 +9,8 @@ import (
 	"holdfast/proxy/client"
 )
 
-// A mistake in holdfast.json costs no session, whatever dies then: keeper and supervisor
-// go on with the settings of the last start.
+// A mistake in holdfast.json must not cost a session, whatever program dies: keeper and supervisor must
+// continue with the settings of their last start.
 func TestSettingsBroken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -40,7 +40,7 @@ func TestSettingsBroken(t *testing.T) {
 		w.Kill(w.Only("supervisor"))
 		lives("the supervisor was killed")
 		w.Kill(w.Only("keeper"))
-		w.Only("keeper") // the supervisor has taken its place
+		w.Only("keeper") // the supervisor has become the keeper
 		lives("the keeper was killed")
 	}
 	w.fails(78, "max_sessions", "ls")
@@ -48,10 +48,10 @@ func TestSettingsBroken(t *testing.T) {
 		t.Errorf("doctor: %v", r)
 	}
 	if log := w.read("supervisor.log"); !strings.Contains(log, "the supervisor continues with those of its last start") {
-		t.Errorf("the log does not tell of the settings: %s", log)
+		t.Errorf("the log lacks the message about the settings: %s", log)
 	}
 	w.write("holdfast.json", `{"crash_limit": 100}`)
-	w.fails(75, "limit_exceeded", "new", "-d", "--", "sleep", "1000") // max_sessions of the last good ones is in force
+	w.fails(75, "limit_exceeded", "new", "-d", "--", "sleep", "1000") // max_sessions of the last valid settings is in force
 	w.Kill(w.Only("supervisor"))
 	w.must("new", "-d", "--", "sleep", "1000")
 	w.must("send", "s", "--enter", "x")

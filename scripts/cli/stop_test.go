@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A command that looks at what exists starts nothing and makes no directory.
+// Commands that only read must start no program and make no directory.
 func TestLookingStartsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -21,21 +21,21 @@ func TestLookingStartsNothing(t *testing.T) {
 		w.fails(69, "nothing runs here", append([]string{"--dir", dir}, args...)...)
 	}
 	if out := w.must("__complete", "--dir", dir, "attach", ""); !strings.HasPrefix(out, ":") {
-		t.Errorf("completion of what is not there: %q", out)
+		t.Errorf("completion in a directory that does not exist: %q", out)
 	}
 	w.fails(69, "nothing runs here", "stop", "--all", "--dir", dir)
 	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
-		t.Errorf("looking has made %s", dir)
+		t.Errorf("the commands have made %s", dir)
 	}
 	if all := w.Running(""); len(all) > 0 {
-		t.Errorf("looking has started %v", all)
+		t.Errorf("the commands have started %v", all)
 	}
 
-	// Where a supervisor holds sessions, a proxy is started to see them.
+	// If a supervisor holds sessions, a command may start a proxy to see them.
 	w.spawn("s", "sleep", "1000")
 	w.must("stop")
 	if out := w.must("ls"); !strings.Contains(out, "sleep 1000") {
-		t.Errorf("ls beside a supervisor alone: %s", out)
+		t.Errorf("ls with a supervisor but no proxy: %s", out)
 	}
 }
 
@@ -48,33 +48,33 @@ func TestStopAll(t *testing.T) {
 		t.Errorf("stop --all beside a session: %v", r)
 	}
 	held := w.Only("supervisor")
-	w.must("kill", "s") // its record is no session that runs
+	w.must("kill", "s") // an exited session does not run
 	if out := w.must("stop", "--all"); strings.Count(out, "stopped") != 2 {
 		t.Errorf("stop --all: %s", out)
 	}
 	if !eventually(func() bool { return len(w.Running("")) == 0 }) {
-		t.Errorf("%v are left, the supervisor was %v", w.Running(""), held)
+		t.Errorf("%v still run; the supervisor was %v", w.Running(""), held)
 	}
 	w.fails(69, "nothing runs here", "stop", "--all")
 }
 
-// A supervisor without a session and a proxy ends by itself, and its keeper with it.
+// A supervisor without sessions and without a proxy must end, and its keeper with it.
 func TestEmptySupervisorEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Env = append(w.Env, "HOLDFAST_EMPTY_TIMEOUT=2s") // longer than its first proxy needs to connect on a busy machine
+	w.Env = append(w.Env, "HOLDFAST_EMPTY_TIMEOUT=2s") // longer than the first proxy needs to connect on a busy machine
 	w.must("start")
 	w.Only("keeper")
 	w.must("stop")
 	if !eventually(func() bool { return len(w.Running("")) == 0 }) {
-		t.Errorf("%v are left", w.Running(""))
+		t.Errorf("%v still run", w.Running(""))
 	}
 	if log := w.read("supervisor.log"); strings.Count(log, "supervisor ends: it had no session") != 1 || strings.Contains(log, "another") {
-		t.Errorf("the log says %s", log)
+		t.Errorf("the log contains %s", log)
 	}
 }
 
-// A wrong setting ends a command before anything is started, and a mistyped variable is one.
+// A wrong setting, or a mistyped variable, must make a command fail before any program is started.
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -89,27 +89,27 @@ func TestWrongSettings(t *testing.T) {
 	w.fails(78, "HOLDFAST_RING_BYTES", "serve")
 	with("HOLDFAST_RING_BYTE=65536")
 	w.fails(78, "did you mean HOLDFAST_RING_BYTES", "ls")
-	with("HOLDFAST_TASK_ID=7") // an app's own
+	with("HOLDFAST_TASK_ID=7") // a variable of another application
 	w.fails(69, "nothing runs here", "ls")
 	if all := w.Running(""); len(all) > 0 {
-		t.Errorf("mistakes have started %v", all)
+		t.Errorf("commands with mistakes have started %v", all)
 	}
 	w.Env = plain
 
-	// What serve logs on a terminal is for people.
+	// On a terminal, serve must log in a readable form.
 	p := w.open("serve")
 	p.expect("proxy serves")
 	if strings.Contains(p.text(), `{"level"`) {
-		t.Errorf("on a terminal: %s", p.text())
+		t.Errorf("serve on a terminal logs JSON: %s", p.text())
 	}
 	p.typ("\x03")
 	if code := p.wait(); code != 0 {
-		t.Errorf("serve ends with %d, %s", code, p.text())
+		t.Errorf("serve exits with %d, %s", code, p.text())
 	}
 }
 
-// A policy that does not start is tried once, and its last line is in the error; doctor
-// tries it, too.
+// A policy that does not start must be tried once, and the error must contain its last line. doctor must try
+// it too.
 func TestPolicyThatDoesNotStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -123,7 +123,7 @@ func TestPolicyThatDoesNotStart(t *testing.T) {
 	for i, args := range [][]string{{"ls"}, {"new", "-d", "--", "sleep", "1000"}} {
 		w.fails(78, `and said "no module named grpc"`, args...)
 		if tries := strings.Count(w.read("proxy.log"), `"message":"proxy failed"`); tries != i+1 {
-			t.Errorf("%v tried it %d times", args, tries-i)
+			t.Errorf("%v tried the policy %d times", args, tries-i)
 		}
 	}
 	if r := w.proxy("doctor"); r.Code != 2 || !strings.Contains(r.Out, "no module named grpc") {
@@ -131,7 +131,7 @@ func TestPolicyThatDoesNotStart(t *testing.T) {
 	}
 }
 
-// Commands are typed as those of docker and ssh are.
+// The commands must accept the syntax that users know from docker and ssh.
 func TestHabits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -154,7 +154,7 @@ func TestHabits(t *testing.T) {
 	}
 	w.fails(66, "session_not_found", "kill", "one", "none", "two", "--forget")
 	if out := w.must("ls", "--json"); out != "[]\n" {
-		t.Errorf("kill of several leaves %s", out)
+		t.Errorf("after kill of several sessions ls prints %s", out)
 	}
 	if out := w.must("help"); !strings.Contains(out, "Sessions:") || strings.Contains(out, "--from-dir") || !strings.Contains(out, "completion") {
 		t.Errorf("help: %s", out)

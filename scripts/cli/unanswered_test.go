@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// A supervisor that was stopped by a signal does not answer. Commands that wait for it say
-// so, with its pid and what to do, and go on when it does; status tells what it knows. A
-// creation that stands before is not undone.
+// A supervisor that was stopped by a signal does not answer. Commands that wait for it must report this, with
+// its pid and the remedy, and must continue when it continues. status must print what it knows without the
+// supervisor.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -21,14 +21,14 @@ func TestUnanswered(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	goesOn := func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // it may have ended
+	goesOn := func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // the process may have ended
 	defer goesOn()
 	says := fmt.Sprintf("let it continue: kill -CONT %d", pid)
 
 	ls := w.open("ls")
 	ls.expect(says)
 	if r := w.proxy("status"); r.Code != 69 || !strings.HasPrefix(r.Out, "proxy ") || strings.Count(r.Errout, says) != 1 {
-		t.Errorf("status: %v, want 69, the proxy's half, and %q", r, says)
+		t.Errorf("status: %v, want 69, the status of the proxy, and %q", r, says)
 	}
 	goesOn()
 	ls.expect("sleep 1000")

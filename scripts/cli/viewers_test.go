@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Two people look at one session and see the same, whoever of them types.
+// Two viewers of one session must see the same, whichever of them types.
 func TestTwoViewers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -25,7 +25,7 @@ func TestTwoViewers(t *testing.T) {
 	b.ends(4, "")
 }
 
-// The session has the size of the terminal that typed last.
+// The session must have the size of the terminal that typed last.
 func TestSizeOfWhoTypes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -36,7 +36,7 @@ func TestSizeOfWhoTypes(t *testing.T) {
 	small := w.openSize(60, 20, exec.Command(proxy, "attach", "s"))
 	small.ask("stty size", "20 60")
 	big.ask("stty size", "40 120")
-	small.typ("\x1b[I") // a terminal's own report is no typing
+	small.typ("\x1b[I") // a focus report of a terminal is not input
 	small.typ("\x1cd")
 	small.ends(0, "[detached from s]")
 	w.hasSize("s", 120, 40)
@@ -60,7 +60,7 @@ func TestReadOnly(t *testing.T) {
 	viewer.typ("\x03")
 	viewer.ends(0, "[detached from s]")
 	if strings.Contains(owner.text(), "typed-by-viewer") {
-		t.Error("a viewer typed")
+		t.Error("input of a read-only viewer reached the session")
 	}
 	w.fails(64, "--read-only", "attach", "--read-only", "--steal", "s")
 }
@@ -72,7 +72,7 @@ func TestExclusive(t *testing.T) {
 	first := w.open("attach", "--exclusive", "s")
 	first.ask("echo first-$((1+1))", "first-2")
 
-	// Others are told who is in the way, and what to do. Looking is free.
+	// The error must name the exclusive client and the remedy. Read-only viewers may attach.
 	w.fails(75, "already_attached: session s is attached by proxy /dev/pts/", "attach", "s")
 	w.fails(75, "steal", "attach", "--exclusive", "s")
 	viewer := w.open("attach", "--read-only", "s")
@@ -86,7 +86,7 @@ func TestExclusive(t *testing.T) {
 	second.typ("\x1cd")
 	second.ends(0, "[detached from s]")
 
-	// Nobody is in the way any more; and a shared one is for an exclusive one.
+	// After the detach other clients may attach. An attached client prevents an exclusive one.
 	third := w.open("attach", "s")
 	third.ask("echo third-$((3+3))", "third-6")
 	w.fails(75, "already_attached", "attach", "--exclusive", "s")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// However a session ends, why says how, who asked for it, and where it was.
+// However a session ends, why must tell how it ended, who asked for it, and its working directory.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -55,18 +55,18 @@ func TestWhy(t *testing.T) {
 		w.shows(tt.name, "ready")
 		running := w.object("why", tt.name, "--json")
 		if running["state"] != "running" || running["exit_code"] != nil {
-			t.Errorf("%s, before its end: %v", tt.name, running)
+			t.Errorf("%s, why --json before the exit: %v", tt.name, running)
 		}
 		pid := int(running["pid"].(float64))
 		if out, want := w.must("why", tt.name), fmt.Sprintf(", as pid %d\n", pid); !strings.Contains(out, "running since ") || !strings.HasSuffix(out, want) {
-			t.Errorf("%s, before its end: %s", tt.name, out)
+			t.Errorf("%s, why before the exit: %s", tt.name, out)
 		}
 		tt.end(pid)
-		w.proxy("wait", tt.name) // its code is the child's
+		w.proxy("wait", tt.name) // it exits with the child's code
 		out := w.must("why", tt.name)
 		for _, want := range append(tt.says, tt.name+" (/bin/sh -c ", " of processor time, ") {
 			if !strings.Contains(out, want) {
-				t.Errorf("%s: it does not say %q:\n%s", tt.name, want, out)
+				t.Errorf("%s: why lacks %q:\n%s", tt.name, want, out)
 			}
 		}
 		record := w.object("why", tt.name, "--json")
@@ -77,10 +77,10 @@ func TestWhy(t *testing.T) {
 		}
 		by, _ := record["ended_by"].(string)
 		if strings.HasPrefix(by, "proxy pid ") != tt.asked {
-			t.Errorf("%s: ended by %q", tt.name, by)
+			t.Errorf("%s: ended_by is %q", tt.name, by)
 		}
 		if usage, ok := record["usage"].(map[string]any); record["id"] != tt.name || record["state"] != "exited" || !ok || usage["max_rss_bytes"] == nil {
-			t.Errorf("%s: %v", tt.name, record)
+			t.Errorf("%s: why --json prints %v", tt.name, record)
 		}
 	}
 	w.fails(66, "session_not_found: no session none", "why", "none")

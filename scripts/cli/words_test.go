@@ -11,8 +11,8 @@ import (
 	"holdfast/proxy/client"
 )
 
-// Titles, labels, names, reasons and refusals are other people's words. No command
-// lets them act on the terminal of whoever reads, nor hide something there.
+// Titles, labels, names, reasons and refusals are text of other users. No command may let this text act on
+// the reader's terminal, or hide other text.
 func TestWordsOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -46,13 +46,13 @@ func TestWordsOfOthers(t *testing.T) {
 		check(args...)
 	}
 	if out := check("attach", "e", "--exclusive"); !strings.Contains(out, "already_attached") {
-		t.Errorf("an attach to a session that another client has to itself says %q", out)
+		t.Errorf("attach to an exclusively attached session prints %q", out)
 	}
 	if err := att.Detach(); err != nil {
 		t.Fatal(err)
 	}
 	w.must("kill", "e")
-	w.proxy("wait", "e", "--timeout", "10s") // exits with the child's code
+	w.proxy("wait", "e", "--timeout", "10s") // it exits with the child's code
 	for _, args := range [][]string{{"ls"}, {"why", "e"}, {"why", "e", "--json"}, {"info", "e"}, {"attach", "e"}, {"events", "--after", "0", "--follow=false"}} {
 		check(args...)
 	}

@@ -20,7 +20,7 @@ type result = programs.Result
 
 var eventually = programs.Eventually
 
-// A world has the terminals of these tests beside the programs.
+// A world runs the programs, with the terminals of these tests.
 type world struct{ *programs.World }
 
 // newWorld returns a world in which no process runs. Its commands run in its directory.
@@ -51,26 +51,26 @@ func (w *world) write(name, text string) string {
 	return w.Path(name)
 }
 
-// read returns a file's text, "" while it is not there.
+// read returns the contents of a file, or "" if it does not exist.
 func (w *world) read(name string) string {
 	b, _ := os.ReadFile(w.Path(name))
 	return string(b)
 }
 
-// proxy runs a command to its end.
+// proxy runs a proxy command until it ends.
 func (w *world) proxy(args ...string) result {
 	w.T.Helper()
 	return w.run(exec.Command(w.Program("proxy"), args...), nil)
 }
 
-// run runs any program of the world, which reads in, to its end.
+// run runs any program of the world, with in as standard input, until it ends.
 func (w *world) run(cmd *exec.Cmd, in io.Reader) result {
 	w.T.Helper()
 	cmd.Stdin = in
 	return w.RunCommand(cmd)
 }
 
-// must is proxy for what must succeed; it returns what was printed.
+// must runs a proxy command that must succeed, and returns its output.
 func (w *world) must(args ...string) string {
 	w.T.Helper()
 	r := w.proxy(args...)
@@ -80,7 +80,7 @@ func (w *world) must(args ...string) string {
 	return r.Out
 }
 
-// fails runs a command that must end with a code and say why.
+// fails runs a command that must end with a code and an error text.
 func (w *world) fails(code int, says string, args ...string) result {
 	w.T.Helper()
 	r := w.proxy(args...)
@@ -124,7 +124,7 @@ func (w *world) shows(id, want string) {
 		text = w.must("screen", id, "--lines", "1000")
 		return strings.Contains(text, want)
 	}) {
-		w.T.Fatalf("session %s does not show %q, but %q", id, want, text)
+		w.T.Fatalf("the screen of session %s does not contain %q; it is %q", id, want, text)
 	}
 }
 

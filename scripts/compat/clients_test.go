@@ -19,44 +19,44 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// Clients look on while proxies are replaced, and check what they see.
+// clients are clients that read and type while proxies are replaced, and check all output.
 type clients struct {
 	w      *world
-	c      *client.Client // for all else
+	c      *client.Client // for all other requests
 	shells []shell
-	all    []*one
-	half   *byHand // see across
+	all    []*checkedClient
+	half   *byHand // the connection of across
 
-	over    atomic.Bool // they have seen enough
-	stopped atomic.Bool // what they say no longer counts
+	over    atomic.Bool // the clients may end
+	stopped atomic.Bool // errors of the clients no longer count
 	failed  atomic.Bool
 	wg      sync.WaitGroup
 }
 
-// One of them.
-type one struct {
+// A checkedClient is one client of clients.
+type checkedClient struct {
 	name string
 	web  bool
 	terminal
-	seen atomic.Int64 // lines read, or strokes echoed
+	seen atomic.Int64 // number of lines read, or of strokes echoed
 }
 
-// A shell is a session's child.
+// A shell is a session with the process of its child.
 type shell struct {
 	*client.Spawned
 	process
 }
 
-// The children: one prints lines through a child of its own once a line is
-// typed, the other echoes until it is interrupted.
+// counting prints numbered lines through a child of its own after a line of input. echoing repeats its input
+// until an interrupt.
 const (
 	counting = `stty -opost -echo; echo ready; read go; sh -c 'i=0; while :; do i=$((i+1)); echo line $i; [ $((i % 50)) = 0 ] && sleep 0.01; done'; exit 3`
 	echoing  = `stty raw -echo isig; trap 'exit 7' INT; echo ready; cat`
 	ready    = "ready\n"
 )
 
-// clients starts sessions, and connects to them in every way there is; one is the
-// "proxy attach" of a release.
+// clients starts sessions and connects to them in each possible way. release is the version whose "proxy
+// attach" is one of the clients.
 func (w *world) clients(release, address string) *clients {
 	w.T.Helper()
 	m := &clients{w: w, c: w.connect()}
@@ -86,11 +86,11 @@ func (w *world) clients(release, address string) *clients {
 	m.add("typist on a WebSocket", true, web, err, m.types)
 	raw, err := w.raw(m.spawn("raw", echoing))
 	m.add("typist on a raw WebSocket", true, raw, err, m.types)
-	m.goOn()
+	m.awaitProgress()
 	m.half, err = w.byHand(m.spawn("half", echoing), "", w.stream)
 	if err == nil {
 		w.T.Cleanup(m.half.close)
-		err = errors.Join((&one{terminal: m.half}).hears([]byte(ready)), m.half.say(api.Wait{SessionID: attached}))
+		err = errors.Join((&checkedClient{terminal: m.half}).awaitOutput([]byte(ready)), m.half.say(api.Wait{SessionID: attached}))
 	}
 	if err != nil {
 		w.T.Fatal(err)
@@ -98,11 +98,11 @@ func (w *world) clients(release, address string) *clients {
 	return m
 }
 
-// attached is the session of the "proxy attach", which ends when all is over.
+// attached is the session of "proxy attach". Its end is awaited by a request of half.
 const attached = "attach"
 
-// across hands off while one connection is in the middle of a frame, and waits
-// for an answer.
+// across hands off while half has sent a part of a frame and waits for the answer to a request. Then it sends
+// the remainder.
 func (m *clients) across(handOff func()) {
 	m.w.T.Helper()
 	stroke := []byte("<half>")
@@ -111,29 +111,29 @@ func (m *clients) across(handOff func()) {
 		m.w.T.Fatal(err)
 	}
 	handOff()
-	if err := errors.Join(m.half.send(rest), (&one{terminal: m.half}).hears(stroke)); err != nil {
-		m.w.T.Fatalf("half a frame before a handoff, and half behind it: %v", err)
+	if err := errors.Join(m.half.send(rest), (&checkedClient{terminal: m.half}).awaitOutput(stroke)); err != nil {
+		m.w.T.Fatalf("a frame that was sent partly before and partly after a handoff: %v", err)
 	}
 }
 
-// waited checks the answer.
-func (m *clients) waited() {
+// checkAnswer checks the answer to the request of half.
+func (m *clients) checkAnswer() {
 	m.w.T.Helper()
 	for {
 		_, payload, err := m.half.receive()
 		if err != nil {
-			m.w.T.Fatalf("a request is not answered: %v", err)
+			m.w.T.Fatalf("waiting for the answer to wait: %v", err)
 		}
 		answer, _, err := api.Messages.Decode(payload)
 		if w, ok := answer.(*api.Waited); ok && w.Exit.ExitCode == 7 {
 			return
 		} else if _, ok := answer.(*api.Accepted); !ok {
-			m.w.T.Fatalf("a request is answered by %+v, %v", answer, err)
+			m.w.T.Fatalf("the answer to wait is %+v, %v", answer, err)
 		}
 	}
 }
 
-// spawn starts a session, and returns when its child is ready.
+// spawn starts a session, and waits until its child is ready.
 func (m *clients) spawn(id, script string) *client.Spawned {
 	m.w.T.Helper()
 	s, err := m.c.Spawn(m.w.ctx(), client.SpawnRequest{
@@ -148,19 +148,19 @@ func (m *clients) spawn(id, script string) *client.Spawned {
 		m.w.T.Fatal(err)
 	}
 	defer l.close()
-	if err := (&one{terminal: l}).hears([]byte(ready)); err != nil {
+	if err := (&checkedClient{terminal: l}).awaitOutput([]byte(ready)); err != nil {
 		m.w.T.Fatal(err)
 	}
 	return s
 }
 
-// add lets a client run on its own.
-func (m *clients) add(name string, web bool, term terminal, err error, run func(*one) error) {
+// add starts a client in a goroutine.
+func (m *clients) add(name string, web bool, term terminal, err error, run func(*checkedClient) error) {
 	m.w.T.Helper()
 	if err != nil {
 		m.w.T.Fatalf("%s: %v", name, err)
 	}
-	y := &one{name: name, web: web, terminal: term}
+	y := &checkedClient{name: name, web: web, terminal: term}
 	m.all = append(m.all, y)
 	m.wg.Go(func() {
 		if err := run(y); err != nil && !m.stopped.Load() {
@@ -173,25 +173,25 @@ func (m *clients) add(name string, web bool, term terminal, err error, run func(
 	})
 }
 
-// goOn returns when each has seen something that was printed from here on.
-func (m *clients) goOn() {
+// awaitProgress waits until each client has received output that was printed after the call.
+func (m *clients) awaitProgress() {
 	m.w.T.Helper()
 	for _, y := range m.all {
 		n := y.seen.Load()
-		testkit.Eventually(m.w.T, limit, func() bool { return y.seen.Load() > n+2 || m.failed.Load() }, y.name+" goes on")
+		testkit.Eventually(m.w.T, limit, func() bool { return y.seen.Load() > n+2 || m.failed.Load() }, y.name+" continues")
 	}
 	if m.failed.Load() {
 		m.w.T.FailNow()
 	}
 }
 
-// end lets all come to their ends, and returns when they have.
+// end ends all clients, and waits for their goroutines.
 func (m *clients) end() {
 	m.over.Store(true)
 	m.wg.Wait()
 }
 
-// stop ends all, whatever they wait for. hangUp ends the WebSockets.
+// stop ends all clients, whatever they wait for. hangUp ends the WebSockets.
 func (m *clients) stop() {
 	m.over.Store(true)
 	m.stopped.Store(true)
@@ -204,7 +204,7 @@ func (m *clients) stop() {
 	m.wg.Wait()
 }
 
-// live reports whether all children are what they were.
+// live reports whether each session has the same running child and instance as at its start.
 func (m *clients) live() bool {
 	m.w.T.Helper()
 	for _, s := range m.shells {
@@ -213,15 +213,16 @@ func (m *clients) live() bool {
 			m.w.T.Fatal(err)
 		}
 		if info.PID != s.Spawned.PID || info.Instance != s.Session.Instance || !s.Running() {
-			m.w.T.Errorf("%s was pid %d of %s, and is %d of %s", s.SessionID, s.Spawned.PID, s.Session.Instance, info.PID, info.Instance)
+			m.w.T.Errorf("%s was pid %d of instance %s; now it is pid %d of %s", s.SessionID, s.Spawned.PID, s.Session.Instance, info.PID, info.Instance)
 			return false
 		}
 	}
 	return true
 }
 
-// follows reads numbered lines. That they go on says that the shell's child does.
-func (m *clients) follows(y *one) error {
+// follows reads numbered lines. They come from the child of the shell, so they also show that this child
+// runs.
+func (m *clients) follows(y *checkedClient) error {
 	var seen []byte
 	for want := ready; !m.over.Load(); {
 		data, err := y.printed()
@@ -234,7 +235,7 @@ func (m *clients) follows(y *one) error {
 				break
 			}
 			if string(line)+"\n" != want {
-				return fmt.Errorf("%.100q is read, want %q", line, want)
+				return fmt.Errorf("the output is %.100q, want %q", line, want)
 			}
 			seen, want = rest, fmt.Sprintf("line %d\n", y.seen.Add(1))
 		}
@@ -242,10 +243,10 @@ func (m *clients) follows(y *one) error {
 	return nil
 }
 
-// types types numbers, each when the one before has come back.
-func (m *clients) types(y *one) error {
+// types types numbers, each after the echo of the one before.
+func (m *clients) types(y *checkedClient) error {
 	if _, raw := y.terminal.(*rawTerminal); !raw {
-		if err := y.hears([]byte(ready)); err != nil {
+		if err := y.awaitOutput([]byte(ready)); err != nil {
 			return err
 		}
 	}
@@ -254,7 +255,7 @@ func (m *clients) types(y *one) error {
 		if _, err := y.Write(stroke); err != nil {
 			return err
 		}
-		if err := y.hears(stroke); err != nil {
+		if err := y.awaitOutput(stroke); err != nil {
 			return err
 		}
 		y.seen.Add(1)
@@ -262,8 +263,8 @@ func (m *clients) types(y *one) error {
 	return nil
 }
 
-// typesAndEnds is types for a command, which ends with its child's code.
-func (m *clients) typesAndEnds(y *one) error {
+// typesAndEnds is like types, for a command that must end with its child's code.
+func (m *clients) typesAndEnds(y *checkedClient) error {
 	if err := m.types(y); err != nil {
 		return err
 	}
@@ -271,26 +272,26 @@ func (m *clients) typesAndEnds(y *one) error {
 		return err
 	}
 	if _, err := y.printed(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("something follows: %w", err)
+		return fmt.Errorf("read after the interrupt: %w, want EOF", err)
 	}
 	cmd := y.terminal.(*command)
-	_ = cmd.Wait() // the code says it
+	_ = cmd.Wait() // the exit code contains the result
 	if code := cmd.ProcessState.ExitCode(); code != 7 {
-		return fmt.Errorf("it ends with %d", code)
+		return fmt.Errorf("the command exits with %d, want 7", code)
 	}
 	return nil
 }
 
-// hears returns when text has been read. It fails if the connection is closed, because each version
-// passes connections on.
-func (y *one) hears(text []byte) error {
+// awaitOutput waits for the output text. It fails if the connection is closed, because each version must pass
+// connections on.
+func (y *checkedClient) awaitOutput(text []byte) error {
 	for len(text) > 0 {
 		data, err := y.printed()
 		if err != nil {
 			return err
 		}
 		if !bytes.HasPrefix(text, data) {
-			return fmt.Errorf("%.100q is read, want %q", data, text)
+			return fmt.Errorf("the output is %.100q, want %q", data, text)
 		}
 		text = text[len(data):]
 	}

@@ -12,23 +12,22 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// here is what this version is called.
+// here is the name of this version.
 const here = "this"
 
-// kept is what becomes of each connection.
+// kept is the result for connections that a handoff has kept.
 const kept = "kept"
 
-// A row is some versions that follow each other, and what becomes of what they
-// hold.
+// A row is a sequence of versions, with the results for shells and connections.
 type row struct {
-	release    string // the one that is tried
+	release    string // the release under test
 	supervisor string
 	proxies    []string
 
 	shells, clients, web string
 }
 
-// rows are the ways in which a release and this version meet.
+// rows are the combinations in which a release and this version meet.
 func rows(release string) (all []*row) {
 	for _, supervisor := range []string{release, here} {
 		for _, proxies := range [][]string{
@@ -42,7 +41,8 @@ func rows(release string) (all []*row) {
 
 func (r *row) path() string { return strings.Join(r.proxies, " → ") }
 
-// Shells and clients go on whichever of two versions follows the other, and no connection is closed.
+// Shells and clients must continue whichever of two versions follows the other, and no connection may be
+// closed.
 // demand: S9, S13
 func TestUpgrades(t *testing.T) {
 	releases := previous(t)
@@ -75,7 +75,7 @@ func TestUpgrades(t *testing.T) {
 	testkit.Golden(t, path, []byte(published))
 }
 
-// try has the proxies follow each other, with clients that look on.
+// try runs the proxies of a row one after the other, with clients connected.
 func (r *row) try(t *testing.T, bins map[string]string) {
 	w := newWorld(t, bins)
 	m := w.clients(r.release, w.start(r.supervisor, r.proxies[0]))
@@ -83,9 +83,9 @@ func (r *row) try(t *testing.T, bins map[string]string) {
 	for i, proxy := range r.proxies {
 		if i > 0 {
 			w.tryHandoff()
-			m.goOn()
+			m.awaitProgress()
 			m.across(func() { w.handOff(r.proxies[i-1], proxy, i == 2) })
-			m.goOn()
+			m.awaitProgress()
 		}
 		for j, version := range []string{r.release, here} {
 			w.showsSkew(version, proxy, r.supervisor)
@@ -96,25 +96,25 @@ func (r *row) try(t *testing.T, bins map[string]string) {
 		r.shells = "live"
 	}
 	m.end()
-	m.waited()
-	r.clients, r.web = kept, kept // one that was closed has failed the test
+	m.checkAnswer()
+	r.clients, r.web = kept, kept // a closed connection has failed the test
 }
 
-// tryHandoff has this version look whether it could take over.
+// tryHandoff asks this version in a dry run whether it could take over.
 func (w *world) tryHandoff() {
 	w.T.Helper()
 	old := w.status(here).Proxy.PID
 	out := w.proxy(here, "--handoff", "--dry-run")
 	if !strings.Contains(out, fmt.Sprintf("proxy %s could take over from pid %d, which continues to serve", here, old)) {
-		w.T.Errorf("a handoff that is only tried says %q", out)
+		w.T.Errorf("a dry run of a handoff prints %q", out)
 	}
 	if now := w.status(here).Proxy.PID; now != old {
-		w.T.Errorf("then pid %d serves, and not %d", now, old)
+		w.T.Errorf("after the dry run pid %d serves, want %d", now, old)
 	}
 }
 
-// handOff replaces the running proxy by the next one's own command, or by that of
-// the running one with --from-dir. It returns when the old one has gone.
+// handOff replaces the running proxy, either by the command of the next version, or by the command of the
+// running version with --from-dir. It waits until the old proxy has ended.
 func (w *world) handOff(from, to string, fromDir bool) {
 	w.T.Helper()
 	old := lookup(w.status(here).Proxy.PID)
@@ -129,18 +129,18 @@ func (w *world) handOff(from, to string, fromDir bool) {
 	}
 	if now := w.status(here).Proxy; now.PID != pid || now.Version != to ||
 		!strings.Contains(out, fmt.Sprintf("took over from pid %d,", old.PID)) {
-		w.T.Fatalf("a handoff from %s, pid %d, to %s says %q; now %s serves as pid %d", from, old.PID, to, out, now.Version, now.PID)
+		w.T.Fatalf("a handoff from %s, pid %d, to %s prints %q; now %s serves as pid %d", from, old.PID, to, out, now.Version, now.PID)
 	}
-	testkit.Eventually(w.T, limit, func() bool { return !old.Running() }, "the old proxy ends")
+	testkit.Eventually(w.T, limit, func() bool { return !old.Running() }, "the old proxy has ended")
 }
 
-// The table's place in upgrade.md.
+// begin and end enclose the table in upgrade.md.
 const (
 	begin = "<!-- scripts/compat begin: go test ./scripts/compat -update -->\n"
 	end   = "<!-- scripts/compat end -->\n"
 )
 
-// publish puts the table into its place.
+// publish replaces the table in the text.
 func publish(text, table string) (string, error) {
 	before, rest, ok := strings.Cut(text, begin)
 	_, after, ok2 := strings.Cut(rest, end)

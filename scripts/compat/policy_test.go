@@ -12,7 +12,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A policy and its clients' principals are passed on, whichever of two versions follows the other.
+// A handoff must pass on the policy and the users of clients, whichever of two versions follows the other.
 func TestPolicyIsKept(t *testing.T) {
 	for _, release := range previous(t) {
 		t.Run(release.name, func(t *testing.T) {
@@ -36,16 +36,16 @@ func TestPolicyIsKept(t *testing.T) {
 			for _, next := range []string{release.name, here} {
 				w.proxy(next, "--handoff")
 				if got := w.status(here).Proxy.Version; got != next {
-					t.Errorf("%s serves, and not %s", got, next)
+					t.Errorf("version %s serves, want %s", got, next)
 				}
 				if _, err := c.SessionInfo(w.ctx(), "a"); err != nil {
-					t.Errorf("%s: a connection that was moved: %v", next, err)
+					t.Errorf("%s: info on a connection that was moved: %v", next, err)
 				}
 				if err := c.Type(w.ctx(), "a", []byte("x")); protocol.CodeOf(err) != protocol.CodePermissionDenied {
-					t.Errorf("%s: to type on a connection that was moved: %v", next, err)
+					t.Errorf("%s: input on a connection that was moved: %v, want permission_denied", next, err)
 				}
 				if r := w.run(nil, here, "proxy", "send", "a", "x"); r.Code != 77 {
-					t.Errorf("%s: to type: %v", next, r)
+					t.Errorf("%s: send without the permission to type: %v", next, r)
 				}
 			}
 		})

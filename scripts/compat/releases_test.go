@@ -13,34 +13,34 @@ import (
 	"testing"
 )
 
-// root is the repository's.
+// root is the root directory of the repository.
 var root = filepath.Join("..", "..")
 
-// minors is how many of the last minor versions are still tried.
+// minors is the number of minor versions that the tests try, counted from the newest.
 const minors = 2
 
-// A release is a version that people run.
+// A release is a version that users run.
 type release struct{ name, commit string }
 
-// parse reads the file releases.
+// parse parses the contents of the file releases.
 func parse(text string) (all []release, err error) {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] != "#" {
 			all = append(all, release{f[0], f[1]})
 		} else if len(f) > 0 && f[0] != "#" {
-			return nil, fmt.Errorf("no release: %q", line)
+			return nil, fmt.Errorf("invalid line in the file releases: %q", line)
 		}
 	}
 	return all, nil
 }
 
-// number is the version as numbers; what is not vN.N.N comes before all others.
+// number returns the parts of the version. A name that is not vN.N.N precedes all others.
 func (r release) number() (n [3]int) {
 	_, _ = fmt.Sscanf(r.name, "v%d.%d.%d", &n[0], &n[1], &n[2])
 	return n
 }
 
-// newest returns the last release of each of the last minors, newest first.
+// newest returns the last release of each of the newest minor versions, newest first.
 func newest(all []release) []release {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b release) int {
@@ -70,12 +70,12 @@ func TestNewest(t *testing.T) {
 			got = append(got, r.name)
 		}
 		if strings.Join(got, " ") != tt.want {
-			t.Errorf("of %s: got %v, want %s", tt.all, got, tt.want)
+			t.Errorf("newest of %s: got %v, want %s", tt.all, got, tt.want)
 		}
 	}
 }
 
-// Each tag of a release before this commit stands in the file.
+// The file releases must contain each tag of a release before this commit.
 func TestReleases(t *testing.T) {
 	all := releases(t)
 	tags, err := git("tag", "--merged", "HEAD", "--no-contains", "HEAD", "--list", "v*")
@@ -106,8 +106,8 @@ func releases(t *testing.T) []release {
 	return all
 }
 
-// previous returns the releases to try. A checkout without their history skips
-// the test, unless HOLDFAST_REQUIRE_HISTORY is 1.
+// previous returns the releases under test. If the checkout lacks their history, it skips the test. If
+// HOLDFAST_REQUIRE_HISTORY is 1, it fails the test instead.
 func previous(t *testing.T) []release {
 	t.Helper()
 	tried := newest(releases(t))
@@ -133,8 +133,7 @@ func git(args ...string) (string, error) {
 	return text, err
 }
 
-// build builds both programs of the release, as testkit.Build does, and returns
-// where they are.
+// build builds both programs of the release, as testkit.Build does, and returns their directory.
 func (r release) build(t *testing.T) string {
 	t.Helper()
 	src, bin := t.TempDir(), t.TempDir()
@@ -155,7 +154,7 @@ func (r release) build(t *testing.T) string {
 	if os.Getenv("HOLDFAST_E2E_RACE") == "1" {
 		args = append(args, "-race")
 	} else {
-		env = append(env, "CGO_ENABLED=0") // as a release is built
+		env = append(env, "CGO_ENABLED=0") // as for a release
 	}
 	cmd := exec.Command("go", append(args, "./proxy", "./supervisor")...)
 	cmd.Env = env

@@ -11,11 +11,12 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// next is what a later version than this one is called.
+// next is the name of a version after this one.
 const next = "next"
 
-// A supervisor of a release becomes this version, and this version becomes the release, while
-// clients look on. The next supervisor, after a kill, adopts what the one before has saved.
+// A supervisor of a release is upgraded to this version, and a supervisor of this version to the release,
+// while clients read and type. After a kill, the next supervisor must adopt the state that the previous one
+// has saved.
 // demand: S10, S13
 func TestSupervisorBecomesAnother(t *testing.T) {
 	for _, release := range previous(t) {
@@ -31,22 +32,22 @@ func TestSupervisorBecomesAnother(t *testing.T) {
 				pid := w.status(here).Supervisor.PID
 				out := w.must(to, "supervisor", "--upgrade", "--dry-run")
 				if !strings.HasPrefix(out, to+" could ") {
-					t.Errorf("a trial says %q", out)
+					t.Errorf("a dry run of the upgrade prints %q", out)
 				}
-				m.goOn()
+				m.awaitProgress()
 				if out = w.must(to, "supervisor", "--upgrade"); !strings.HasPrefix(out, from+" became "+to+",") {
-					t.Errorf("an upgrade says %q", out)
+					t.Errorf("the upgrade prints %q", out)
 				}
-				m.goOn()
+				m.awaitProgress()
 				if s := w.status(here).Supervisor; s.PID != pid || s.Version != to {
-					t.Errorf("it was pid %d, and is pid %d of %s", pid, s.PID, s.Version)
+					t.Errorf("the supervisor was pid %d; now it is pid %d of version %s", pid, s.PID, s.Version)
 				}
 				w.KillSupervisor()
-				m.goOn()
+				m.awaitProgress()
 				w.showsSkew(here, from, to)
 				w.commands(to, "commands")
 				if !m.live() {
-					t.Error("a shell is lost")
+					t.Error("a session has lost its child")
 				}
 				m.end()
 			})
@@ -54,7 +55,7 @@ func TestSupervisorBecomesAnother(t *testing.T) {
 	}
 }
 
-// proxy upgrade replaces both programs of a release.
+// proxy upgrade must replace both programs of a release.
 // demand: S10, S13
 func TestUpgradeBoth(t *testing.T) {
 	for _, release := range previous(t) {
@@ -66,21 +67,21 @@ func TestUpgradeBoth(t *testing.T) {
 			})
 			m := w.clients(release.name, w.start(release.name, release.name))
 			w.proxy(here, "upgrade", "--dry-run")
-			m.goOn()
+			m.awaitProgress()
 			w.showsSkew(here, release.name, release.name)
 			w.proxy(here, "upgrade")
-			m.goOn()
+			m.awaitProgress()
 			w.showsSkew(here, here, here)
 			if !m.live() {
-				t.Error("a shell is lost")
+				t.Error("a session has lost its child")
 			}
 			m.end()
 		})
 	}
 }
 
-// A proxy of a release starts this version's supervisor, and it and its clients go on
-// while that is killed, loses its keeper, and becomes another program.
+// A proxy of a release starts this version's supervisor. The proxy and its clients must continue while the
+// supervisor is killed, loses its keeper, and is upgraded.
 // demand: S10, S13
 func TestReleasedProxyOfReplacedSupervisor(t *testing.T) {
 	for _, release := range previous(t) {
@@ -105,20 +106,20 @@ func TestReleasedProxyOfReplacedSupervisor(t *testing.T) {
 				{"upgraded", func() {
 					out := w.must(next, "supervisor", "--upgrade")
 					if !strings.HasPrefix(out, here+" became "+next+",") {
-						t.Errorf("an upgrade says %q", out)
+						t.Errorf("the upgrade prints %q", out)
 					}
 				}, next},
 				{"killed after an upgrade", func() { w.KillSupervisor() }, next},
 			} {
-				replace.do() // what is asked of an old proxy right then fails, to be asked again
-				m.goOn()
+				replace.do() // a request to an old proxy at this moment fails as retryable
+				m.awaitProgress()
 				s := w.status(release.name)
 				if s.Proxy.PID != proxy || s.Supervisor.Version != replace.is {
 					t.Errorf("%s: %+v, %+v", replace.how, s.Proxy, s.Supervisor)
 				}
 				w.commands(release.name, fmt.Sprint("commands-", i))
 				if !m.live() {
-					t.Fatalf("%s: a shell is lost", replace.how)
+					t.Fatalf("%s: a session has lost its child", replace.how)
 				}
 			}
 			m.end()
@@ -126,10 +127,10 @@ func TestReleasedProxyOfReplacedSupervisor(t *testing.T) {
 	}
 }
 
-// killKeeper kills the keeper. The supervisor takes its place, and starts the next one.
+// killKeeper kills the keeper. The supervisor becomes the keeper and starts the next supervisor.
 func (w *world) killKeeper() {
 	w.T.Helper()
 	was := w.supervisor()
 	lookup(was.Parent()).Signal(syscall.SIGKILL)
-	testkit.Eventually(w.T, limit, func() bool { now := w.supervisor(); return now.PID != was.PID && now.Parent() == was.PID }, "the supervisor has become the keeper of another")
+	testkit.Eventually(w.T, limit, func() bool { now := w.supervisor(); return now.PID != was.PID && now.Parent() == was.PID }, "the supervisor has become the keeper of another supervisor")
 }

@@ -23,11 +23,10 @@ import (
 	"holdfast/proxy/client"
 )
 
-// A terminal is a session as one client sees it. What is written is typed.
+// A terminal is a client that is attached to one session. Write sends input.
 type terminal interface {
 	Write(p []byte) (int, error)
-	// printed returns what is printed next; it fails where a byte is missing or
-	// comes twice, as far as the client can tell.
+	// printed returns the next output. It fails if the client can tell that a byte is missing or comes twice.
 	printed() ([]byte, error)
 	close()
 }
@@ -49,10 +48,10 @@ func (l *library) printed() ([]byte, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case m.Kind == client.Resized: // the same size again, after a resume
+		case m.Kind == client.Resized: // a resume repeats the size
 			continue
 		case m.Kind != client.Output || m.Offset != l.pos:
-			return nil, fmt.Errorf("at %d comes %+v", l.pos, m)
+			return nil, fmt.Errorf("unexpected message at offset %d: %+v", l.pos, m)
 		}
 		l.pos += uint64(len(m.Data))
 		return m.Data, nil
@@ -61,7 +60,7 @@ func (l *library) printed() ([]byte, error) {
 
 func (l *library) close() { _ = l.Detach() }
 
-// A command is a terminal of a version's client library: "proxy attach".
+// A command is a terminal that runs "proxy attach" of any version.
 type command struct {
 	*exec.Cmd
 	in  io.WriteCloser
@@ -94,7 +93,7 @@ type wire interface {
 	close()
 }
 
-// A stream is the wire on the Unix socket.
+// A stream is a wire on the Unix socket.
 type stream struct {
 	net.Conn
 	frames *frame.Reader
@@ -109,7 +108,7 @@ func (w *world) stream() (wire, error) {
 	return &stream{nc, frame.NewReader(nc, frame.Max)}, nil
 }
 
-// send sends a frame in two parts, so that a move finds half of it now and then.
+// send sends a frame in two parts, so that now and then a handoff begins in the middle of a frame.
 func (s *stream) send(f []byte) error {
 	if _, err := s.Write(f[:len(f)/2]); err != nil {
 		return err
@@ -122,10 +121,10 @@ func (s *stream) receive() (frame.Kind, []byte, error) { return s.frames.Next() 
 
 func (s *stream) close() { _ = s.Close() }
 
-// A webSocket is read all the time, so that its end is seen when it comes.
+// A webSocket is read without pauses, so that its end is noticed at once.
 type webSocket struct {
 	*websocket.Conn
-	ctx context.Context // ended by close; its cause is how reading ended
+	ctx context.Context // ended by close; its cause is the error that ended reading
 	end context.CancelCauseFunc
 	in  chan message
 }
@@ -135,7 +134,7 @@ type message struct {
 	data []byte
 }
 
-// dial opens a WebSocket: by path on the Unix socket, or by address.
+// dial opens a WebSocket. If url is a path, it uses the Unix socket.
 func (w *world) dial(url string) (*webSocket, error) {
 	unix := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", w.Path("proxy.web.sock"))
@@ -172,7 +171,7 @@ func (s *webSocket) reads() error {
 	}
 }
 
-// write does not fail: what is wrong is told by next.
+// write reports no error; next reports why the connection has ended.
 func (s *webSocket) write(typ websocket.MessageType, p []byte) {
 	_ = s.Conn.Write(s.ctx, typ, p)
 }
@@ -207,7 +206,7 @@ func (s *webSocket) receive() (frame.Kind, []byte, error) {
 	case m.text:
 		return frame.Control, m.data, nil
 	case len(m.data) == 0:
-		return 0, nil, errors.New("an empty message")
+		return 0, nil, errors.New("empty binary message")
 	}
 	return frame.Kind(m.data[0]), m.data[1:], nil
 }
@@ -217,15 +216,15 @@ func (s *webSocket) close() {
 	_ = s.CloseNow()
 }
 
-// A byHand is a terminal of the api without the client library.
+// A byHand is a terminal of the api, implemented by the test.
 type byHand struct {
 	wire
 	resume protocol.Resume
 	id     protocol.SessionID
-	typed  []byte // from the beginning
+	typed  []byte // all input since the start
 }
 
-// byHand attaches to all that a session prints.
+// byHand attaches at the start of a session's output.
 func (w *world) byHand(s *client.Spawned, token string, open func() (wire, error)) (*byHand, error) {
 	wire, err := open()
 	if err != nil {
@@ -235,7 +234,7 @@ func (w *world) byHand(s *client.Spawned, token string, open func() (wire, error
 	return h, h.attach(token)
 }
 
-// attach says hello and attaches from the first byte on.
+// attach sends hello and attaches at the offset of resume.
 func (h *byHand) attach(token string) error {
 	hello := api.Hello{Protocol: protocol.Supported(), Client: "by hand", Token: token}
 	attach := api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: h.id, Writer: protocol.NewToken(8), Resume: &h.resume}}
@@ -252,11 +251,11 @@ func (h *byHand) attach(token string) error {
 		case *api.Welcome:
 		case *api.Attached:
 			if m.Replay != protocol.ReplayExact || m.Offset != h.resume.Offset {
-				return fmt.Errorf("attached at %d, %s, and not at %d", m.Offset, m.Replay, h.resume.Offset)
+				return fmt.Errorf("attached at offset %d, %s, want exact at offset %d", m.Offset, m.Replay, h.resume.Offset)
 			}
 			return nil
 		default:
-			return fmt.Errorf("told %+v, %v", m, err)
+			return fmt.Errorf("unexpected message %+v, %v", m, err)
 		}
 	}
 }
@@ -275,7 +274,7 @@ func (h *byHand) Write(p []byte) (int, error) {
 	return len(p), h.send(frame.AppendData(nil, frame.Input, 1, uint64(at), p))
 }
 
-// begin types p, but sends only half of the frame; send takes the rest.
+// begin sends the first half of an input frame for p, and returns the second half.
 func (h *byHand) begin(p []byte) (rest []byte, err error) {
 	f := frame.AppendData(nil, frame.Input, 1, uint64(len(h.typed)), p)
 	h.typed = append(h.typed, p...)
@@ -291,31 +290,31 @@ func (h *byHand) printed() ([]byte, error) {
 		if kind == frame.Control {
 			m, _, err := api.Messages.Decode(payload)
 			switch m := m.(type) {
-			case *api.Accepted, *api.Resized: // to the same size
+			case *api.Accepted, *api.Resized: // a resume repeats the size
 				continue
 			case *api.Error:
-				if m.Error.Code == protocol.CodeInputGap && m.Error.Offset != nil { // the proxy has another link
+				if m.Error.Code == protocol.CodeInputGap && m.Error.Offset != nil { // the proxy has a new link
 					if err := h.typeFrom(*m.Error.Offset); err != nil {
 						return nil, err
 					}
 					continue
 				}
 			}
-			return nil, fmt.Errorf("told %+v, %v", m, err)
+			return nil, fmt.Errorf("unexpected message %+v, %v", m, err)
 		}
 		_, offset, data, err := frame.ParseData(payload)
 		if err != nil || kind != frame.Output || offset != h.resume.Offset {
-			return nil, fmt.Errorf("kind %d at %d, want %d: %w", kind, offset, h.resume.Offset, err)
+			return nil, fmt.Errorf("frame of kind %d at offset %d, want offset %d: %w", kind, offset, h.resume.Offset, err)
 		}
 		h.resume.Offset += uint64(len(data))
 		return data, nil
 	}
 }
 
-// typeFrom types what was not accepted.
+// typeFrom sends the input that was not accepted.
 func (h *byHand) typeFrom(accepted uint64) error {
 	if accepted > uint64(len(h.typed)) {
-		return fmt.Errorf("%d bytes are accepted of %d", accepted, len(h.typed))
+		return fmt.Errorf("the proxy has accepted %d bytes of %d", accepted, len(h.typed))
 	}
 	if rest := h.typed[accepted:]; len(rest) > 0 {
 		return h.send(frame.AppendData(nil, frame.Input, 1, accepted, rest))
@@ -323,7 +322,7 @@ func (h *byHand) typeFrom(accepted uint64) error {
 	return nil
 }
 
-// A rawTerminal is a raw WebSocket on the Unix socket. It knows no offsets.
+// A rawTerminal is a raw WebSocket on the Unix socket. It has no offsets.
 type rawTerminal struct {
 	*webSocket
 	rest []byte
@@ -338,7 +337,7 @@ func (w *world) raw(s *client.Spawned) (*rawTerminal, error) {
 	return r, r.begin()
 }
 
-// begin types a mark, and reads up to it: a snapshot, and what was typed before.
+// begin types a mark, and drops the output up to it: the snapshot, and earlier echoes.
 func (r *rawTerminal) begin() error {
 	mark := []byte("<mark>")
 	_, _ = r.Write(mark)
@@ -368,7 +367,7 @@ func (r *rawTerminal) printed() ([]byte, error) {
 	}
 	m, err := r.next()
 	if err == nil && m.text {
-		err = fmt.Errorf("told %.100q", m.data)
+		err = fmt.Errorf("text message %.100q instead of output", m.data)
 	}
 	return m.data, err
 }

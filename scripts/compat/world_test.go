@@ -30,12 +30,12 @@ type (
 	result  = programs.Result
 )
 
-// A world has the programs of several versions.
+// A world runs the programs of several versions.
 type world struct {
 	*programs.World
-	bins map[string]string // the directory of each version's programs
+	bins map[string]string // directory by version
 
-	web    context.Context // of all WebSockets
+	web    context.Context // ends all WebSockets
 	hangUp context.CancelFunc
 }
 
@@ -47,14 +47,14 @@ func newWorld(t testing.TB, bins map[string]string) *world {
 	return w
 }
 
-// command prepares a program of a version.
+// command returns a command of a version's program.
 func (w *world) command(version, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(w.bins[version], program), args...)
 	cmd.Env, cmd.Dir = w.Env, w.Cwd
 	return cmd
 }
 
-// run runs a program, which reads in, to its end.
+// run runs a program, with in as standard input, until it ends.
 func (w *world) run(in io.Reader, version, program string, args ...string) result {
 	w.T.Helper()
 	cmd := w.command(version, program, args...)
@@ -62,14 +62,13 @@ func (w *world) run(in io.Reader, version, program string, args ...string) resul
 	return w.RunCommand(cmd)
 }
 
-// proxy is run for a version's proxy that must succeed; it returns what was
-// printed.
+// proxy runs a version's proxy, which must succeed, and returns its output.
 func (w *world) proxy(version string, args ...string) string {
 	w.T.Helper()
 	return w.must(version, "proxy", args...)
 }
 
-// must runs any program that must succeed; it returns what was printed.
+// must runs a program, which must succeed, and returns its output.
 func (w *world) must(version, program string, args ...string) string {
 	w.T.Helper()
 	r := w.run(nil, version, program, args...)
@@ -79,18 +78,18 @@ func (w *world) must(version, program string, args ...string) string {
 	return r.Out
 }
 
-// start starts a supervisor and a proxy, and returns the port of its WebSockets.
+// start starts a supervisor and a proxy, and returns the address of the proxy's WebSockets.
 func (w *world) start(supervisor, proxy string) (address string) {
 	w.T.Helper()
 	pid := w.daemon(w.command(supervisor, "supervisor", "--background"))
 	testkit.Eventually(w.T, limit, func() bool {
 		held := w.supervisor()
-		return held.PID == pid || held.Parent() == pid // of a release of one process, or of two
+		return held.PID == pid || held.Parent() == pid // a release may consist of one process, or of two
 	}, "the supervisor serves")
 	return w.startProxy(proxy)
 }
 
-// startProxy starts a proxy, which starts a supervisor where none runs.
+// startProxy starts a proxy, which starts a supervisor if none runs.
 func (w *world) startProxy(proxy string) (address string) {
 	w.T.Helper()
 	w.daemon(w.command(proxy, "proxy", "serve", "--background", "--web", "127.0.0.1:0"))
@@ -103,19 +102,19 @@ func (w *world) startProxy(proxy string) (address string) {
 	return address
 }
 
-// supervisor is the process that holds the supervisor's socket; that of pid 0, none,
-// does not run.
+// supervisor returns the process that holds the supervisor's socket. If there is none, the result has the pid
+// 0 and does not run.
 func (w *world) supervisor() process {
 	return lookup(w.Holder("supervisor.sock"))
 }
 
-// daemon starts a program that stays.
+// daemon starts a program that runs until the end of the test.
 func (w *world) daemon(cmd *exec.Cmd) (pid int) {
 	w.T.Helper()
 	if err := cmd.Start(); err != nil {
 		w.T.Fatal(err)
 	}
-	go func() { _ = cmd.Wait() }() // so that it leaves no zombie
+	go func() { _ = cmd.Wait() }() // so that the process does not stay a zombie
 	return cmd.Process.Pid
 }
 
@@ -129,14 +128,14 @@ func (w *world) connect() *client.Client {
 	return c
 }
 
-// ctx ends with the limit, or with the test.
+// ctx returns a context that ends with the test, at the latest after limit.
 func (w *world) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(w.T.Context(), limit)
 	w.T.Cleanup(cancel)
 	return ctx
 }
 
-// status is what a version's command tells of both processes.
+// status returns the status of both processes, as a version's command prints it.
 func (w *world) status(version string) (s client.Status) {
 	w.T.Helper()
 	out := w.proxy(version, "status", "--json")
@@ -146,7 +145,7 @@ func (w *world) status(version string) (s client.Status) {
 	return s
 }
 
-// showsSkew checks what a version's command says of two versions that run.
+// showsSkew checks the status of two running versions, as a version's command prints it.
 func (w *world) showsSkew(version, proxy, supervisor string) {
 	w.T.Helper()
 	if s := w.status(version); s.Proxy.Version != proxy || s.Supervisor.Version != supervisor {
@@ -159,13 +158,12 @@ func (w *world) showsSkew(version, proxy, supervisor string) {
 	out := w.proxy(version, "status")
 	for _, says := range []string{"version " + proxy + " ", "version " + supervisor + " ", skew} {
 		if !strings.Contains(out, says) {
-			w.T.Errorf("%s: status does not say %q, but %s", version, says, out)
+			w.T.Errorf("%s: status lacks %q: %s", version, says, out)
 		}
 	}
 }
 
-// commands are what a version's commands do with the proxy that runs: start a
-// session, type, look, attach, and end with its code.
+// commands runs a version's commands with the running proxy: new, send, screen, attach and wait.
 func (w *world) commands(version, id string) {
 	w.T.Helper()
 	w.proxy(version, "new", "--detach", "--early-exit", "0", "--id", id, "--",
@@ -175,7 +173,7 @@ func (w *world) commands(version, id string) {
 	testkit.Eventually(w.T, limit, func() bool {
 		shows = w.proxy(version, "screen", id)
 		return strings.Contains(shows, "got one")
-	}, version+": what is sent is answered on the screen")
+	}, version+": the screen shows the answer to the input")
 	r := w.run(strings.NewReader("two\n"), version, "proxy", "attach", id)
 	if r.Code != 7 || !strings.HasSuffix(strings.ReplaceAll(r.Out, "\r", ""), "got one\ngot two\n") {
 		w.T.Errorf("%s: attach: %v", version, r)

@@ -18,9 +18,8 @@ var (
 	demandLine = regexp.MustCompile(`(?m)^\s*(?://|\*)?\s*demand: (.*)$`)
 )
 
-// Each demand of the guide has a test that names it, and each test names demands of the
-// guide. A Go test names them in the comment of its function, a JavaScript test in a line of its
-// own.
+// A test must name each demand of the guide, and tests may name only demands of the guide. A Go test names
+// them in the comment of its function, a JavaScript test in a line of its own.
 func TestDemands(t *testing.T) {
 	stated := map[string]bool{}
 	for line := range strings.Lines(read(t, ".github/docs/demands.md")) {
@@ -59,7 +58,7 @@ func TestDemands(t *testing.T) {
 	}
 }
 
-// named returns the demands that the tests of a file name.
+// named returns the demands that the tests in a file name.
 func named(t *testing.T, path string) (ids []string) {
 	t.Helper()
 	isGo := strings.HasSuffix(path, "_test.go")

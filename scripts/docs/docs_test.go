@@ -16,15 +16,15 @@ import (
 	"testing"
 )
 
-// maxNotRun is how many blocks may be marked as not run: more are a sign.
+// maxNotRun is the largest number of blocks that may be marked as not run.
 const maxNotRun = 16
 
 func at(b block) string { return fmt.Sprintf("%s:%d: ", b.page, b.line) }
 
-// Every block runs, or says why it does not.
+// Every block must run, or must be marked as not run with a reason.
 func TestBlocks(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("what a page leaves behind is found in /proc")
+		t.Skip("processes that a page leaves behind are found in /proc")
 	}
 	var not []string
 	for _, page := range pages(t) {
@@ -60,13 +60,13 @@ func TestBlocks(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("not run are %d blocks:\n%s", len(not), strings.Join(not, "\n"))
+	t.Logf("%d blocks are not run:\n%s", len(not), strings.Join(not, "\n"))
 	if len(not) > maxNotRun {
-		t.Errorf("that are more than %d", maxNotRun)
+		t.Errorf("at most %d blocks may be marked as not run", maxNotRun)
 	}
 }
 
-// run runs the nth block of a page, and reports whether the page goes on.
+// run runs the nth block of a page. It returns false if the page cannot continue.
 func (w *world) run(b block, n int) bool {
 	t := w.t
 	if w.lacks(b) {
@@ -74,28 +74,28 @@ func (w *world) run(b block, n int) bool {
 	}
 	if first := b.marks["first"]; first != "" {
 		if out, err := w.shell(w.path("home"), first); err != nil {
-			t.Errorf("%swhat is to run first: %v\n%s", at(b), err, out)
+			t.Errorf("%sthe command of the mark first: %v\n%s", at(b), err, out)
 			return false
 		}
 	}
 	out, err := w.do(b, n)
 	switch {
 	case err != nil:
-		t.Errorf("%s%v, and it printed\n%s", at(b), err, out)
+		t.Errorf("%s%v; the output is\n%s", at(b), err, out)
 	case b.prints != nil && b.does() && !like(out, *b.prints):
-		t.Errorf("%sit should print\n%s\nand it printed\n%s", at(b), *b.prints, out)
+		t.Errorf("%sthe output should be\n%s\nbut is\n%s", at(b), *b.prints, out)
 	default:
 		return true
 	}
 	return false
 }
 
-// parse fails the test for a block that is not run and could not be.
+// parse fails the test if a block that is not run has a syntax error.
 func (w *world) parse(b block) {
 	if w.lacks(b) {
 		return
 	}
-	path := w.path("tmp", "not-run.js") // node goes by the name
+	path := w.path("tmp", "not-run.js") // node requires this suffix
 	if err := os.WriteFile(path, []byte(b.text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
@@ -111,21 +111,21 @@ func (w *world) parse(b block) {
 		_, err = format.Source([]byte(b.text))
 	}
 	if err != nil {
-		w.t.Errorf("%snot run, and it could not be: %v\n%s", at(b), err, out)
+		w.t.Errorf("%sthe block that is not run has a syntax error: %v\n%s", at(b), err, out)
 	}
 }
 
-// interpreters are programs that may be missing, by language, and what says that
-// they must not be.
+// interpreters are programs that may be missing, by language. required is the variable that demands the
+// program.
 var interpreters = map[string]struct{ program, suffix, required string }{
 	"js": {"node", ".js", "HOLDFAST_REQUIRE_ORACLE"}, "python": {"python3", ".py", "HOLDFAST_REQUIRE_PYTHON"},
 }
 
-// lacks reports whether something is missing without which the page cannot go on.
+// lacks reports whether a program that the page needs is missing.
 func (w *world) lacks(b block) bool {
 	if needs := b.marks["needs"]; needs != "" {
 		if out, err := w.shell(w.path("home"), needs); err != nil {
-			w.t.Logf("%sthe rest of the page is not run, for want of %s: %v\n%s", at(b), needs, err, out)
+			w.t.Logf("%sthe remainder of the page is not run, because it needs %s: %v\n%s", at(b), needs, err, out)
 			return true
 		}
 	}
@@ -135,9 +135,9 @@ func (w *world) lacks(b block) bool {
 	}
 	_, err := os.Stat(w.path("bin", i.program))
 	if err != nil && os.Getenv(i.required) == "1" {
-		w.t.Errorf("%sthere is no %s", at(b), i.program)
+		w.t.Errorf("%s%s is not installed", at(b), i.program)
 	} else if err != nil {
-		w.t.Logf("%sthe rest of the page is not run, for want of %s", at(b), i.program)
+		w.t.Logf("%sthe remainder of the page is not run, because %s is not installed", at(b), i.program)
 	}
 	return err != nil
 }
@@ -165,14 +165,14 @@ func (w *world) do(b block, n int) (out string, err error) {
 	return w.command(dir, i.program, path)
 }
 
-// doGo builds a program and runs it, unless it is kept; what is no program is
-// made one that is not run.
+// doGo builds a Go program, and runs it unless kept is true. It completes a fragment to a program, which it
+// builds but does not run.
 func (w *world) doGo(b block, dir, name string, kept bool) (string, error) {
 	text := b.text
 	if !b.whole() {
 		text = wrapped(b.text)
 	} else if tidy, err := format.Source([]byte(text)); err != nil || string(tidy) != text {
-		return "", fmt.Errorf("it is not as gofmt has it, %v", err)
+		return "", fmt.Errorf("the program is not formatted by gofmt, %v", err)
 	}
 	if err := public(text); err != nil {
 		return "", err
@@ -190,8 +190,8 @@ func (w *world) doGo(b block, dir, name string, kept bool) (string, error) {
 	return w.command(dir, program)
 }
 
-// wrapped makes a program of a piece of one, for which ctx, c, s and a stand as
-// the pages have them.
+// wrapped makes a program of a fragment, in which ctx, c, s and a have the types that they have in the
+// guides.
 func wrapped(text string) string {
 	imports, known := "", []string{
 		"context", "errors", "fmt", "io", "log", "os", "time", "holdfast/protocol", "holdfast/protocol/api", "holdfast/proxy/client", "holdfast/proxy/policy",
@@ -208,7 +208,7 @@ func wrapped(text string) string {
 	return "package main\nimport (\n" + imports + ")\nfunc piece(" + params + ") {\n{\n" + text + "}\n}\nfunc main() {}\n"
 }
 
-// public are the packages that others may use.
+// public returns an error if the program imports a package of this module that is not public.
 func public(text string) error {
 	f, err := parser.ParseFile(token.NewFileSet(), "", text, parser.ImportsOnly)
 	if err != nil {
@@ -219,7 +219,7 @@ func public(text string) error {
 		if strings.HasPrefix(path, "holdfast/") && !slices.ContainsFunc([]string{"protocol", "proxy/client", "proxy/policy"}, func(p string) bool {
 			return path == "holdfast/"+p || strings.HasPrefix(path, "holdfast/"+p+"/")
 		}) {
-			return fmt.Errorf("%s is not for others to use", path)
+			return fmt.Errorf("%s is not a public package", path)
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ var (
 	notASlug = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-// Every relative link of every page leads to a file, and to a heading in it.
+// Every relative link of every page must lead to an existing file, and to an existing heading in it.
 func TestLinks(t *testing.T) {
 	n := 0
 	err := filepath.WalkDir(source, func(path string, e fs.DirEntry, err error) error {
@@ -55,7 +55,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// dead says why a page's link leads nowhere, or "".
+// dead returns why a link of a page is dead, or "".
 func dead(t *testing.T, page, to string) string {
 	u, err := url.Parse(to)
 	if err != nil {
@@ -90,7 +90,7 @@ func dead(t *testing.T, page, to string) string {
 	return "there is no such heading"
 }
 
-// slug is what GitHub calls a heading.
+// slug returns the anchor that GitHub makes from a heading.
 func slug(heading string) string {
 	return strings.ReplaceAll(notASlug.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
 }

@@ -13,8 +13,7 @@ import (
 
 const operate = ".github/docs/operate.md"
 
-// rows are the rows of all tables of a page, by what stands in backquotes in
-// their first cell.
+// rows returns the rows of all tables of a page, by the words in backquotes in their first cells.
 func rows(t *testing.T, page string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -24,13 +23,13 @@ func rows(t *testing.T, page string) map[string]string {
 			continue
 		}
 		for _, name := range inline.FindAllString(cells[1], -1) {
-			all[strings.Trim(name, "`")] += line // a setting and a check of the doctor may have the same name
+			all[strings.Trim(name, "`")] += line // a setting and a check of doctor may have the same name
 		}
 	}
 	return all
 }
 
-// Every setting is in the table, with its default.
+// Every setting must be in the table, with its default.
 func TestSettings(t *testing.T) {
 	all := rows(t, operate)
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
@@ -43,12 +42,12 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s has no row for the setting %s", operate, name)
 		}
 		if m := std.FindStringSubmatch(f.Usage); m != nil && !strings.Contains(row, " "+m[1]+" |") {
-			t.Errorf("%s: the default of %s is %s, and the row is %s", operate, name, m[1], row)
+			t.Errorf("%s: the default of %s is %s, but the row is %s", operate, name, m[1], row)
 		}
 	})
 }
 
-// Every metric is in the table, and nothing else.
+// Every metric must be in the table, and the guide may mention no other metric.
 func TestMetrics(t *testing.T) {
 	all := rows(t, operate)
 	made := map[string]bool{}
@@ -60,11 +59,11 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	if len(made) < 30 {
-		t.Errorf("found but %d metrics", len(made))
+		t.Errorf("the sources contain only %d metrics", len(made))
 	}
 	for _, name := range regexp.MustCompile(`\bholdfast_[a-z_]*[a-z]`).FindAllString(read(t, operate), -1) {
 		if !made[name] {
-			t.Errorf("%s tells of %s, which is no metric", operate, name)
+			t.Errorf("%s mentions %s, which is not a metric", operate, name)
 		}
 	}
 }
@@ -83,10 +82,10 @@ func metricsSource(t *testing.T) (text string) {
 	return text
 }
 
-// Every check of the doctor's is in the table.
+// Every check of doctor must be in the table.
 func TestDoctor(t *testing.T) {
 	w := newWorld(t)
-	out, _ := w.shell(w.path("home"), "proxy doctor --json") // its code says how bad it is
+	out, _ := w.shell(w.path("home"), "proxy doctor --json") // the exit code depends on the machine
 	var found []struct{ Check string }
 	if err := json.Unmarshal([]byte(out), &found); err != nil || len(found) < 10 {
 		t.Fatalf("%v, %s", err, out)
@@ -99,7 +98,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// Every exit code of the commands is in the table.
+// Every exit code of the commands must be in the table.
 func TestExitCodes(t *testing.T) {
 	all := rows(t, operate)
 	for _, m := range regexp.MustCompile(`(?m)^\t[A-Z]\w+ += (\d+)`).FindAllStringSubmatch(read(t, "shared/sysexits/sysexits.go"), -1) {

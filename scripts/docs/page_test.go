@@ -9,30 +9,30 @@ import (
 	"testing"
 )
 
-// source is the directory of the sources.
+// source is the root directory of the repository.
 var source, _ = filepath.Abs(filepath.Join("..", ".."))
 
-// languages are those whose blocks run.
+// languages are the languages whose blocks run.
 var languages = []string{"sh", "go", "js", "python"}
 
-// A block is what stands between two fences.
+// A block is the text between two fences of a page.
 type block struct {
 	page, lang string
-	line       int // of its first fence, from 1
+	line       int // the line of its first fence, from 1
 	text       string
-	marks      map[string]string // what the comments above it say
-	prints     *string           // the text block behind it
+	marks      map[string]string // from the comments above it
+	prints     *string           // the block of text that follows it, or nil
 }
 
-// runs reports whether something has to be done with the block.
+// runs reports whether the block is in a language that runs.
 func (b block) runs() bool { return slices.Contains(languages, b.lang) }
 
-// whole reports whether the block is a whole program of Go.
+// whole reports whether the block is a complete Go program.
 func (b block) whole() bool { return b.lang == "go" && clause.MatchString(b.text) }
 
 var clause = regexp.MustCompile(`(?m)^package \w+$`)
 
-// pages are those whose blocks run, relative to the sources.
+// pages returns the pages whose blocks run, relative to the root directory.
 func pages(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(source, ".github", "docs", "*.md"))
@@ -60,12 +60,12 @@ var (
 	marks = []string{"not run", "file", "first", "needs", "in"}
 )
 
-// blocks returns a page's blocks.
+// blocks returns the blocks of a page.
 func blocks(t *testing.T, page string) []block {
 	t.Helper()
 	var all []block
 	var open *block
-	above, apart := map[string]string{}, true // apart: something stands since the last block
+	above, apart := map[string]string{}, true // apart: there is other text since the last block
 	for i, line := range strings.Split(read(t, page), "\n") {
 		fence := strings.HasPrefix(line, "```")
 		m := mark.FindStringSubmatch(line)
@@ -87,12 +87,12 @@ func blocks(t *testing.T, page string) []block {
 		}
 	}
 	if open != nil {
-		t.Fatalf("%s:%d: a block without an end", page, open.line)
+		t.Fatalf("%s:%d: the block has no end", page, open.line)
 	}
 	return all
 }
 
-// check returns what is wrong with the marks of a page's blocks.
+// check returns the mistakes in the marks of a page's blocks.
 func check(all []block) (wrong []string) {
 	for i, b := range all {
 		if !b.runs() {
@@ -100,14 +100,14 @@ func check(all []block) (wrong []string) {
 		}
 		for name := range b.marks {
 			if !slices.Contains(marks, name) {
-				wrong = append(wrong, at(b)+"there is no mark "+name)
+				wrong = append(wrong, at(b)+"unknown mark "+name)
 			}
 		}
 		if in := b.marks["in"]; in != "" && in != "source" {
-			wrong = append(wrong, at(b)+"in: source is all there is")
+			wrong = append(wrong, at(b)+"the only value of in is source")
 		}
 		if why, ok := b.marks["not run"]; ok && len(why) < 10 {
-			wrong = append(wrong, at(b)+"that is no reason")
+			wrong = append(wrong, at(b)+"the reason is too short")
 		}
 		name, ok := b.marks["file"]
 		if ok && !slices.ContainsFunc(all[i+1:], func(later block) bool {
@@ -119,15 +119,14 @@ func check(all []block) (wrong []string) {
 	return wrong
 }
 
-// does reports whether the block is run, and not only kept.
+// does reports whether the block is run, not only kept as a file.
 func (b block) does() bool {
 	_, not := b.marks["not run"]
 	_, kept := b.marks["file"]
 	return b.runs() && !not && !kept
 }
 
-// like reports whether text is what a pattern says, in which … stands for
-// anything.
+// like reports whether text matches a pattern, in which … stands for any text.
 func like(text, pattern string) bool {
 	tidy := func(s string) string {
 		s = strings.ReplaceAll(s, "\r", "")

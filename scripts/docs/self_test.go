@@ -27,15 +27,15 @@ func TestLike(t *testing.T) {
 	}
 }
 
-// What is wrong with a page's marks is said, with its line.
+// check must report each mistake in the marks of a page, with its line.
 func TestCheck(t *testing.T) {
 	for want, b := range map[string]block{
-		"p:3: there is no mark todo":      {page: "p", line: 3, lang: "sh", marks: map[string]string{"todo": "later"}},
-		"p:3: that is no reason":          {page: "p", line: 3, lang: "sh", marks: map[string]string{"not run": "no"}},
-		"p:3: no later block uses x.js":   {page: "p", line: 3, lang: "js", marks: map[string]string{"file": "x.js"}},
-		"p:3: in: source is all there is": {page: "p", line: 3, lang: "sh", marks: map[string]string{"in": "root"}},
-		"":                                {page: "p", line: 3, lang: "yaml", marks: map[string]string{"todo": "later"}},
-		" ":                               {page: "p", line: 3, lang: "sh"},
+		"p:3: unknown mark todo":              {page: "p", line: 3, lang: "sh", marks: map[string]string{"todo": "later"}},
+		"p:3: the reason is too short":        {page: "p", line: 3, lang: "sh", marks: map[string]string{"not run": "no"}},
+		"p:3: no later block uses x.js":       {page: "p", line: 3, lang: "js", marks: map[string]string{"file": "x.js"}},
+		"p:3: the only value of in is source": {page: "p", line: 3, lang: "sh", marks: map[string]string{"in": "root"}},
+		"":                                    {page: "p", line: 3, lang: "yaml", marks: map[string]string{"todo": "later"}},
+		" ":                                   {page: "p", line: 3, lang: "sh"},
 	} {
 		if got := strings.Join(check([]block{b}), "; "); got != strings.TrimSpace(want) {
 			t.Errorf("%+v: %q, want %q", b, got, want)
@@ -53,8 +53,8 @@ func TestSlug(t *testing.T) {
 	}
 }
 
-// What a world has started ends with it: the two programs, a session's child, and
-// what was left in the background.
+// When a world ends, all processes that it has started must end: both programs, a session's child, and
+// processes in the background.
 func TestNothingIsLeft(t *testing.T) {
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
 		t.Skip(err)
@@ -68,11 +68,11 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	})
 	if left := w.Running(""); len(left) > 0 {
-		t.Errorf("left are %v", left)
+		t.Errorf("processes still run: %v", left)
 	}
 }
 
-// A block that hangs is ended, with what it has started.
+// A block that hangs must be ended, with all processes that it has started.
 func TestHangs(t *testing.T) {
 	w := newWorld(t)
 	w.limit = 300 * time.Millisecond

@@ -10,7 +10,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// systemd accepts each unit that a guide shows, with the programs of this tree.
+// systemd must accept each unit in a guide, with the programs of this tree.
 func TestUnits(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip(err)
@@ -29,7 +29,7 @@ func TestUnits(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", path).CombinedOutput()
-			if err != nil { // an older systemd warns about keys that it does not know, and accepts the unit
+			if err != nil { // an older systemd warns about unknown keys, and accepts the unit
 				t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, out, unit)
 			}
 		}

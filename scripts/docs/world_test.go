@@ -20,11 +20,11 @@ import (
 	programs "holdfast/shared/testkit/world"
 )
 
-// limit is how long a block may take.
+// limit is the longest time of a block.
 const limit = 30 * time.Second
 
-// A world is a directory outside of which a page's blocks find no files of their user. Each process
-// that they start has a path of the directory in its environment, and ends with the test.
+// A world is a directory of its own for the blocks of a page, which find no files of their user outside of
+// it. Each process that they start has a path of the directory in its environment, and ends with the test.
 type world struct {
 	*programs.World
 	t     *testing.T
@@ -35,8 +35,8 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	root := testkit.Dir(t)
-	// The policy is built here as well, although a page builds it, because that may take longer
-	// than a block may if nothing is compiled yet.
+	// The policy is built here too, although a page builds it. If nothing is compiled yet, building it may
+	// take longer than the limit of a block.
 	built := testkit.Build(t, "holdfast/proxy", "holdfast/proxy/holdfast", "holdfast/supervisor", "holdfast/proxy/policy/examples/file")
 	w := &world{World: programs.New(t, root, "h", built), t: t, root: root, limit: limit}
 	for _, dir := range []string{"tmp", "run", "bin"} {
@@ -46,7 +46,7 @@ func newWorld(t *testing.T) *world {
 	}
 	for name, program := range map[string]string{
 		"proxy": filepath.Join(built, "proxy"), "supervisor": filepath.Join(built, "supervisor"), "holdfast": filepath.Join(built, "holdfast"),
-		"python3": itself("python3", "-c", "import sys; print(sys.executable)"), "node": itself("node", "-p", "process.execPath"),
+		"python3": interpreterPath("python3", "-c", "import sys; print(sys.executable)"), "node": interpreterPath("node", "-p", "process.execPath"),
 	} {
 		if program == "" {
 			continue
@@ -58,16 +58,16 @@ func newWorld(t *testing.T) *world {
 	w.Env = slices.Concat(w.Env, []string{
 		"TMPDIR=" + w.path("tmp"), "XDG_RUNTIME_DIR=" + w.path("run"),
 		"PATH=" + w.path("bin") + ":" + os.Getenv("PATH"), "SHELL=/bin/sh", "LANG=C.UTF-8", "TERM=xterm-256color",
-		"PYTHONDONTWRITEBYTECODE=1", "SOURCE=" + source, "CGO_ENABLED=0", // as testkit.Build builds
+		"PYTHONDONTWRITEBYTECODE=1", "SOURCE=" + source, "CGO_ENABLED=0", // as in testkit.Build
 	}, goEnv(t))
 	t.Cleanup(w.End)
 	return w
 }
 
-// hostsPage is about another host, which its commands reach by ssh under the name build-host.
+// hostsPage is the guide about other hosts. Its commands reach a host by ssh under the name build-host.
 const hostsPage = ".github/docs/other-hosts.md"
 
-// reachHost starts a host for hostsPage.
+// reachHost starts the host for hostsPage.
 func (w *world) reachHost() {
 	env := slices.Clone(w.Env)
 	for i, e := range env {
@@ -83,9 +83,9 @@ func (w *world) path(parts ...string) string {
 	return filepath.Join(append([]string{w.root}, parts...)...)
 }
 
-// itself is the path of an interpreter that may be found through a wrapper, which
-// wants its own HOME; "" where there is none.
-func itself(program string, args ...string) string {
+// interpreterPath returns the path of an interpreter itself, because the program in PATH may be a wrapper that needs
+// its own HOME. It returns "" if the interpreter is not installed.
+func interpreterPath(program string, args ...string) string {
 	out, err := exec.Command(program, args...).Output()
 	if err != nil {
 		return ""
@@ -93,7 +93,7 @@ func itself(program string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// goEnv is what go needs in another HOME.
+// goEnv returns the environment that go needs with another HOME.
 func goEnv(t *testing.T) (env []string) {
 	t.Helper()
 	out, err := exec.Command("go", "env", "-json", "GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOSUMDB", "GOFLAGS", "GOTOOLCHAIN").Output()
@@ -110,8 +110,8 @@ func goEnv(t *testing.T) (env []string) {
 	return env
 }
 
-// command runs a program to its end and returns all that it prints. Nothing of
-// its process group is left if it takes too long.
+// command runs a program until it ends, and returns all its output. If the program takes too long, command
+// kills its process group.
 func (w *world) command(dir, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.limit)
 	defer cancel()
@@ -120,7 +120,7 @@ func (w *world) command(dir, program string, args ...string) (string, error) {
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = w.Env, dir, &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second // what it leaves in the background may have its output
+	cmd.WaitDelay = time.Second // processes in the background may have its output open
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:

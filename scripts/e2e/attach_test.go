@@ -20,10 +20,10 @@ func TestDetach(t *testing.T) {
 	v := w.echo(c, "s")
 	begun := time.Now()
 	if m, err := v.Receive(50 * time.Millisecond); !errors.Is(err, client.ErrTimeout) {
-		t.Errorf("nothing was printed, and %+v comes, %v", m, err)
+		t.Errorf("Receive returned %+v, %v, although the session printed nothing; want ErrTimeout", m, err)
 	}
 	if took := time.Since(begun); took < 50*time.Millisecond || took > limit/2 {
-		t.Errorf("the deadline came after %v", took)
+		t.Errorf("Receive timed out after %v, want 50ms", took)
 	}
 	v.say("typed right before\n")
 	for range 3 {
@@ -32,16 +32,16 @@ func TestDetach(t *testing.T) {
 		}
 	}
 	if _, err := v.Write([]byte("x")); err == nil {
-		t.Error("written after the detach")
+		t.Error("Write succeeded after the detach")
 	}
 	info, err := c.SessionInfo(w.ctx(), "s")
 	if err != nil || info.State != protocol.StateRunning {
-		t.Errorf("the session is %+v, %v", info, err)
+		t.Errorf("after the detach the session is %+v, %v; want running", info, err)
 	}
 	w.attach(c, "s", client.AttachOptions{}).until("typed right before\n")
 }
 
-// A detach does not wait for what has arrived already.
+// Detach must return at once if the session has accepted all input before.
 // demand: R2
 func TestDetachAtOnce(t *testing.T) {
 	t.Parallel()
@@ -59,7 +59,7 @@ func TestDetachAtOnce(t *testing.T) {
 		fastest = min(fastest, time.Since(begun))
 	}
 	if fastest > 500*time.Millisecond {
-		t.Errorf("the fastest of ten took %v", fastest)
+		t.Errorf("the fastest of 10 detaches took %v", fastest)
 	}
 }
 
@@ -73,22 +73,22 @@ func TestSteal(t *testing.T) {
 	exclusive := client.AttachOptions{Mode: protocol.ModeExclusive}
 	first := w.attach(one, "s", exclusive)
 	first.until("ready\n")
-	look := w.attach(two, "s", client.AttachOptions{Mode: protocol.ModeReadOnly}) // which is in nobody's way
+	look := w.attach(two, "s", client.AttachOptions{Mode: protocol.ModeReadOnly}) // a read-only viewer conflicts with no other attachment
 	look.until("ready\n")
 	for _, o := range []client.AttachOptions{exclusive, {}} {
 		if _, err := two.Attach(w.ctx(), "s", o); !errors.Is(err, protocol.ErrAlreadyAttached) || !strings.Contains(err.Error(), "one") {
-			t.Errorf("attached beside an exclusive one: %v", err)
+			t.Errorf("attach beside an exclusive attachment: %v; want already_attached, with the name of its client", err)
 		}
 	}
 	first.ask("mine\n")
 	thief := w.attach(two, "s", client.AttachOptions{Mode: protocol.ModeExclusive, Steal: true})
 	end := first.last()
 	if end.Kind != client.Stolen || end.By != "two" {
-		t.Errorf("the first is told %+v", end)
+		t.Errorf("the first attachment ended with %+v, want Stolen by two", end)
 	}
-	// Its cleaning up is its own business.
+	// The detached client's own cleanup must not affect the attachment that replaced it.
 	if _, err := first.Write([]byte("x")); err == nil {
-		t.Error("the first still types")
+		t.Error("the stolen attachment can still write")
 	}
 	_ = first.Resize(10, 10)
 	if err := first.Detach(); err != nil {
@@ -99,11 +99,11 @@ func TestSteal(t *testing.T) {
 	thief.ask("now mine\n")
 	look.until("now mine\n")
 	if _, err := look.Write([]byte("x")); code(err) != protocol.CodePermissionDenied {
-		t.Errorf("who only looks types: %v", err)
+		t.Errorf("write of a read-only viewer: %v; want permission_denied", err)
 	}
 	info, err := two.SessionInfo(w.ctx(), "s")
 	if err != nil || info.Attachments != 2 || info.Size != (protocol.Size{Cols: 80, Rows: 24}) {
-		t.Errorf("%d are attached at %v, %v", info.Attachments, info.Size, err)
+		t.Errorf("%d attachments, size %v, %v; want 2 and 80x24", info.Attachments, info.Size, err)
 	}
 }
 
@@ -116,24 +116,25 @@ func TestBacklog(t *testing.T) {
 	testkit.Eventually(t, limit, func() bool {
 		got, err := c.Screen(w.ctx(), "s", client.ScreenOptions{Lines: 1})
 		return err == nil && len(got.Lines) == 1 && strings.TrimSpace(got.Lines[0]) == "ready"
-	}, "all is printed")
+	}, "the session has printed all lines")
 	const printed = uint64(50000*6 + len("ready\n"))
-	for range 3 { // reading it does not drain it
+	for range 3 { // reading the backlog does not drain it
 		v := w.attachScreen(c, "s", client.AttachOptions{})
 		info := v.Info()
 		if info.Replay != protocol.ReplaySnapshot || info.Offset != printed || info.BytesMissed != 0 || info.SnapshotBytes == 0 {
-			t.Fatalf("%d were printed: %d missed, %d follow, up to %d", printed, info.BytesMissed, info.SnapshotBytes, info.Offset)
+			t.Fatalf("of %d bytes printed: %d missed, a snapshot of %d bytes at offset %d", printed, info.BytesMissed, info.SnapshotBytes, info.Offset)
 		}
 		if got := v.until("ready"); !strings.Contains(got, "49100") || !strings.Contains(got, "50000") {
-			t.Errorf("before the end comes %q", got)
+			t.Errorf("the snapshot contains %q, want the lines 49100 to 50000", got)
 		}
-		// Who says where he was is told what the ring has lost.
+		// A client that resumes at an offset that the ring has lost receives a snapshot and the number of
+		// bytes that it missed.
 		late := w.attach(c, "s", client.AttachOptions{Resume: &protocol.Resume{Instance: info.Session.Instance, Offset: 5}})
 		if i := late.Info(); i.Replay != protocol.ReplaySnapshot || i.BytesMissed != i.Session.RingStart-5 || late.Missed() != i.BytesMissed {
-			t.Errorf("resumed too late: %s, %d missed of %d lost", i.Replay, i.BytesMissed, i.Session.RingStart)
+			t.Errorf("resume at a lost offset: replay %s, %d bytes missed; the ring starts at %d", i.Replay, i.BytesMissed, i.Session.RingStart)
 		}
 	}
-	// Who says where he was gets what is missing, and no more.
+	// A client that resumes at an offset in the ring receives exactly the bytes after this offset.
 	v := w.attach(c, "s", client.AttachOptions{})
 	v.until("ready\n")
 	at := v.Position()
@@ -143,10 +144,10 @@ func TestBacklog(t *testing.T) {
 	}
 	v = w.attach(c, "s", client.AttachOptions{Resume: &at})
 	if v.Info().Replay != protocol.ReplayExact || v.Info().Offset != at.Offset {
-		t.Errorf("resumed at %d with %s from %d", at.Offset, v.Info().Replay, v.Info().Offset)
+		t.Errorf("resume at %d: replay %s from %d, want exact", at.Offset, v.Info().Replay, v.Info().Offset)
 	}
 	if got := v.until("meanwhile\n"); got != "" {
-		t.Errorf("before what was missed comes %q", got)
+		t.Errorf("%q came before the missed bytes", got)
 	}
 }
 
@@ -155,7 +156,7 @@ func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	// The shell is not in the foreground, its child is.
+	// The shell itself is not in the foreground, only its child is.
 	w.spawn(c, "s", protocol.SpawnSpec{Argv: []string{"/bin/bash", "--norc", "-m", "-c",
 		`trap 'echo shell interrupted' INT; sh -c 'trap "echo job interrupted" INT; echo ready; while :; do sleep 0.01; done'`}})
 	v := w.attach(c, "s", client.AttachOptions{})
@@ -165,21 +166,21 @@ func TestInterrupt(t *testing.T) {
 			t.Fatal(err)
 		}
 		if before := v.until("job interrupted"); strings.Contains(before, "shell interrupted") {
-			t.Errorf("the shell was interrupted, too: %q", before)
+			t.Errorf("the shell was interrupted, not only its job: %q", before)
 		}
 	}
 	if err := c.Signal(w.ctx(), "s", "KILL"); err != nil {
 		t.Fatal(err)
 	}
 	if m := v.last(); m.Kind != client.Exited || m.Exit.Signal != "SIGKILL" || m.Exit.Outcome != protocol.OutcomeNatural {
-		t.Errorf("it ends with %+v", m.Exit)
+		t.Errorf("exit %+v, want SIGKILL, natural", m.Exit)
 	}
 	if err := v.Interrupt(w.ctx()); code(err) != protocol.CodeSessionExited {
-		t.Errorf("interrupted after its end: %v", err)
+		t.Errorf("interrupt after the exit: %v, want session_exited", err)
 	}
 }
 
-// A paste larger than any buffer arrives whole and in order.
+// A paste that is larger than any buffer must arrive whole and in order.
 func TestPaste(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -194,7 +195,7 @@ func TestPaste(t *testing.T) {
 	text := paste.String()[:4_000_000]
 	v.say(text)
 	if sum := v.until("\n"); !strings.HasPrefix(sum, sha256Hex(text)) {
-		t.Errorf("what arrived has the sum %q", sum)
+		t.Errorf("the child received input with the sum %q", sum)
 	}
 	v.ask("and goes on\n")
 }

@@ -17,7 +17,7 @@ import (
 
 const attachRounds = 50
 
-// A route is one of the ways in which a client reaches the same host.
+// A route is a way in which a client reaches a host.
 type route struct {
 	name    string
 	options client.Options

@@ -9,7 +9,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// starts is how often each program is started.
+// starts is the number of times each program is started.
 const starts = 50
 
 // BenchmarkStart starts the users' command, the other programs and tmux in turns, and reports the median of the times

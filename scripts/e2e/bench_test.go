@@ -18,9 +18,9 @@ import (
 	"holdfast/proxy/client"
 )
 
-// The claims: a session's output is taken in about as fast as the kernel's
-// terminal gives it, and a key's echo takes little longer than without us. The
-// machine is shared, so both sides are measured in turns, in one run:
+// The benchmarks check two claims: the supervisor reads a session's output about as fast as the kernel's
+// terminal provides it, and the echo of a key takes little longer than on a bare terminal. Because the
+// machine may be shared, both sides are measured in turns, in one run:
 //
 //	go test -run '^$' -bench . ./scripts/e2e
 const (
@@ -30,8 +30,8 @@ const (
 	echoes      = 500
 )
 
-// BenchmarkDrain lets cat print a file: into a session that nobody looks at,
-// into one whose viewer reads all of it, and into a bare terminal.
+// BenchmarkDrain measures how fast cat prints a file into a session without a viewer, into a session whose
+// viewer reads all output, and into a bare terminal.
 func BenchmarkDrain(b *testing.B) {
 	file := filepath.Join(b.TempDir(), "text")
 	if err := os.WriteFile(file, text(drainBytes), 0o600); err != nil {
@@ -55,7 +55,7 @@ func BenchmarkDrain(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// text is what logs look like: lines of about a screen's width.
+// text returns lines as in a log, each about as wide as a screen.
 func text(n int) []byte {
 	var b bytes.Buffer
 	for i := 0; b.Len() < n; i++ {
@@ -75,7 +75,7 @@ func median[T float64 | time.Duration](all []T) T {
 	return all[len(all)/2]
 }
 
-// drain runs cat in a session to its end.
+// drain runs cat in a session until it ends. If view is true, an attachment reads the output.
 func (w *world) drain(c *client.Client, file string, view bool, mode protocol.Durable) {
 	w.T.Helper()
 	ctx := w.T.Context()
@@ -99,8 +99,8 @@ func (w *world) drain(c *client.Client, file string, view bool, mode protocol.Du
 	}
 }
 
-// BenchmarkEcho types a key and waits for its echo: in a session through the
-// proxy, and on a bare terminal.
+// BenchmarkEcho measures the time between a key and its echo: in a session through the proxy, and on a bare
+// terminal.
 func BenchmarkEcho(b *testing.B) {
 	w := newWorld(b)
 	v := w.echo(w.dial(client.Options{}), "echo")
@@ -124,8 +124,8 @@ func BenchmarkEcho(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkEchoBesideFlood types into one session while others, without a
-// viewer, print as fast as they can; then the same of bare terminals.
+// BenchmarkEchoBesideFlood measures echoes in one session while other sessions without viewers print as fast
+// as they can. It compares them with bare terminals under the same load.
 func BenchmarkEchoBesideFlood(b *testing.B) {
 	for _, floods := range []int{1, 3} {
 		b.Run(fmt.Sprint(floods), func(b *testing.B) {
@@ -175,13 +175,13 @@ func roundTrips(b *testing.B, rw io.ReadWriter, key []byte) []time.Duration {
 		}
 		took[i] = time.Since(begun)
 		if key[0] != want {
-			b.Fatalf("%q is echoed as %q", want, key[0])
+			b.Fatalf("the echo of %q is %q", want, key[0])
 		}
 	}
 	return took
 }
 
-// startBare starts a program on a terminal with nothing in between.
+// startBare starts a program on a terminal of its own, without Holdfast.
 func startBare(t testing.TB, argv ...string) *os.File {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -205,7 +205,7 @@ func startBare(t testing.TB, argv ...string) *os.File {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil { // in a session of its own: it hangs up when the master is closed
+	if err := cmd.Start(); err != nil { // in a session of its own, so that it receives SIGHUP when the master is closed
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -215,7 +215,7 @@ func startBare(t testing.TB, argv ...string) *os.File {
 	return master
 }
 
-// drainBare runs a program on a bare terminal and reads what it prints.
+// drainBare runs a program on a bare terminal and reads its output.
 func drainBare(t testing.TB, argv ...string) {
 	t.Helper()
 	drainTTY(startBare(t, argv...))
@@ -224,7 +224,7 @@ func drainBare(t testing.TB, argv ...string) {
 func drainTTY(tty *os.File) {
 	buf := make([]byte, 64<<10)
 	for {
-		if _, err := tty.Read(buf); err != nil { // EIO is its end
+		if _, err := tty.Read(buf); err != nil { // EIO is the end of the output
 			return
 		}
 	}

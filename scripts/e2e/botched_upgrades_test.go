@@ -22,11 +22,12 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// impostorPrefix begins the names by which this program is run in the place of a
-// supervisor; how it fails is the rest.
+// impostorPrefix begins the names of the links through which this program runs in place of a supervisor. The
+// remainder of the name says how the program fails.
 const impostorPrefix = "impostor "
 
-// impostor says on trial that it can go on, mostly, and cannot.
+// impostor runs in place of a new supervisor, and fails. As a trial it reports that it can continue, unless
+// how ends with "on trial". Then the trial itself fails.
 func impostor(how string) error {
 	if os.Getenv("HOLDFAST_INHERIT_TRIAL") != "" && !strings.HasSuffix(how, "on trial") {
 		fmt.Println("holdfast: can go on: v3.0.0")
@@ -42,10 +43,10 @@ func impostor(how string) error {
 	case "hangs":
 		<-time.After(time.Hour)
 	}
-	return nil // in silence
+	return nil // and report nothing
 }
 
-// impostor returns a program that fails in some way.
+// impostor returns the path of a program that passes for a supervisor and then fails as how says.
 func (w *world) impostor(how string) string {
 	w.T.Helper()
 	exe, err := os.Executable()
@@ -59,7 +60,7 @@ func (w *world) impostor(how string) string {
 	return path
 }
 
-// write makes a file, one that can be run.
+// write makes an executable file.
 func (w *world) write(name string, content []byte) string {
 	w.T.Helper()
 	path := w.Path(name)
@@ -73,7 +74,7 @@ func (w *world) script(name, script string) string {
 	return w.write(name, []byte("#!/bin/sh\n"+script+"\n"))
 }
 
-// ask asks the supervisor to become the program at a path, as upgrade commands do.
+// ask requests the supervisor to execute the program at a path, as the upgrade commands do.
 func (w *world) ask(path string, dryRun bool) error {
 	w.T.Helper()
 	nc, _, err := socket.Dial(w.ctx(), w.Path("supervisor.sock"))
@@ -94,10 +95,10 @@ func (w *world) ask(path string, dryRun bool) error {
 	return err
 }
 
-// A botched is an upgrade that cannot be.
+// A botched is an upgrade that the supervisor must refuse, with a part of the error's text.
 type botched struct{ name, path, says string }
 
-// unrunnable are files that are no programs of this machine, or not whole.
+// unrunnable returns files that this machine cannot execute, or that are not complete.
 func (w *world) unrunnable() []botched {
 	w.T.Helper()
 	good, err := os.ReadFile(w.Program("supervisor"))
@@ -108,7 +109,7 @@ func (w *world) unrunnable() []botched {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	loaded := 0 // the rest is for debuggers
+	loaded := 0 // the bytes after it are for debuggers
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD {
 			loaded = max(loaded, int(p.Off+p.Filesz))
@@ -145,7 +146,7 @@ func (w *world) unrunnable() []botched {
 	return all
 }
 
-// misbehaving are programs that run, and do not say that they can go on.
+// misbehaving returns programs that run but do not report correctly that they can continue.
 func (w *world) misbehaving() []botched {
 	w.T.Helper()
 	return []botched{
@@ -159,8 +160,8 @@ func (w *world) misbehaving() []botched {
 	}
 }
 
-// A held is a world with sessions that are used while upgrades are asked for, and
-// what must not change of it.
+// A held is a world with sessions that clients use while upgrades are requested, with the processes and the
+// status that no refused upgrade may change.
 type held struct {
 	*movers
 	flat     *stream
@@ -191,8 +192,8 @@ func newHeld(t *testing.T) *held {
 	return h
 }
 
-// unharmed fails the test if anything has happened to the sessions or who uses them,
-// or to the supervisor but that it has died deaths times.
+// unharmed fails the test if a child, a connection or the supervisor's identity has changed since the last
+// call, or if the supervisor did not die as often as deaths says.
 func (h *held) unharmed(t *testing.T, deaths int) {
 	t.Helper()
 	h.step()
@@ -200,11 +201,11 @@ func (h *held) unharmed(t *testing.T, deaths int) {
 	now := h.supervisor(h.c)
 	if now.Instance != h.is.Instance || now.Version != h.is.Version || now.Upgrades != h.is.Upgrades || now.Keeper == nil ||
 		now.Keeper.PID != h.is.Keeper.PID || now.Keeper.Starts != h.is.Keeper.Starts+deaths || (now.PID == h.is.PID) != (deaths == 0) {
-		t.Fatalf("the supervisor was %+v of %+v, and is %+v of %+v", h.is, h.is.Keeper, now, now.Keeper)
+		t.Fatalf("the supervisor was %+v with keeper %+v; now it is %+v with keeper %+v", h.is, h.is.Keeper, now, now.Keeper)
 	}
 	h.is = now
 	if now := h.pidsOf(h.c); !reflect.DeepEqual(now, h.children) {
-		t.Fatalf("the children were %v, and are %v", h.children, now)
+		t.Fatalf("the children were %v; now they are %v", h.children, now)
 	}
 	select {
 	case <-h.failed:
@@ -213,14 +214,14 @@ func (h *held) unharmed(t *testing.T, deaths int) {
 	}
 }
 
-// refuses asks for an upgrade that is refused, or told to be one that would be.
+// refuses requests an upgrade that the supervisor must refuse, first as a dry run.
 func (h *held) refuses(t *testing.T, b botched) {
 	t.Helper()
 	for _, dryRun := range []bool{true, false} {
 		err := h.ask(b.path, dryRun)
 		var e *protocol.Error
 		if !errors.As(err, &e) || e.Code != protocol.CodeUpgradeRefused || e.Message == "" || !strings.Contains(e.Message, b.says) {
-			t.Errorf("%s, only tried: %v: %v", b.name, dryRun, err)
+			t.Errorf("upgrade to a program that %s, dry run %v: %v; want upgrade_refused with the reason", b.name, dryRun, err)
 		}
 		h.unharmed(t, 0)
 	}
@@ -232,8 +233,9 @@ func (h *held) finish(t *testing.T) {
 	h.flat.finish(t)
 }
 
-// What cannot become the supervisor is refused, and why is said; a trial says the
-// same. Nothing else happens.
+// The supervisor must refuse to execute a program that cannot replace it, and must give the reason. A dry run
+// must give the same reason. A refused upgrade must change no session and no connection, and must leave no
+// resource behind.
 // demand: S10
 func TestBotchedUpgrades(t *testing.T) {
 	t.Parallel()
@@ -247,7 +249,7 @@ func TestBotchedUpgrades(t *testing.T) {
 		now = usageOf(h.is.PID)
 		return besideQueues(now) <= besideQueues(before) && now.Children <= before.Children
 	}) {
-		t.Errorf("the supervisor held %+v, and holds %+v: %v", before, now, fds(h.is.PID))
+		t.Errorf("the supervisor had %+v; after the refused upgrades it has %+v: %v", before, now, fds(h.is.PID))
 	}
 	h.Env = append(h.Env, "HOLDFAST_SUPERVISOR="+h.Path("text"))
 	for _, args := range [][]string{{"upgrade", "--dry-run"}, {"upgrade"}} {
@@ -259,8 +261,8 @@ func TestBotchedUpgrades(t *testing.T) {
 	h.finish(t)
 }
 
-// A program that never says whether it can go on is not waited for longer than a
-// trial may take.
+// The supervisor must wait for a trial's report only for the time of a trial, and must then end all processes
+// of the trial.
 // demand: S10
 func TestHangingUpgrade(t *testing.T) {
 	t.Parallel()
@@ -268,12 +270,12 @@ func TestHangingUpgrade(t *testing.T) {
 	before := len(h.world.Running(""))
 	h.refuses(t, botched{"hangs", h.impostor("hangs on trial"), "did not answer"})
 	h.refuses(t, botched{"hangs with a child", h.script("hangs", "sleep 1000; exit 3"), "did not answer"})
-	testkit.Eventually(t, limit, func() bool { return len(h.world.Running("")) <= before }, "what was tried is gone")
+	testkit.Eventually(t, limit, func() bool { return len(h.world.Running("")) <= before }, "all processes of the trials have ended")
 	h.finish(t)
 }
 
-// A program that passes its trial and dies nevertheless, at whatever it does first,
-// costs a pause: the keeper starts the last good one again, which goes on.
+// If a program passes its trial and fails right after the exec, the keeper must start the last program that
+// worked, and all sessions must continue after a pause.
 // demand: S10
 func TestDyingUpgrade(t *testing.T) {
 	t.Parallel()
@@ -287,14 +289,14 @@ func TestDyingUpgrade(t *testing.T) {
 		{name: "hangs", path: h.impostor("hangs")},
 	} {
 		if err := h.ask(b.path, true); err != nil {
-			t.Errorf("%s passes no trial, which it should: %v", b.name, err)
+			t.Errorf("the trial of a program that %s: %v; want success", b.name, err)
 		}
 		h.unharmed(t, 0)
 		asked := lookup(h.is.PID)
 		if err := h.ask(b.path, false); err == nil || code(err) == protocol.CodeUpgradeRefused {
-			t.Errorf("%s: %v", b.name, err)
+			t.Errorf("upgrade to a program that %s: %v; want an error other than upgrade_refused", b.name, err)
 		}
-		h.Gone(asked) // the keeper ends one that hangs
+		h.Gone(asked) // if the program hangs, the keeper ends it
 		h.unharmed(t, 1)
 	}
 	h.finish(t)

@@ -15,14 +15,14 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A unit is the output that a busy child prints without a pause: a number, and then sequences
-// of which a few bytes move or print many cells. The repetitions are the most, because they are
-// the costliest for their length.
+// A unit is a piece of the output that a busy child prints without a pause: a number, and then sequences of
+// which a few bytes move or print many cells. The repetitions are the longest part, because they cost the
+// terminal core most per byte.
 const unitLen = 400
 
 var costly = "\x1b['}\x1b['~\x1b[ @\x1b[ A\x1b#8\x1b[H中\x1b[9999999b" + strings.Repeat("x\x1b[9999999b", 30)
 
-// appendUnits appends the units from a number on to p.
+// appendUnits appends units to p, numbered from number on.
 func appendUnits(p []byte, number, units int) []byte {
 	for i := range units {
 		p = fmt.Appendf(p, "%0*d%s", unitLen-len(costly), number+i, costly)
@@ -30,8 +30,8 @@ func appendUnits(p []byte, number, units int) []byte {
 	return p
 }
 
-// labourer is the child.
-func labourer([]string) error {
+// busyChild is the program of a busy child.
+func busyChild([]string) error {
 	if err := raw(os.Stdin); err != nil {
 		return err
 	}
@@ -42,20 +42,20 @@ func labourer([]string) error {
 	}
 }
 
-// A labour is a session whose child prints units without a pause, and an attachment
-// that checks each byte of it. Its proxy and its supervisor may be replaced.
-type labour struct {
+// A busySession is a session whose child prints units without a pause, and an attachment that checks each byte of
+// the output. A test may replace its proxy and its supervisor.
+type busySession struct {
 	spawned *client.Spawned
 	a       *client.Attachment
 	pos     atomic.Uint64
 	err     atomic.Pointer[error]
 }
 
-func newLabour(w *world, c *client.Client, id string, size protocol.Size) *labour {
+func newBusySession(w *world, c *client.Client, id string, size protocol.Size) *busySession {
 	w.T.Helper()
-	spec := role("labourer")
+	spec := role("busyChild")
 	spec.Cols, spec.Rows = size.Cols, size.Rows
-	l := &labour{spawned: w.spawn(c, id, spec)}
+	l := &busySession{spawned: w.spawn(c, id, spec)}
 	l.a = w.attach(c, id, client.AttachOptions{}).Attachment
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -67,9 +67,8 @@ func newLabour(w *world, c *client.Client, id string, size protocol.Size) *labou
 	return l
 }
 
-// read returns when the attachment is closed, or why a byte is not the one that belongs at
-// its offset.
-func (l *labour) read(over <-chan struct{}) error {
+// read checks the output. It returns nil when the test ends, or an error if a byte is wrong for its offset.
+func (l *busySession) read(over <-chan struct{}) error {
 	for {
 		m, err := l.a.Receive(limit)
 		select {
@@ -80,40 +79,40 @@ func (l *labour) read(over <-chan struct{}) error {
 		pos := l.pos.Load()
 		switch {
 		case err != nil:
-			return fmt.Errorf("nothing comes after offset %d: %w", pos, err)
-		case m.Kind == client.Resized && m.Size == l.spawned.Session.Size: // after a resume
+			return fmt.Errorf("receive after offset %d: %w", pos, err)
+		case m.Kind == client.Resized && m.Size == l.spawned.Session.Size: // sent after a resume
 		case m.Kind != client.Output || m.Offset != pos:
-			return fmt.Errorf("after offset %d comes %+v", pos, m)
+			return fmt.Errorf("unexpected message after offset %d: %+v", pos, m)
 		case !bytes.Equal(m.Data, unitsAt(pos, len(m.Data))):
-			return fmt.Errorf("at offset %d comes %q", pos, m.Data)
+			return fmt.Errorf("wrong output at offset %d: %q", pos, m.Data)
 		}
 		l.pos.Store(pos + uint64(len(m.Data)))
 	}
 }
 
-// unitsAt is n bytes of the output from an offset on.
+// unitsAt returns n bytes of the output from an offset on.
 func unitsAt(offset uint64, n int) []byte {
 	number, skip := int(offset)/unitLen, int(offset)%unitLen
 	return appendUnits(nil, number, (skip+n)/unitLen+1)[skip : skip+n]
 }
 
-// works waits until the child has printed more units, and fails the test if one of its bytes
-// was lost or came twice, or if the child is another one.
-func (l *labour) works(w *world, c *client.Client, units int) {
+// works waits until the child has printed more units. It fails the test if a byte was lost or duplicated, or
+// if the session has another child.
+func (l *busySession) works(w *world, c *client.Client, units int) {
 	w.T.Helper()
 	end := l.pos.Load() + uint64(units*unitLen)
-	testkit.Eventually(w.T, limit, func() bool { return l.err.Load() != nil || l.pos.Load() >= end }, "a busy session prints on")
+	testkit.Eventually(w.T, limit, func() bool { return l.err.Load() != nil || l.pos.Load() >= end }, "a busy session continues to print")
 	if err := l.err.Load(); err != nil {
 		w.T.Fatalf("%s: %v", l.spawned.SessionID, *err)
 	}
 	info, err := c.SessionInfo(w.ctx(), l.spawned.SessionID)
 	if err != nil || info.PID != l.spawned.PID || info.Instance != l.spawned.Session.Instance || info.Degraded {
-		w.T.Fatalf("%s was pid %d of %s, and is %+v; %v", l.spawned.SessionID, l.spawned.PID, l.spawned.Session.Instance, info, err)
+		w.T.Fatalf("%s had pid %d of instance %s; now it is %+v, %v", l.spawned.SessionID, l.spawned.PID, l.spawned.Session.Instance, info, err)
 	}
 }
 
-// A scribe types into an echoing session without a pause, each text when the one before was
-// read, and fails the test if anything but that comes.
+// A scribe types into an echoing session, each text when the echo of the one before has come. It fails if
+// anything but the echo comes.
 type scribe struct {
 	v     *view
 	over  atomic.Bool
@@ -136,7 +135,7 @@ func newScribe(v *view) *scribe {
 			if err != nil {
 				return
 			}
-			time.Sleep(5 * time.Millisecond) // as fast as keys that repeat, and faster
+			time.Sleep(5 * time.Millisecond) // 5 ms is faster than the key repeat of a keyboard
 		}
 	})
 	v.t.Cleanup(s.stop)
@@ -150,10 +149,10 @@ func (s *scribe) trip(text []byte) error {
 	for seen := []byte(nil); len(seen) < len(text); {
 		m, err := s.v.Receive(limit)
 		if err != nil {
-			return fmt.Errorf("%q is typed, and nothing comes: %w", text, err)
+			return fmt.Errorf("waiting for the echo of %q: %w", text, err)
 		}
 		if seen = append(seen, m.Data...); !bytes.HasPrefix(text, seen) || m.Kind != client.Output && m.Kind != client.Resized {
-			return fmt.Errorf("%q is typed, %q and %+v come", text, seen, m)
+			return fmt.Errorf("the echo of %q is %q, %+v", text, seen, m)
 		}
 	}
 	return nil
@@ -161,8 +160,8 @@ func (s *scribe) trip(text []byte) error {
 
 func (s *scribe) stop() { s.over.Store(true); s.wg.Wait() }
 
-// longest returns the longest round trip that was under way within a span, once one has been
-// made after it.
+// longest returns the longest round trip that overlaps a span. It first waits for a round trip that began
+// after the span.
 func (s *scribe) longest(t testing.TB, within span) time.Duration {
 	t.Helper()
 	var most time.Duration
@@ -179,35 +178,35 @@ func (s *scribe) longest(t testing.TB, within span) time.Duration {
 			}
 		}
 		return len(s.trips) > 0 && s.trips[len(s.trips)-1].begin.After(within.end)
-	}, "what is typed is echoed")
+	}, "a text is echoed after the span")
 	return most
 }
 
-// What a replacement may take beside sessions of the largest size that print what is
-// costliest, and for how long a user of another session may wait for an echo meanwhile.
+// besideBusy limits the time that a replacement takes beside sessions of the largest size that print the
+// costliest output. stallBesideBusy limits how long a user of another session waits for an echo meanwhile.
 const (
 	besideBusy      = 10 * time.Second
 	stallBesideBusy = 2 * time.Second
 )
 
-// Beside sessions that print what costs most to show, without a pause, the proxy is handed
-// over, the supervisor becomes another one, one command replaces both, and the supervisor is
-// killed: no session ends, no byte is lost or comes twice in either direction, and a user of
-// an ordinary session goes on typing.
+// Beside sessions that print the costliest output without a pause, the proxy is handed over, the supervisor
+// is upgraded, one command replaces both, and the supervisor is killed. No session may end, no byte may be
+// lost or duplicated in either direction, and a user of an ordinary session must be able to type all the
+// time.
 // demand: S9, S10
 func TestReplaceBesideBusy(t *testing.T) {
 	count, rounds, size := 2, 1, protocol.Size{Cols: protocol.MaxCols / 4, Rows: protocol.MaxRows / 4}
 	if os.Getenv("HOLDFAST_LONG") != "" {
 		count, rounds, size = 8, 4, protocol.Size{Cols: protocol.MaxCols, Rows: protocol.MaxRows} // after five deaths in a minute the keeper starts no supervisor
 	}
-	w := newWorld(t, bigRing) // a viewer that is late beside the other tests misses nothing
+	w := newWorld(t, bigRing) // so that a viewer that is delayed by other tests misses nothing
 	c := w.dial(client.Options{})
 	s := newScribe(w.echo(c, "ordinary"))
-	var busy []*labour
+	var busy []*busySession
 	for i := range count {
-		busy = append(busy, newLabour(w, c, fmt.Sprint("busy-", i), size))
+		busy = append(busy, newBusySession(w, c, fmt.Sprint("busy-", i), size))
 	}
-	const units = 12 // more than is read of a terminal at once
+	const units = 12 // more than one read of a terminal returns
 	for _, l := range busy {
 		l.works(w, c, units)
 	}
@@ -229,7 +228,7 @@ func TestReplaceBesideBusy(t *testing.T) {
 			}
 			all := end()
 			stall := s.longest(t, all)
-			t.Logf("%s took %v; all busy sessions print on after %v; the longest echo in another session took %v", r.name, replaced.took(), all.took(), stall)
+			t.Logf("%s took %v; all busy sessions printed again after %v; the longest echo in another session took %v", r.name, replaced.took(), all.took(), stall)
 			if replaced.took() > besideBusy || stall > stallBesideBusy {
 				t.Errorf("%s took %v, and stalled another session for %v; want at most %v and %v", r.name, replaced.took(), stall, besideBusy, stallBesideBusy)
 			}
@@ -239,7 +238,7 @@ func TestReplaceBesideBusy(t *testing.T) {
 	for _, l := range busy {
 		kept, from, err := c.Output(w.ctx(), l.spawned.SessionID)
 		if err != nil || !bytes.Equal(kept, unitsAt(from, len(kept))) {
-			t.Errorf("%s: from offset %d on the supervisor has other bytes than were printed; %v", l.spawned.SessionID, from, err)
+			t.Errorf("%s: the supervisor's output from offset %d on differs from the printed bytes; %v", l.spawned.SessionID, from, err)
 		}
 		if err := c.Terminate(w.ctx(), l.spawned.SessionID, client.End{}); err != nil {
 			t.Error(err)

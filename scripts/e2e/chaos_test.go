@@ -22,54 +22,52 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// What TestChaos is made of. A ring this small is overtaken by a loud session
-// within a second of not reading.
+// TestChaos uses rooms sessions with rings of chaosRing bytes. In a session that prints fast, a ring of this
+// size overtakes a viewer that does not read for a second.
 const (
 	rooms     = 20
 	chaosRing = 256 << 10
 	killEvery = 300 * time.Millisecond
-	// A ring keeps what it is told to and room for one read; see package ring.
+	// chaosKept is the size of a ring: its configured size and the room of one read; see package ring.
 	chaosKept = chaosRing + chaosRing/8
 )
 
-// A chaos is twenty sessions that print and listen all the time, sixty clients
-// that read and type, and a proxy that is killed over and over. Each byte
-// printed and each line typed is accounted for.
+// A chaos is 20 sessions that print and read input all the time, 60 clients that read and type, and a proxy
+// that is killed repeatedly. The test accounts for each byte printed and each line typed.
 //
-//	main    starts all, ends all, and then looks at what each has seen
-//	kills   kills the proxy, until over
-//	guests  one goroutine reads for each, and one types; see guest
+//	main    starts everything, ends everything, and then checks what each client and each child received
+//	kills   kills the proxy, until over is closed
+//	guests  for each guest one goroutine reads and one types; see guest
 type chaos struct {
 	t      *testing.T
 	w      *world
 	seed   uint64
-	c      *client.Client // of main
+	c      *client.Client // used by main
 	rooms  []*room
 	guests []*guest
-	over   chan struct{} // closed by end when what is under way is to end
-	enough chan struct{} // if set, the chaos lasts until it is closed, too
-	behind atomic.Bool   // a client has missed output; the chaos lasts until then, too
+	over   chan struct{} // closed by end; then all goroutines finish their work
+	enough chan struct{} // if not nil, the chaos also lasts until it is closed
+	behind atomic.Bool   // a client has missed output; the chaos also lasts until this happened
 	ending sync.Once
 	wg     sync.WaitGroup // all goroutines
-	proxy  *daemon        // owned by kills until all have ended
-	killed int            // proxies; the same
-	harsh  bool           // supervisors die, too
+	proxy  *daemon        // the current proxy; owned by kills until all goroutines have ended
+	killed int            // number of killed proxies; owned as proxy
+	harsh  bool           // supervisors die too
 }
 
-// A room is a session: what it prints is known beforehand, what it hears
-// stands in a file.
+// A room is a session. Its output is a function of the offset. Its child writes its input to a file.
 type room struct {
 	number  int
 	id      protocol.SessionID
-	rate    int    // bytes a second
-	path    string // what it has heard
+	rate    int    // bytes per second
+	path    string // the file with the input of the child
 	spawned *client.Spawned
-	printed uint64 // once it has ended
+	printed uint64 // the length of the output; set when the session has ended
 }
 
-// Whatever happens between a session and its clients, each byte comes once and
-// in order, or is counted as missed by who was too slow, whose screen is right
-// all the same; and each line that was typed arrives once.
+// Whatever happens between a session and its clients, a client must receive each byte once and in order. If a
+// client is too slow, it must be told the number of bytes that it missed, and its snapshot must be right.
+// Each line that a client typed must arrive once.
 // demand: S8, R6
 func TestChaos(t *testing.T) {
 	lasts := 5 * time.Second
@@ -83,12 +81,12 @@ func TestChaos(t *testing.T) {
 	held := x.w.Only("supervisor")
 	x.play(lasts, x.kills)
 	if now := x.w.Only("supervisor"); now != held {
-		t.Errorf("the supervisor was %v, and is %v", held, now)
+		t.Errorf("the supervisor was %v; now it is %v", held, now)
 	}
 	x.shown()
 }
 
-// newChaos starts the programs.
+// newChaos starts the programs with a random seed.
 func newChaos(t *testing.T, env ...string) *chaos {
 	t.Helper()
 	x := &chaos{t: t, seed: rand.Uint64(), over: make(chan struct{})}
@@ -100,13 +98,13 @@ func newChaos(t *testing.T, env ...string) *chaos {
 	return x
 }
 
-// play has all go on for a while in which kills does what it does.
+// play runs the chaos for a while, together with kills, and then checks the results.
 func (x *chaos) play(lasts time.Duration, kills func()) {
 	x.t.Helper()
 	x.open()
 	x.wg.Go(kills)
-	<-time.After(lasts) // nothing is waited for: this is how long the chaos lasts
-	// On a busy machine a part of it has not happened yet.
+	<-time.After(lasts) // this is the duration of the chaos, not a wait for an event
+	// On a busy machine no client may have missed output yet.
 	eventually(x.behind.Load)
 	if x.enough != nil {
 		select {
@@ -121,8 +119,8 @@ func (x *chaos) play(lasts time.Duration, kills func()) {
 	x.check()
 }
 
-// shown holds the screens against those of a real terminal, unless there is a
-// mistake already.
+// shown compares the screens of overtaken clients with the sessions' screens, unless the test has failed
+// already.
 func (x *chaos) shown() {
 	if !x.t.Failed() {
 		x.t.Run("screens", x.screens)
@@ -134,21 +132,20 @@ func (x *chaos) shown() {
 
 func (x *chaos) end() { x.ending.Do(func() { close(x.over) }) }
 
-// serve starts a proxy and waits until it serves.
+// serve starts a proxy and waits until its socket exists.
 func (x *chaos) serve() *daemon {
 	proxy := x.w.Start(x.w.Command("proxy", "serve"))
 	testkit.Eventually(x.t, limit, func() bool { _, err := os.Stat(x.w.Path("proxy.sock")); return err == nil }, "the proxy serves")
 	return proxy
 }
 
-// kills kills the proxy and starts the next, which is what a user's next
-// command would do. One that does not serve yet is let be: else, on a machine
-// that is slow today, none ever would.
+// kills kills the proxy and starts the next one, as a user's next command would. It does not kill a proxy that
+// does not serve yet, because on a slow machine no proxy would ever serve.
 func (x *chaos) kills() {
 	x.every(killEvery, x.killProxy)
 }
 
-// every does something until over; do returns false when it cannot go on.
+// every calls do each time d has passed, until over is closed or do returns false.
 func (x *chaos) every(d time.Duration, do func() bool) {
 	tick := time.NewTicker(d)
 	defer tick.Stop()
@@ -178,10 +175,10 @@ func (x *chaos) killProxy() bool {
 	return err == nil
 }
 
-// open starts the sessions and lets the clients in, each before the first byte
-// that counts. 5 sessions are loud, each with 2 clients that read too slowly
-// and 1 that reads; 5 print more than an absent client can be sure to find
-// again; 10 do not.
+// open starts the sessions and attaches the clients, each before the first byte that counts. 5 sessions print
+// so fast that a client that reads slowly is overtaken; each has 2 slow clients and 1 that reads all the
+// time. 5 sessions print so much that a client that was away may find its offset lost. 10 sessions print less
+// than that.
 func (x *chaos) open() {
 	for i := range rooms {
 		r := &room{number: i, id: protocol.SessionID(fmt.Sprint("room", i)), path: x.w.Path(fmt.Sprint("room", i, ".heard"))}
@@ -203,7 +200,7 @@ func (x *chaos) open() {
 			info, err := x.c.SessionInfo(x.w.ctx(), r.id)
 			return err == nil && info.OutputOffset == lineLen
 		}
-		testkit.Eventually(x.t, limit, ready, "the first line is printed")
+		testkit.Eventually(x.t, limit, ready, "the child has printed its first line")
 		for j, k := range kinds {
 			x.guests = append(x.guests, x.guest(r, j, k))
 		}
@@ -216,7 +213,7 @@ func (x *chaos) open() {
 	}
 }
 
-// say types a line that is no client's.
+// say types a line that belongs to no guest.
 func (x *chaos) say(r *room, line string) {
 	x.t.Helper()
 	if err := x.c.Type(x.w.ctx(), r.id, []byte(line)); err != nil {
@@ -224,7 +221,7 @@ func (x *chaos) say(r *room, line string) {
 	}
 }
 
-// close ends the sessions, once all that was typed has been accepted.
+// close ends the sessions after all input was accepted.
 func (x *chaos) close() {
 	x.t.Helper()
 	for _, g := range x.guests {
@@ -233,7 +230,7 @@ func (x *chaos) close() {
 	for _, r := range x.rooms {
 		x.say(r, "stop\n")
 	}
-	for _, r := range x.rooms { // all go at once: with -race each takes a second
+	for _, r := range x.rooms { // all in parallel, because with -race each takes a second
 		exit, err := x.c.Wait(x.w.ctx(), r.id, -1)
 		if err != nil || exit.ExitCode != 0 {
 			x.t.Fatalf("%s: %+v, %v", r.id, exit, err)
@@ -246,7 +243,7 @@ func (x *chaos) close() {
 	}
 }
 
-// check holds what each has seen against what there was to see.
+// check compares what each client and each child received with what was printed and typed.
 func (x *chaos) check() {
 	x.t.Helper()
 	var printed, read, missed uint64
@@ -270,16 +267,16 @@ func (x *chaos) check() {
 		}
 	}
 	x.t.Logf("%d kills; %d bytes printed, %d read by %d clients; %d lines typed", x.killed, printed, read, len(x.guests), typed)
-	x.t.Logf("resumed %d times where it was, %d times with a snapshot; %d times overtaken without that; %d clients never, %d at least once, by %d bytes",
+	x.t.Logf("%d resumes at the exact offset, %d with a snapshot; %d other snapshots; %d clients were never overtaken, %d at least once; %d bytes missed",
 		exact, snapshots, resyncs, whole, overtaken, missed)
 	if x.killed == 0 || typed == 0 || whole == 0 && !x.harsh || overtaken == 0 {
-		x.t.Error("there is a part of this that did not happen")
+		x.t.Error("the chaos was too short: no proxy was killed, no line was typed, or no client was overtaken or kept up")
 	}
 }
 
-// check holds the file of what a room has heard against what was typed: the
-// lines of each client once, and in order. Where supervisors die, one client's may
-// be cut by another's.
+// check compares the input that the child of a room has written to its file with the lines that the clients
+// typed. Each client's lines must arrive once and in order. If cut is true, because supervisors died, lines
+// of different clients may be mixed within a line.
 func (r *room) check(guests []*guest, cut bool) error {
 	b, err := os.ReadFile(r.path)
 	if err != nil {
@@ -288,7 +285,7 @@ func (r *room) check(guests []*guest, cut bool) error {
 	lines := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 	end := fmt.Sprintf("printed %d", r.printed)
 	if k := len(lines); k < 3 || lines[0] != "go" || lines[k-2] != "stop" || lines[k-1] != end {
-		return fmt.Errorf("it begins with %q and ends with %q, and the supervisor has %s", lines[:min(k, 2)], lines[max(0, k-2):], end)
+		return fmt.Errorf("the input begins with %q and ends with %q; want go, and stop with %q", lines[:min(k, 2)], lines[max(0, k-2):], end)
 	}
 	if cut {
 		all := strings.TrimSuffix(strings.TrimPrefix(string(b), "go\n"), "stop\n"+end+"\n")
@@ -305,27 +302,27 @@ func (r *room) check(guests []*guest, cut bool) error {
 		name, _, _ := strings.Cut(line, " ")
 		heard[name]++
 		if want := typedLine(name, heard[name]); line+"\n" != want {
-			return fmt.Errorf("line %d is %q and not %q", i+1, line, want)
+			return fmt.Errorf("line %d is %q, want %q", i+1, line, want)
 		}
 	}
 	for _, g := range guests {
 		if g.room == r && heard[g.name] != g.lines {
-			return fmt.Errorf("%s typed %d lines, and %d were heard", g.name, g.lines, heard[g.name])
+			return fmt.Errorf("%s typed %d lines; the child received %d", g.name, g.lines, heard[g.name])
 		}
 		if g.room == r {
 			delete(heard, g.name)
 		}
 	}
 	if len(heard) > 0 {
-		return fmt.Errorf("nobody has typed %v", heard)
+		return fmt.Errorf("the child received lines that no client typed: %v", heard)
 	}
 	return nil
 }
 
-// interleaved says where all stops being what several have typed, each byte of each
-// once and in order.
+// interleaved checks that all is an interleaving of the scripts, with each byte of each script once and in
+// order.
 func interleaved(all string, scripts ...string) error {
-	type state [3]int // how far each may have come
+	type state [3]int // possible offsets in the scripts
 	states := map[state]bool{{}: true}
 	for n := range len(all) {
 		next := map[state]bool{}
@@ -339,7 +336,7 @@ func interleaved(all string, scripts ...string) error {
 			}
 		}
 		if len(next) == 0 {
-			return fmt.Errorf("nobody has typed what comes behind %q: %.60q; they may have come to %v", last(all[:n], 60), all[n:], states)
+			return fmt.Errorf("after %q comes %.60q, which no script continues with at the offsets %v", last(all[:n], 60), all[n:], states)
 		}
 		states = next
 	}
@@ -348,7 +345,7 @@ func interleaved(all string, scripts ...string) error {
 		end[i] = len(s)
 	}
 	if !states[end] {
-		return fmt.Errorf("%v bytes were typed, and %v were heard", end, states)
+		return fmt.Errorf("%v bytes were typed; the child received %v", end, states)
 	}
 	return nil
 }
@@ -358,49 +355,49 @@ type kind int
 
 const (
 	reader kind = iota // reads all the time
-	slow               // reads less than is printed
-	roamer             // comes and goes
+	slow               // reads more slowly than the session prints
+	roamer             // detaches and attaches again
 )
 
 func (k kind) String() string { return []string{"reader", "slow reader", "roamer"}[k] }
 
 // A guest is one client of one session.
 //
-//	stay  reads, until the session has ended; a roamer types in it, too
-//	chat  types, until over, where the guest is no roamer
+//	stay  reads until the session has ended; for a roamer it also types
+//	chat  types until over is closed, if the guest is not a roamer
 type guest struct {
 	x    *chaos
 	room *room
-	name string // the writer's, too
+	name string // also the name of its writer
 	kind kind
 	c    *client.Client
 	rnd  *rand.Rand
 
-	settled chan struct{} // closed when all it types was accepted, or it has failed
-	lines   int           // typed; read once settled is closed
+	settled chan struct{} // closed when all its input was accepted, or when the guest has failed
+	lines   int           // number of typed lines; read after settled is closed
 
 	// Owned by stay until it has ended.
 	a         *client.Attachment
-	pos       uint64 // of the next byte: what is before was read, missed, or is in a snapshot
+	pos       uint64 // offset of the next byte; earlier bytes were read, missed, or are part of a snapshot
 	read      uint64
-	missed    uint64 // as told
-	here      uint64 // the same, by this attachment
-	snapshot  []byte // the last one
-	stands    uint64 // what that stands for
-	due       int    // how long it is, where that was told
-	began     uint64 // where the ring did, when it was made
+	missed    uint64 // bytes reported as missed
+	here      uint64 // bytes reported as missed to this attachment
+	snapshot  []byte // the last snapshot
+	stands    uint64 // the offset of the last snapshot
+	due       int    // the length of the last snapshot if it was announced, else 0
+	began     uint64 // the start of the ring when the snapshot was made
 	last      client.MessageKind
-	exact     int // resumes
+	exact     int // number of resumes at the exact offset
 	snapshots int
 	resyncs   int
 	err       error
 }
 
-// guest attaches a client to all of a session.
+// guest attaches a client at the start of a session's output.
 func (x *chaos) guest(r *room, j int, k kind) *guest {
 	name := fmt.Sprintf("g%02d-%d", r.number, j)
 	g := &guest{
-		exact: -1, // the first attachment is no resume
+		exact: -1, // the first attachment is not a resume
 		x:     x, room: r, name: name, kind: k, c: x.w.connect(client.Options{Name: name}),
 		rnd:     rand.New(rand.NewPCG(x.seed, uint64(3*r.number+j))),
 		settled: make(chan struct{}),
@@ -411,7 +408,7 @@ func (x *chaos) guest(r *room, j int, k kind) *guest {
 	return g
 }
 
-// start starts the goroutines. Two of three type.
+// start starts the goroutines. Two of three clients of a room type.
 func (g *guest) start() {
 	a := g.a
 	switch {
@@ -425,7 +422,7 @@ func (g *guest) start() {
 	g.x.wg.Go(g.stay)
 }
 
-// attach goes on at a position.
+// attach resumes at a position.
 func (g *guest) attach(at protocol.Resume) error {
 	a, err := g.c.Attach(g.x.t.Context(), g.room.id, client.AttachOptions{Resume: &at, Writer: g.name})
 	if err != nil {
@@ -442,7 +439,7 @@ func (g *guest) attach(at protocol.Resume) error {
 		g.due = info.SnapshotBytes
 		return err
 	case info.Offset != g.pos || info.BytesMissed != 0:
-		return fmt.Errorf("goes on at offset %d, %d bytes missed, and was at %d", info.Offset, info.BytesMissed, g.pos)
+		return fmt.Errorf("resumed at offset %d with %d bytes missed, want offset %d", info.Offset, info.BytesMissed, g.pos)
 	}
 	return nil
 }
@@ -467,38 +464,38 @@ func (g *guest) stay() {
 		}
 	}
 	if g.err == nil && g.here != g.a.Missed() {
-		g.err = fmt.Errorf("it was told to have missed %d bytes, and the library counts %d", g.here, g.a.Missed())
+		g.err = fmt.Errorf("the messages report %d missed bytes, Missed returns %d", g.here, g.a.Missed())
 	}
 }
 
-// next takes in one message, and reports whether it was the last.
+// next receives one message, and reports whether it was the exit.
 func (g *guest) next(timeout time.Duration) (ended bool, err error) {
 	m, err := g.a.Receive(timeout)
 	if err != nil {
 		return false, fmt.Errorf("at offset %d: %w", g.pos, err)
 	}
 	if err = g.take(m); err != nil {
-		err = fmt.Errorf("at offset %d comes kind %d, offset %d, %d bytes, %v: %w", g.pos, m.Kind, m.Offset, len(m.Data), m.Err, err)
+		err = fmt.Errorf("at offset %d: message of kind %d, offset %d, %d bytes, %v: %w", g.pos, m.Kind, m.Offset, len(m.Data), m.Err, err)
 	}
 	return m.Kind == client.Exited, err
 }
 
-var errUnexpected = errors.New("nothing like this should come")
+var errUnexpected = errors.New("unexpected message")
 
 func (g *guest) take(m *client.Message) error {
 	before := g.last
 	g.last = m.Kind
-	// A resume tells the size first thing.
+	// The size is the first message after a resume.
 	if before == client.Missed && m.Kind == client.Snapshot {
 		g.resyncs++
 	}
 	switch m.Kind {
 	case client.Output:
 		if m.Offset != g.pos {
-			return errors.New("it is not the next")
+			return errors.New("the output does not continue at this offset")
 		}
 		if want := transcript(g.room.number, m.Offset, len(m.Data)); !bytes.Equal(m.Data, want) {
-			return fmt.Errorf("%.200q was printed, and not %.200q", want, m.Data)
+			return fmt.Errorf("the session printed %.200q, not %.200q", want, m.Data)
 		}
 		g.pos += uint64(len(m.Data))
 		g.read += uint64(len(m.Data))
@@ -525,27 +522,27 @@ func (g *guest) take(m *client.Message) error {
 	return nil
 }
 
-// overtaken is told that so many bytes are missed, and that a snapshot stands
-// for all before an offset. Missed is what the ring had lost when the snapshot
-// was made, so pos+missed is where the ring began. We cannot look at it in that
-// moment, but the offset is one at most a ring's length from there, and a later
-// look sees it begin there or later.
+// overtaken processes the report that missed bytes are lost and that a snapshot of an offset follows. The
+// report counts the bytes that the ring had lost when the snapshot was made, so pos+missed is the start of
+// the ring at that moment. The test cannot read the ring at that moment. But the snapshot's offset is at most
+// a ring's length after this start, and the ring's start now is not before it.
 //
-// Half a snapshot is nothing: what is missed then goes on from where it began.
+// If the previous snapshot did not arrive completely, the client has no screen, so the missed bytes count
+// from where that snapshot's ring began.
 func (g *guest) overtaken(offset, missed uint64) error {
 	if g.snapshot != nil && g.pos == g.stands && g.a.Position().Offset != g.pos {
 		g.pos = g.began
 	}
 	began := g.pos + missed
 	if offset < began || offset-began > chaosKept {
-		return fmt.Errorf("from offset %d on %d bytes are missed up to %d, in a ring of %d", g.pos, missed, offset, chaosKept)
+		return fmt.Errorf("at offset %d: %d bytes reported as missed, snapshot at %d, which does not fit a ring of %d bytes", g.pos, missed, offset, chaosKept)
 	}
 	info, err := g.c.SessionInfo(g.x.t.Context(), g.room.id)
 	if err != nil {
 		return err
 	}
 	if missed > 0 && began > info.RingStart || offset > info.OutputOffset {
-		return fmt.Errorf("from offset %d on %d bytes are missed up to %d, and the ring has %d to %d",
+		return fmt.Errorf("at offset %d: %d bytes reported as missed, snapshot at %d, but the ring has %d to %d",
 			g.pos, missed, offset, info.RingStart, info.OutputOffset)
 	}
 	g.missed, g.here = g.missed+missed, g.here+missed
@@ -554,8 +551,8 @@ func (g *guest) overtaken(offset, missed uint64) error {
 	return nil
 }
 
-// roam comes and goes until the chaos is over; it is there when it returns, and
-// has typed all it will.
+// roam detaches and attaches again until the chaos is over. When it returns, the guest is attached and has
+// typed all its lines.
 func (g *guest) roam() error {
 	for !g.isOver() {
 		if err := g.talk(g.a, g.rnd); err != nil {
@@ -576,13 +573,14 @@ func (g *guest) roam() error {
 		}
 		at := g.a.Position()
 		if err := g.a.Detach(); err != nil || at.Offset != g.pos {
-			return fmt.Errorf("detached at offset %d, and was at %d: %w", at.Offset, g.pos, err)
+			return fmt.Errorf("the position is offset %d at the detach, want %d: %w", at.Offset, g.pos, err)
 		}
 		g.rest(g.rnd, 1500*time.Millisecond)
 		if err := g.attach(at); err != nil {
 			return err
 		}
-		// A detach while there is no proxy leaves behind what it could not send.
+		// If no proxy runs during a detach, the unsent input is lost with the attachment, so it is typed
+		// again.
 		if err := g.write(g.a, g.a.Info().InputOffset); err != nil {
 			return err
 		}
@@ -590,8 +588,8 @@ func (g *guest) roam() error {
 	return nil
 }
 
-// whole reports whether the last snapshot has come in full: half of one is no
-// place to leave at.
+// whole reports whether the last snapshot was received completely. A client cannot resume after a part of a
+// snapshot.
 func (g *guest) whole() bool {
 	return g.a.Position().Offset == g.pos && len(g.snapshot) >= g.due
 }
@@ -607,7 +605,7 @@ func (g *guest) isOver() bool {
 
 func upTo(rnd *rand.Rand, d time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(d))) }
 
-// rest does nothing for up to d, or until the chaos is over.
+// rest waits for a random time up to d, or until the chaos is over.
 func (g *guest) rest(rnd *rand.Rand, d time.Duration) {
 	select {
 	case <-time.After(upTo(rnd, d)):
@@ -632,18 +630,18 @@ func (g *guest) flush(a *client.Attachment) {
 	ctx, cancel := context.WithTimeout(g.x.t.Context(), limit)
 	defer cancel()
 	if err := a.Flush(ctx); err != nil {
-		g.x.t.Errorf("%s: %d lines are not all accepted: %v", g.name, g.lines, err)
+		g.x.t.Errorf("%s: flush of %d lines: %v", g.name, g.lines, err)
 	}
 }
 
-// talk types some lines.
+// talk types 1 to 10 lines.
 func (g *guest) talk(a *client.Attachment, rnd *rand.Rand) error {
 	from := g.lines * len(typedLine(g.name, 1))
 	g.lines += 1 + rnd.IntN(10)
 	return g.write(a, uint64(from))
 }
 
-// write types what is to be typed from an offset on.
+// write types all lines from an input offset on.
 func (g *guest) write(a *client.Attachment, offset uint64) error {
 	size := uint64(len(typedLine(g.name, 1)))
 	typed := script(g.name, int(offset/size), g.lines)
@@ -656,7 +654,7 @@ func (g *guest) write(a *client.Attachment, offset uint64) error {
 	return nil
 }
 
-// script is what a client types between so many lines and so many.
+// script returns the lines that a client types, from line number from+1 up to to.
 func script(name string, from, to int) string {
 	var lines strings.Builder
 	for n := from; n < to; n++ {
@@ -665,26 +663,25 @@ func script(name string, from, to int) string {
 	return lines.String()
 }
 
-// typedLine is the n-th line that a client types, from 1; all of one client's
-// are of one length.
+// typedLine returns the n-th line that a client types, from 1. All lines of a client have the same length.
 func typedLine(name string, n int) string { return fmt.Sprintf("%s %08d\n", name, n) }
 
-// check says what is wrong with what a guest has seen.
+// check returns an error if the guest did not account for each byte of the output.
 func (g *guest) check() error {
 	if g.err != nil {
 		return g.err
 	}
 	if g.pos != g.room.printed {
-		return fmt.Errorf("%d bytes were printed, and it stands at %d", g.room.printed, g.pos)
+		return fmt.Errorf("%d bytes were printed; the client is at offset %d", g.room.printed, g.pos)
 	}
 	if g.snapshot == nil && (g.read != g.room.printed || g.missed != 0) {
-		return fmt.Errorf("it was never overtaken, and has read %d bytes of %d, and missed %d", g.read, g.room.printed, g.missed)
+		return fmt.Errorf("without a snapshot, the client has read %d bytes of %d, and missed %d", g.read, g.room.printed, g.missed)
 	}
 	return nil
 }
 
-// shapes are lines of all sorts, each lineLen bytes long, with room for who
-// prints it and the line's number.
+// shapes are different kinds of lines, each lineLen bytes long, with a place for the room's number and the
+// line's number.
 var shapes = makeShapes(
 	"\x1b[0m## plain words, as a program prints them that says what it does",
 	"\x1b[0;1;33m##\x1b[0m \x1b[38;5;208mwarning:\x1b[39m 漢字, ñ, é, e\u0301 and 👍",
@@ -701,24 +698,24 @@ const lineLen = 128
 // numberLen is the length of "12:00345678".
 const numberLen = 11
 
-// A shape is a line with its number left out.
+// A shape is a line without its number.
 type shape struct {
 	line []byte
-	at   int // where the number goes
+	at   int // the index of the number
 }
 
 func makeShapes(lines ...string) (all []shape) {
 	for _, l := range lines {
 		s := shape{at: strings.Index(l, "##")}
 		l = strings.Replace(l, "##", strings.Repeat("#", numberLen), 1)
-		l += strings.Repeat("\x1b[0m", max(0, (lineLen-2-len(l))/4)) // shows nothing
+		l += strings.Repeat("\x1b[0m", max(0, (lineLen-2-len(l))/4)) // prints no character
 		s.line = fmt.Appendf(nil, "%s%s\r\n", l, strings.Repeat(".", lineLen-2-len(l)))
 		all = append(all, s)
 	}
 	return all
 }
 
-// transcript is what a room prints: n bytes from an offset on.
+// transcript returns n bytes of the output of a room from an offset on.
 func transcript(room int, offset uint64, n int) []byte {
 	line, skip := offset/lineLen, int(offset%lineLen)
 	out := make([]byte, 0, skip+n+lineLen)
@@ -733,7 +730,7 @@ func transcript(room int, offset uint64, n int) []byte {
 	return out[skip : skip+n]
 }
 
-// digits is quicker than fmt: every byte that anybody reads goes through it.
+// digits writes n in decimal. It is faster than fmt; all output that the test compares goes through it.
 func digits(p []byte, n uint64) {
 	for i := len(p) - 1; i >= 0; i-- {
 		p[i] = '0' + byte(n%10)
@@ -741,9 +738,9 @@ func digits(p []byte, n uint64) {
 	}
 }
 
-// chatter is the child of a room. After the first line, from the line "go" to the line "stop" it
-// prints the room's transcript, in pieces that are cut anywhere; each line that
-// is typed goes into a file at once.
+// chatter is the child of a room. It prints one line when it is ready. Between the input lines "go" and
+// "stop" it prints the room's transcript in pieces of random length. It writes each input line to a file at
+// once.
 func chatter(args []string) error {
 	if err := raw(os.Stdin); err != nil {
 		return err
@@ -755,14 +752,14 @@ func chatter(args []string) error {
 	if err := cmp.Or(err, err2, err3, err4); err != nil {
 		return err
 	}
-	// It says that it is ready with its first line.
+	// The first line says that the child is ready.
 	if _, err := os.Stdout.Write(transcript(number, 0, lineLen)); err != nil {
 		return err
 	}
 	lines := make(chan string, 1)
 	go listen(heard, lines)
 	if <-lines != "go" {
-		return errors.New("it does not begin with go")
+		return errors.New("the first input line is not go")
 	}
 	rnd := rand.New(rand.NewPCG(seed, uint64(number)))
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -783,7 +780,8 @@ func chatter(args []string) error {
 			_, err := fmt.Fprintf(heard, "printed %d\n", offset)
 			return err
 		}
-		// What it owes, as while nobody read, is not printed once it is told to stop.
+		// If the child is behind its rate because no viewer read, it does not print the missing part after
+		// "stop".
 		for due := uint64(time.Since(begun).Seconds() * float64(rate)); offset < due && len(lines) == 0; {
 			if err := print(burst(rnd, rate)); err != nil {
 				return err
@@ -792,7 +790,7 @@ func chatter(args []string) error {
 	}
 }
 
-// burst is how much is printed at once: mostly little, now and then much.
+// burst returns the length of the next piece: mostly small, now and then large.
 func burst(rnd *rand.Rand, rate int) int {
 	if rnd.IntN(20) == 0 {
 		return 1 + rnd.IntN(max(32<<10, rate/8))
@@ -800,8 +798,7 @@ func burst(rnd *rand.Rand, rate int) int {
 	return 1 + rnd.IntN(200)
 }
 
-// listen notes each line that is typed, and passes on those that are no
-// client's.
+// listen writes each input line to the file, and sends "go" and "stop" to lines.
 func listen(heard *os.File, lines chan<- string) {
 	typed := bufio.NewScanner(os.Stdin)
 	for typed.Scan() {
@@ -814,16 +811,15 @@ func listen(heard *os.File, lines chan<- string) {
 	}
 }
 
-// screens holds what the overtaken clients see against what the sessions show:
-// the last snapshot each was given and the output behind it, in the real
-// terminal of most clients.
+// screens feeds xterm.js, which most clients use, with the last snapshot of each overtaken client and the
+// output after it. The result must equal the session's screen.
 func (x *chaos) screens(t *testing.T) {
 	xterm := newXterm(t)
 	seen := 0
 	for _, r := range x.rooms {
 		shown, err := x.c.Screen(x.w.ctx(), r.id, client.ScreenOptions{Scrollback: historySeen})
 		if err != nil || shown.Offset != r.printed {
-			t.Fatalf("%s: its screen stands for offset %d of %d, %v", r.id, shown.Offset, r.printed, err)
+			t.Fatalf("%s: the screen has the offset %d, want %d, %v", r.id, shown.Offset, r.printed, err)
 		}
 		for _, g := range x.guests {
 			if g.room != r || g.snapshot == nil {
@@ -842,6 +838,5 @@ func (x *chaos) screens(t *testing.T) {
 	t.Logf("%d screens are right", seen)
 }
 
-// historySeen is how many lines above the screen are compared, of the 1,000
-// that a snapshot has.
+// historySeen is the number of history lines that are compared, of the 1,000 lines of a snapshot.
 const historySeen = 200

@@ -16,21 +16,21 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// secrets are what a launcher has in its environment and a shell must not get.
+// secrets are variables in a launcher's environment that a shell must not receive.
 var secrets = []string{
 	"GITHUB_TOKEN=ghp_secret", "npm_config_registry=https://secret", "npm_lifecycle_event=secret", "ELECTRON_RUN_AS_NODE=1",
 	"NOTIFY_SOCKET=/run/secret", "LISTEN_FDS=1", "LISTEN_PID=1", "INVOCATION_ID=secret", "NODE_OPTIONS=--secret",
 	"XDG_ACTIVATION_TOKEN=secret", "AWS_SECRET_ACCESS_KEY=secret", "HTTPS_PROXY=http://user:secret@proxy",
 }
 
-// launchers start the first program of a world the way a careless app does.
+// launchers start the first program of a world in the way of a careless application.
 var launchers = []struct{ name, program, flag string }{
 	{"supervisor", "supervisor", "--background"},
 	{"proxy", "proxy", "serve"},
 }
 
-// A child gets descriptors 0, 1 and 2, no ignored or blocked signal, and no
-// secret, however whoever started us was started.
+// A child must get descriptors 0, 1 and 2 alone, no ignored or blocked signal, and no secret, however the
+// program that started Holdfast was started itself.
 func TestCleanChildren(t *testing.T) {
 	t.Parallel()
 	for _, tt := range launchers {
@@ -44,7 +44,7 @@ func TestCleanChildren(t *testing.T) {
 			w := newWorld(t, append([]string{"HOLDFAST_SECRET_FILE=" + secret, "LC_ALL=C.UTF-8", "NO_COLOR=1"}, secrets...)...)
 			w.startCareless(tt.program, tt.flag)
 			c := w.dial(client.Options{Secret: "0123456789abcdef0123456789abcdef"})
-			w.echo(c, "s").ask("cat runs") // it has opened what it needed, and closed it
+			w.echo(c, "s").ask("cat runs") // now the child has opened and closed the files that it needs to start
 			info, err := c.SessionInfo(w.ctx(), "s")
 			if err != nil {
 				t.Fatal(err)
@@ -55,12 +55,12 @@ func TestCleanChildren(t *testing.T) {
 	}
 }
 
-// startCareless starts a program with open descriptors, ignored signals and
-// blocked ones, and waits until the supervisor serves.
+// startCareless starts a program with open descriptors, ignored signals and blocked signals, and waits until
+// the supervisor serves.
 func (w *world) startCareless(program, arg string) {
 	w.T.Helper()
 	cmd := w.Command(program, arg)
-	// The shell ignores the signals, and goes.
+	// The shell ignores the signals and executes the program.
 	cmd.Path = "/bin/sh"
 	cmd.Args = []string{"sh", "-c", `trap '' HUP INT QUIT TERM PIPE USR1 TSTP TTIN TTOU CHLD; exec "$0" "$@"`, w.Program(program), arg}
 	for range 5 {
@@ -72,7 +72,7 @@ func (w *world) startCareless(program, arg string) {
 		defer wr.Close()
 		cmd.ExtraFiles = append(cmd.ExtraFiles, r, wr)
 	}
-	// A child begins with the mask of the thread that forks it.
+	// A child inherits the signal mask of the thread that forks it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var old unix.Sigset_t
@@ -89,22 +89,22 @@ func (w *world) startCareless(program, arg string) {
 		return err == nil
 	}, "the supervisor serves")
 	if len(fds(d.PID)) < 10 {
-		w.T.Fatal("nothing has leaked into the launched program; this test tests nothing")
+		w.T.Fatal("the launched program has no leaked descriptors, so the test would check nothing")
 	}
 }
 
-// checkClean looks at a session's child from outside.
+// checkClean checks the descriptors, signals and groups of a session's child from outside.
 func checkClean(t *testing.T, pid int) {
 	t.Helper()
 	tty := ""
 	for fd, to := range fds(pid) {
 		if fd > 2 || !strings.HasPrefix(to, "/dev/pts/") {
-			t.Errorf("descriptor %d is %s", fd, to)
+			t.Errorf("descriptor %d of the child is %s", fd, to)
 		}
 		tty = to
 	}
 	if n := len(fds(pid)); n != 3 || tty == "" {
-		t.Errorf("it has %d descriptors", n)
+		t.Errorf("the child has %d descriptors, want 3 on a terminal", n)
 	}
 	for _, name := range []string{"SigBlk", "SigIgn"} {
 		if mask := strings.Trim(status(pid, name), "0"); mask != "" {
@@ -112,33 +112,34 @@ func checkClean(t *testing.T, pid int) {
 		}
 	}
 	if f := testkit.StatFields(pid); f[3] != f[2] || f[2] != itoa(pid) { // session, process group
-		t.Errorf("process %d is in group %s of session %s", pid, f[2], f[3])
+		t.Errorf("child %d is in process group %s of session %s", pid, f[2], f[3])
 	}
 }
 
-// checkEnv holds a child's environment against what it should be.
+// checkEnv checks that a child's environment contains no secret, no internal variable, and the variables that
+// each session gets.
 func checkEnv(t *testing.T, env []string, hidden string) {
 	t.Helper()
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
 		if strings.Contains(value, "secret") || strings.Contains(value, hidden) ||
 			strings.HasPrefix(name, "HOLDFAST_") && name != "HOLDFAST_SESSION" && name != "HOLDFAST_DIR" {
-			t.Errorf("it has %s", e)
+			t.Errorf("the child's environment contains %s", e)
 		}
 	}
 	for _, s := range secrets {
 		if slices.Contains(env, s) {
-			t.Errorf("it has %s", s)
+			t.Errorf("the child's environment contains %s", s)
 		}
 	}
 	for _, want := range []string{"TERM=xterm-256color", "COLORTERM=truecolor", "HOLDFAST_SESSION=s", "LC_ALL=C.UTF-8", "NO_COLOR=1"} {
 		if !slices.Contains(env, want) {
-			t.Errorf("it lacks %s", want)
+			t.Errorf("the child's environment lacks %s", want)
 		}
 	}
 }
 
-// What the CLI's user has in his environment goes along, less the secrets.
+// A session that the command line starts must get the user's environment without the secrets.
 func TestCleanEnvOfCLI(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -151,15 +152,15 @@ func TestCleanEnvOfCLI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The shell has yet to become sleep, perhaps; the environment is the same.
+	// The shell may not have executed sleep yet. Both have the same environment.
 	env := environ(info.PID)
 	if !slices.Contains(env, "GITHUB_TOKEN=meant") || !slices.Contains(env, "EDITOR=ed") {
-		t.Errorf("what was asked for is not there: %q", env)
+		t.Errorf("the environment lacks GITHUB_TOKEN or EDITOR: %q", env)
 	}
 	checkEnv(t, env, "/run/secret")
 }
 
-// A session can be told to inherit nothing.
+// A client may ask for a session that inherits no environment.
 // demand: R1
 func TestClearedEnv(t *testing.T) {
 	t.Parallel()
@@ -175,7 +176,7 @@ func TestClearedEnv(t *testing.T) {
 	}
 }
 
-// The supervisor holds no directory busy, and no descriptor of its launcher's.
+// Keeper, supervisor and proxy must not keep the launcher's working directory in use, nor its descriptors.
 func TestSupervisorHoldsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -191,11 +192,11 @@ func TestSupervisorHoldsNothing(t *testing.T) {
 	for _, name := range []string{"keeper", "supervisor", "proxy"} {
 		p := w.Only(name)
 		if cwd, _ := os.Readlink("/proc/" + itoa(p.PID) + "/cwd"); cwd != "/" {
-			t.Errorf("the %s is in %s", name, cwd)
+			t.Errorf("the working directory of the %s is %s, want /", name, cwd)
 		}
 		for fd, to := range fds(p.PID) {
 			if to == extra.Name() {
-				t.Errorf("the %s has the launcher's %s as descriptor %d", name, to, fd)
+				t.Errorf("the %s inherited %s from the launcher as descriptor %d", name, to, fd)
 			}
 		}
 	}
@@ -226,7 +227,7 @@ func TestSizes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if tt.then != "" {
-			v.until("[" + tt.then + "]") // the child has been told
+			v.until("[" + tt.then + "]") // the child received SIGWINCH
 		}
 		want := protocol.Size{Cols: tt.toCols, Rows: tt.toRows}.Normalize()
 		info, err := c.SessionInfo(w.ctx(), protocol.SessionID(tt.name))
@@ -253,6 +254,6 @@ func TestResizeOfAttachment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if told := v.until("[31 91]"); strings.Contains(told, "10") || strings.Contains(told, "11") {
-		t.Errorf("who only looks has changed the size: %q", told)
+		t.Errorf("a read-only viewer has changed the size: %q", told)
 	}
 }

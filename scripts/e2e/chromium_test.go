@@ -22,7 +22,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// chromium is the first of the names that it goes by which is there.
+// chromium is the first installed program of these names.
 var chromium = func() string {
 	names := []string{"chromium-headless-shell", "chromium", "google-chrome"}
 	for _, name := range names {
@@ -33,9 +33,9 @@ var chromium = func() string {
 	return names[0]
 }()
 
-// The real xterm.js in a real browser types through handoffs on one raw
-// WebSocket, and shows each line once. HOLDFAST_SCREENSHOT says where to put a
-// picture of it.
+// The real xterm.js in a real browser must receive its own input through handoffs on one raw WebSocket, and
+// must show each line once. If HOLDFAST_SCREENSHOT is set, the test writes a picture of the page to this
+// path.
 // demand: S9
 func TestXtermInChromium(t *testing.T) {
 	t.Parallel()
@@ -50,12 +50,12 @@ func TestXtermInChromium(t *testing.T) {
 	p.shows(1)
 	for range handoffsTyped {
 		w.handOff()
-		p.shows(32) // more than was under way
+		p.shows(32) // more than the lines that were in transit
 	}
 	p.over.Store(true)
 	said := p.hears()
 	if said.Screen == nil {
-		t.Fatalf("the page says %+v, and not what it shows", said)
+		t.Fatalf("the page reports %+v, want the rows of its screen", said)
 	}
 	lines := len(said.Screen)
 	want := []string{"ready"}
@@ -63,32 +63,32 @@ func TestXtermInChromium(t *testing.T) {
 		want = append(want, strconv.Itoa(n+1))
 	}
 	if !slices.Equal(said.Screen, want) {
-		t.Errorf("the terminal shows %q", said.Screen)
+		t.Errorf("the rows of the terminal are %q", said.Screen)
 	}
 	if said = p.hears(); said.Closed != "1000" {
-		t.Errorf("at the end the page says %+v", said)
+		t.Errorf("at the end the page reports %+v, want a close with 1000", said)
 	}
 	t.Logf("%d lines through %d handoffs", lines, handoffsTyped)
 	close(p.loaded)
 	select {
 	case <-browser:
 	case <-time.After(limit):
-		t.Error("Chromium does not end")
+		t.Error("Chromium did not end within the limit")
 	}
 }
 
-// A page is scripts/oracle/page.html, and its server.
+// A page is scripts/oracle/page.html with its server.
 type page struct {
 	*httptest.Server
 	t      *testing.T
 	socket atomic.Value  // the URL of its WebSocket, a string
-	shown  atomic.Int64  // lines
-	said   chan pageNews // all else; more than there may be is dropped
-	over   atomic.Bool   // it shall finish
-	loaded chan struct{} // closed when it shall be loaded
+	shown  atomic.Int64  // number of lines
+	said   chan pageNews // the other reports; if it is full, a report is dropped
+	over   atomic.Bool   // tells the page to finish
+	loaded chan struct{} // closed when the page may finish loading
 }
 
-// pageNews is what a page tells.
+// pageNews is a report of a page.
 type pageNews struct {
 	Shown          int64
 	Screen         []string
@@ -128,11 +128,11 @@ func (p *page) tell(rw http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(rw, `{"over":%v}`, p.over.Load())
 }
 
-// browse opens the page in a browser, which ends when the page is loaded.
+// browse opens the page in a browser. The browser ends when the page is loaded.
 func (p *page) browse() (ended chan struct{}) {
 	p.t.Helper()
 	home := testkit.Dir(p.t)
-	// In a container root has no sandbox, and nothing here is a stranger's.
+	// A container has no sandbox for root. The test opens only its own page.
 	args := []string{"--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + home, "--window-size=800,480", "--dump-dom"}
 	if path := os.Getenv("HOLDFAST_SCREENSHOT"); path != "" {
 		path, err := filepath.Abs(path)
@@ -167,24 +167,24 @@ func (p *page) browse() (ended chan struct{}) {
 	return ended
 }
 
-// shows returns when the page shows so many lines more than it does now.
+// shows waits until the page shows at least more additional lines.
 func (p *page) shows(more int64) {
 	p.t.Helper()
 	n := p.shown.Load() + more
 	testkit.Eventually(p.t, limit, func() bool { return p.shown.Load() >= n || len(p.said) > 0 }, fmt.Sprintf("the page shows line %d", n))
 	if p.shown.Load() < n {
-		p.t.Fatalf("the page showed %d lines, and says %+v", p.shown.Load(), p.hears())
+		p.t.Fatalf("the page shows %d lines, and reports %+v", p.shown.Load(), p.hears())
 	}
 }
 
-// hears returns what the page tells next.
+// hears returns the next report of the page.
 func (p *page) hears() pageNews {
 	p.t.Helper()
 	select {
 	case news := <-p.said:
 		return news
 	case <-time.After(limit):
-		p.t.Fatalf("the page showed %d lines, and says no more", p.shown.Load())
+		p.t.Fatalf("the page shows %d lines, and sent no report within the limit", p.shown.Load())
 		return pageNews{}
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"holdfast/proxy/client"
 )
 
-// What may differ between before and after: Go keeps threads and heap that it
-// had use for once.
+// moreThreads is the number of threads by which a process may grow, because Go keeps threads that it needed
+// once.
 const moreThreads = 6
 
-// moreRSS is in KiB; the race detector keeps several times as much.
+// moreRSS is the memory in KiB by which a process may grow. The race detector keeps several times as much.
 func moreRSS() int {
 	if os.Getenv("HOLDFAST_E2E_RACE") == "1" {
 		return 128 << 10
@@ -24,11 +24,11 @@ func moreRSS() int {
 	return 16 << 10
 }
 
-// kinds are the processes of which usages tells.
+// kinds are the roles of the processes that usages measures.
 var kinds = []string{"keeper", "supervisor", "proxy"}
 
-// settled waits until all processes hold no more than they did, but for what
-// Go keeps, and fails the test if they go on to.
+// settled waits until no process has more resources than before, apart from threads and heap that Go keeps.
+// It fails the test if this does not happen.
 func (w *world) settled(before map[string]usage) {
 	w.T.Helper()
 	for _, name := range kinds {
@@ -41,13 +41,13 @@ func (w *world) settled(before map[string]usage) {
 				is.Threads <= was.Threads+moreThreads && is.RSS <= was.RSS+moreRSS()
 		}
 		if !eventually(ok) {
-			w.T.Errorf("the %s held %+v, and holds %+v: %v", name, was, is, fds(p.PID))
+			w.T.Errorf("the %s had %+v; now it has %+v: %v", name, was, is, fds(p.PID))
 		}
 		w.T.Logf("%s: %+v, then %+v", name, was, is)
 	}
 }
 
-// usages is what all processes hold.
+// usages returns the usage of each process by role.
 func (w *world) usages() map[string]usage {
 	w.T.Helper()
 	all := map[string]usage{}
@@ -57,7 +57,7 @@ func (w *world) usages() map[string]usage {
 	return all
 }
 
-// Many sessions leave nothing behind: 300, and 1,000 in the long mode.
+// Many sessions must leave no resource behind: 300 sessions, and 1,000 in the long mode.
 func TestChurn(t *testing.T) {
 	t.Parallel()
 	warm, sessions := 100, 300
@@ -75,21 +75,21 @@ func TestChurn(t *testing.T) {
 	begun := events
 	w.churn(c, "s", sessions)
 	w.settled(before)
-	isStore := func(name string) bool { return name == "sessions" } // made for the first session that lives long enough
+	isStore := func(name string) bool { return name == "sessions" } // it is made for the first session that lives long enough
 	if now := slices.DeleteFunc(files(w.Dir), isStore); !slices.Equal(now, slices.DeleteFunc(names, isStore)) {
-		t.Errorf("the directory held %q, and holds %q", names, now)
+		t.Errorf("the directory contained %q; now it contains %q", names, now)
 	}
 	if !eventually(func() bool { return len(files(filepath.Join(w.Dir, "sessions"))) == 0 }) {
-		t.Errorf("of the forgotten sessions %q are stored", files(filepath.Join(w.Dir, "sessions")))
+		t.Errorf("files of forgotten sessions are left: %q", files(filepath.Join(w.Dir, "sessions")))
 	}
 	if list, err := c.List(w.ctx(), ""); err != nil || len(list) != 0 {
-		t.Errorf("%d sessions are listed, %v", len(list), err)
+		t.Errorf("%d sessions are listed, %v; want none", len(list), err)
 	}
 	_ = begun.Close()
 }
 
-// churn starts, watches and forgets sessions, several at a time. Some are
-// looked at, some end by request, some are killed by a signal.
+// churn starts, waits for and forgets n sessions, 8 at a time. A quarter of them has a viewer and is
+// terminated, a quarter is killed by a signal, and the others exit.
 func (w *world) churn(c *client.Client, prefix string, n int) {
 	w.T.Helper()
 	work := make(chan int)
@@ -134,7 +134,7 @@ func (w *world) oneLife(c *client.Client, id protocol.SessionID, i int) error {
 			_, err = a.Receive(limit)
 		}
 		if exit := a.Exit(); exit == nil || exit.ExitCode != want {
-			return fmt.Errorf("its viewer is told %+v, %w", exit, err)
+			return fmt.Errorf("the viewer received the exit %+v, %w", exit, err)
 		}
 		if err := a.Detach(); err != nil {
 			return err
@@ -142,13 +142,12 @@ func (w *world) oneLife(c *client.Client, id protocol.SessionID, i int) error {
 	}
 	exit, err := c.Wait(ctx, id, limit)
 	if err != nil || exit.ExitCode != want {
-		return fmt.Errorf("ended with %+v, want code %d: %w", exit, want, err)
+		return fmt.Errorf("exit %+v, want code %d: %w", exit, want, err)
 	}
 	return c.Forget(ctx, id)
 }
 
-// A session that is forgotten right after its end has still told its viewers
-// all, whoever forgets it.
+// If a session is forgotten right after its end, its viewers must still receive all output and the exit.
 // demand: M9
 func TestForgottenUnderViewer(t *testing.T) {
 	t.Parallel()

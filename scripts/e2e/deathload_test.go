@@ -23,26 +23,26 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A load is what goes on while processes die: programs that print, flood, edit,
-// are pasted to, wait and end, and clients that look at each and check each byte.
+// A load is the work of programs and clients while processes die: programs that print, flood, edit, receive
+// pastes, wait and exit, and clients that view each and check each byte.
 type load struct {
 	*doors
 	seed    uint64
 	rnd     *rand.Rand
 	streams []*stream
 	flood   *reading
-	vim     *typed
-	paste   *pasted
+	vim     *editing
+	paste   *pasting
 	idle    []*view
 	probes  probes
-	lives   []*client.Spawned // whose children must be the same in the end
+	lives   []*client.Spawned // sessions whose children must be the same at the end
 
-	quitters int           // that have ended as they should
-	without  []span        // from a death to when there is a supervisor again
-	stop     func()        // ends what types
+	quitters int           // how many quitters have ended as expected
+	without  []span        // from each death until a supervisor serves again
+	stop     func()        // ends the typists
 	stopped  chan struct{} // closed by stop
 	typists  sync.WaitGroup
-	settled  chan struct{} // closed when nothing is typed any more
+	settled  chan struct{} // closed when no more input is sent
 	readers  sync.WaitGroup
 }
 
@@ -53,7 +53,7 @@ const (
 	probeEvery  = 20 * time.Millisecond
 )
 
-// restless has a keeper start supervisors however many die.
+// restless are settings with which a keeper starts supervisors however many die.
 var restless = []string{bigRing, "HOLDFAST_CRASH_LIMIT=1000000", "HOLDFAST_CRASH_PAUSE=1us"}
 
 func newLoad(t *testing.T) *load {
@@ -94,13 +94,13 @@ func newLoad(t *testing.T) *load {
 	return l
 }
 
-// flow waits for a stream to go on by lines.
+// flow waits until a stream has printed a random number of lines.
 func (l *load) flow(t *testing.T) {
 	t.Helper()
 	l.streams[l.rnd.IntN(loadStreams)].flow(t, 1+l.rnd.IntN(500))
 }
 
-// end has all come to its end, and holds what each has seen against what there was.
+// end ends everything, and compares what each client received with what was printed.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	l.stop()
@@ -108,7 +108,7 @@ func (l *load) end(t *testing.T) {
 	for _, s := range l.lives {
 		info, err := l.c.SessionInfo(l.ctx(), s.SessionID)
 		if err != nil || info.PID != s.PID || info.Instance != s.Session.Instance || !lookup(info.PID).Running() {
-			t.Errorf("%s was pid %d of %s, and is %+v, %v", s.SessionID, s.PID, s.Session.Instance, info, err)
+			t.Errorf("%s had pid %d of instance %s; now it is %+v, %v", s.SessionID, s.PID, s.Session.Instance, info, err)
 		}
 	}
 	for _, v := range l.idle {
@@ -124,12 +124,12 @@ func (l *load) end(t *testing.T) {
 		read += uint64(s.all.Len())
 	}
 	for id, printed := range map[protocol.SessionID][]byte{"vim": nil, "stream-0": l.streams[0].all.Bytes(), "idle-0": nil, "paste": nil} {
-		l.looksRight(t, calm, c, id, printed)
+		l.compareScreen(t, calm, c, id, printed)
 	}
 	for _, r := range []*reading{l.flood, l.vim.reading, l.paste.reading} {
 		n, err := r.seen()
 		if err != nil || n == 0 {
-			t.Errorf("%s: %d bytes were read, %v", r.id, n, err)
+			t.Errorf("%s: read %d bytes, %v", r.id, n, err)
 		}
 		read += n
 	}
@@ -137,32 +137,32 @@ func (l *load) end(t *testing.T) {
 	for i, v := range l.idle {
 		v.say(fmt.Sprintf("exit %d\n", i))
 		if m := v.last(); m.Kind != client.Exited || m.Exit.ExitCode != i {
-			t.Errorf("shell %d ends with %+v, %+v", i, m, m.Exit)
+			t.Errorf("the last message of shell %d is %+v, exit %+v", i, m, m.Exit)
 		}
 	}
 	l.unharmed()
 	away := l.probes.longest(l.without)
 	if len(away) > 0 {
-		t.Logf("the longest echo about a death: %v mostly, p99 %v, %v at most", median(away), away[len(away)*99/100], away[len(away)-1])
+		t.Logf("the longest echo around a death: median %v, p99 %v, maximum %v", median(away), away[len(away)*99/100], away[len(away)-1])
 	}
-	t.Logf("%d bytes were read and right, %d of a flood were missed; %d pastes; %d lines edited; %d ends of children about deaths",
+	t.Logf("%d bytes were read and correct, %d of a flood were missed; %d pastes; %d lines edited; %d children ended around deaths",
 		read, l.flood.a.Missed(), l.paste.done, l.vim.lines, l.quitters)
 }
 
-// A reading takes in all that a session prints, and fails at a byte that is not the
-// next, or at one that take does not like.
+// A reading receives all output of a session. It fails if a byte does not continue the output, or if take
+// returns an error.
 type reading struct {
 	id      protocol.SessionID
 	a       *client.Attachment
 	take    func(offset uint64, data []byte) error
-	mayMiss bool // what it is told of
+	mayMiss bool // the session may report missed bytes
 
 	mu  sync.Mutex
 	pos uint64
 	err error
 }
 
-// reads attaches to all of a session.
+// reads attaches at the start of a session's output.
 func (l *load) reads(id string, take func(offset uint64, data []byte) error) *reading {
 	l.T.Helper()
 	return &reading{id: protocol.SessionID(id), a: l.attach(l.c, id, client.AttachOptions{}).Attachment, take: take}
@@ -173,8 +173,8 @@ func (l *load) begin(r *reading) {
 	l.readers.Go(func() { r.read(l.settled) })
 }
 
-// read ends with the session, with the first error, and when nothing comes any more
-// after settled was closed.
+// read ends when the session exits, at the first error, or, after settled was closed, when no message comes
+// within a second.
 func (r *reading) read(settled <-chan struct{}) {
 	for {
 		m, err := r.a.Receive(time.Second)
@@ -183,7 +183,7 @@ func (r *reading) read(settled <-chan struct{}) {
 			case <-settled:
 				return
 			default:
-				continue // vim does not always print
+				continue // vim does not print all the time
 			}
 		}
 		if err == nil {
@@ -199,7 +199,7 @@ func (r *reading) read(settled <-chan struct{}) {
 		}
 		select {
 		case <-settled:
-			if r.mayMiss { // it would never end
+			if r.mayMiss { // a flood would never pause
 				return
 			}
 		default:
@@ -212,7 +212,7 @@ func (r *reading) see(m *client.Message) error {
 	defer r.mu.Unlock()
 	switch {
 	case m.Kind == client.Output && m.Offset != r.pos:
-		return fmt.Errorf("output at offset %d, %d is the next", m.Offset, r.pos)
+		return fmt.Errorf("output at offset %d, want offset %d", m.Offset, r.pos)
 	case m.Kind == client.Output:
 		r.pos += uint64(len(m.Data))
 		return r.take(m.Offset, m.Data)
@@ -220,28 +220,28 @@ func (r *reading) see(m *client.Message) error {
 		r.pos = m.Offset
 	case m.Kind == client.Snapshot && r.mayMiss, m.Kind == client.Resized, m.Kind == client.Exited:
 	default:
-		return fmt.Errorf("after offset %d comes %+v", r.pos, m)
+		return fmt.Errorf("unexpected message after offset %d: %+v", r.pos, m)
 	}
 	return nil
 }
 
-// seen returns how much was read, and what was wrong with it.
+// seen returns the number of bytes read, and the error of the reading.
 func (r *reading) seen() (n uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pos - r.a.Missed(), r.err
 }
 
-// byLibrary is a terminal that resumes by itself.
+// byLibrary is a terminal of the client library, which resumes without the test.
 type byLibrary struct{ *client.Attachment }
 
-// SetDeadline implements terminal: printed has the limit.
+// SetDeadline implements terminal. It does nothing, because printed has a time limit.
 func (byLibrary) SetDeadline(time.Time) error { return nil }
 
 func (b byLibrary) printed() ([]byte, error) {
 	m, err := b.Receive(limit)
 	if err == nil && m.Kind != client.Output && m.Kind != client.Resized {
-		err = fmt.Errorf("told %+v", m)
+		err = fmt.Errorf("unexpected message %+v", m)
 	}
 	if err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func (b byLibrary) printed() ([]byte, error) {
 	return m.Data, nil
 }
 
-// floodLine has 17 bytes: no read that might be lost is so long, nor a multiple.
+// floodLine has 17 bytes, so that a lost read of a usual length, which is a power of two, shifts the pattern.
 const floodLine = "0123456789abcdef\n"
 
 var flooded = bytes.Repeat([]byte(floodLine), 8<<10)
@@ -259,23 +259,23 @@ func floods(offset uint64, data []byte) error {
 		want := flooded[offset%uint64(len(floodLine)):]
 		n := min(len(data), len(want))
 		if !bytes.Equal(data[:n], want[:n]) {
-			return fmt.Errorf("about offset %d comes %.100q", offset, data[:n])
+			return fmt.Errorf("wrong output near offset %d: %.100q", offset, data[:n])
 		}
 		data, offset = data[n:], offset+uint64(n)
 	}
 	return nil
 }
 
-// typed is an editor, and somebody who types lines into it all the time.
-type typed struct {
+// editing is an editor in a session, and a typist that enters lines without a pause.
+type editing struct {
 	*reading
 	path  string
-	lines int // read once the load has stopped
+	lines int // number of typed lines; read after the load has stopped
 }
 
-func (l *load) edits(id string) *typed {
+func (l *load) edits(id string) *editing {
 	l.T.Helper()
-	e := &typed{path: l.Path(id + ".txt")}
+	e := &editing{path: l.Path(id + ".txt")}
 	spec := protocol.SpawnSpec{Argv: []string{"vim", "-u", "NONE", "-N", "-n", "-c", "set nomore noswapfile", e.path}}
 	l.lives = append(l.lives, l.spawn(l.c, id, spec))
 	begun := make(chan struct{}, 1)
@@ -294,13 +294,13 @@ func (l *load) edits(id string) *typed {
 	select {
 	case <-begun:
 	case <-time.After(limit):
-		l.T.Fatal("the editor does not show its file")
+		l.T.Fatal("the editor does not show its file within the limit")
 	}
 	l.typists.Go(func() { e.type_(l) })
 	return e
 }
 
-func (e *typed) type_(l *load) {
+func (e *editing) type_(l *load) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	_, err := e.a.Write([]byte("i"))
@@ -318,11 +318,11 @@ func (e *typed) type_(l *load) {
 			_, err = fmt.Fprintf(e.a, "%08d\r", e.lines)
 		}
 	}
-	l.T.Errorf("the editor's typist, after %d lines: %v", e.lines, err)
+	l.T.Errorf("type into the editor after %d lines: %v", e.lines, err)
 }
 
-// saved has the editor write its file, which has each line once.
-func (e *typed) saved(t *testing.T, l *load) {
+// saved makes the editor write its file, which must contain each line once.
+func (e *editing) saved(t *testing.T, l *load) {
 	t.Helper()
 	if err := l.c.Type(l.ctx(), e.id, []byte("\x1b:w\r")); err != nil {
 		t.Fatal(err)
@@ -331,33 +331,33 @@ func (e *typed) saved(t *testing.T, l *load) {
 	for n := range e.lines {
 		fmt.Fprintf(&want, "%08d\n", n+1)
 	}
-	want.WriteString("\n") // that of the cursor
+	want.WriteString("\n") // the line of the cursor
 	var got []byte
 	if !eventually(func() bool { got, _ = os.ReadFile(e.path); return string(got) == want.String() }) {
-		t.Errorf("%d lines were typed, and the editor has %d, which end with %q", e.lines, bytes.Count(got, []byte("\n")), last(string(got), 60))
+		t.Errorf("%d lines were typed; the editor's file has %d, which end with %q", e.lines, bytes.Count(got, []byte("\n")), last(string(got), 60))
 	}
 }
 
-func (e *typed) quits(t *testing.T, l *load) {
+func (e *editing) quits(t *testing.T, l *load) {
 	t.Helper()
 	if err := l.c.Type(l.ctx(), e.id, []byte(":q\r")); err != nil {
 		t.Fatal(err)
 	}
 	if exit, err := l.c.Wait(l.ctx(), e.id, limit); err != nil || exit.ExitCode != 0 {
-		t.Errorf("the editor ends with %+v, %v", exit, err)
+		t.Errorf("exit of the editor: %+v, %v", exit, err)
 	}
 }
 
-// pasted is a child that is pasted to all the time, and says what that was.
-type pasted struct {
+// pasting is a child that receives pastes without a pause and prints the checksum of each.
+type pasting struct {
 	*reading
-	done int // read once the load has stopped
+	done int // number of pastes; read after the load has stopped
 	said chan string
 }
 
-func (l *load) pastes(id string) *pasted {
+func (l *load) pastes(id string) *pasting {
 	l.T.Helper()
-	p := &pasted{said: make(chan string, 16)}
+	p := &pasting{said: make(chan string, 16)}
 	script := fmt.Sprintf("stty raw -echo; echo ready; while :; do head -c %d | sha256sum; done", pasteBytes)
 	l.lives = append(l.lives, l.spawn(l.c, id, shell(script)))
 	var line []byte
@@ -378,7 +378,7 @@ func (l *load) pastes(id string) *pasted {
 	return p
 }
 
-func (p *pasted) type_(l *load) {
+func (p *pasting) type_(l *load) {
 	rnd := rand.New(rand.NewPCG(l.seed, 1))
 	data := make([]byte, pasteBytes)
 	for {
@@ -398,11 +398,11 @@ func (p *pasted) type_(l *load) {
 		select {
 		case said := <-p.said:
 			if want := fmt.Sprintf("%x  -", sha256.Sum256(data)); said != want {
-				l.T.Errorf("paste %d came as %s, and not %s", p.done+1, said, want)
+				l.T.Errorf("paste %d arrived with the checksum %s, want %s", p.done+1, said, want)
 				return
 			}
 		case <-late.C:
-			l.T.Errorf("paste %d does not come", p.done+1)
+			l.T.Errorf("paste %d did not arrive within the limit", p.done+1)
 			return
 		}
 		late.Stop()
@@ -410,8 +410,7 @@ func (p *pasted) type_(l *load) {
 	}
 }
 
-// quitter is a child that ends when it is asked to: by SIGUSR1, with the code that
-// it is given, or by what ends anybody.
+// quitter is a child that exits with a given code on SIGUSR1. Other signals kill it.
 func quitter(args []string) error {
 	code, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -426,7 +425,8 @@ func quitter(args []string) error {
 	return nil
 }
 
-// A quitting is a quitter, and how it is to end.
+// A quitting is a quitter, with the signal that will end it and the exit code that the supervisor must
+// report.
 type quitting struct {
 	process
 	id   protocol.SessionID
@@ -434,7 +434,7 @@ type quitting struct {
 	sig  syscall.Signal
 }
 
-// quitters starts some.
+// quitters starts n quitters and waits until they are ready.
 func (w *world) quitters(c *client.Client, rnd *rand.Rand, n int) (all []quitting) {
 	w.T.Helper()
 	for range n {
@@ -451,12 +451,12 @@ func (w *world) quitters(c *client.Client, rnd *rand.Rand, n int) (all []quittin
 		testkit.Eventually(w.T, limit, func() bool {
 			data, _, err := c.Output(w.ctx(), q.id)
 			return err == nil && strings.HasPrefix(string(data), "ready")
-		}, "a child is ready")
+		}, "a quitter is ready")
 	}
 	return all
 }
 
-// quit has them end, and returns when they have.
+// quit sends each quitter its signal, and returns when all have ended.
 func (w *world) quit(all []quitting) {
 	w.T.Helper()
 	for _, q := range all {
@@ -467,13 +467,14 @@ func (w *world) quit(all []quitting) {
 	}
 }
 
-// haveQuit fails the test if one is not known to have ended as it did.
+// haveQuit fails the test if the supervisor reports another exit or other output for a quitter. Then it
+// forgets the session.
 func (w *world) haveQuit(c *client.Client, all []quitting) {
 	w.T.Helper()
 	for _, q := range all {
 		exit, err := c.Wait(w.ctx(), q.id, limit)
 		if err != nil || exit.ExitCode != q.code || exit.Reason != protocol.ReasonExited || (exit.Signal == "") != (q.sig == syscall.SIGUSR1) {
-			w.T.Errorf("a child that ended with %d by %v is known to have ended with %+v, %v", q.code, q.sig, exit, err)
+			w.T.Errorf("the exit of a child that ended with %d by %v is %+v, %v", q.code, q.sig, exit, err)
 			continue
 		}
 		data, _, err := c.Output(w.ctx(), q.id)
@@ -482,7 +483,7 @@ func (w *world) haveQuit(c *client.Client, all []quitting) {
 			want += "the last words\r\n"
 		}
 		if string(data) != want || err != nil {
-			w.T.Errorf("a child that ended by %v has printed %q, %v, and not %q", q.sig, data, err, want)
+			w.T.Errorf("the output of a child that ended by %v is %q, %v, want %q", q.sig, data, err, want)
 		}
 		if err := c.Forget(w.ctx(), q.id); err != nil {
 			w.T.Error(err)
@@ -490,51 +491,51 @@ func (w *world) haveQuit(c *client.Client, all []quitting) {
 	}
 }
 
-// looksRight holds a session's screen against what a supervisor that nothing happens
-// to makes of the same bytes: those that were printed, or, of nil, that its ring keeps.
-func (l *load) looksRight(t *testing.T, calm *world, c *client.Client, id protocol.SessionID, printed []byte) {
+// compareScreen compares a session's screen with the screen that an undisturbed supervisor makes of the same
+// bytes: printed, or if printed is nil, the output in the session's ring.
+func (l *load) compareScreen(t *testing.T, calm *world, c *client.Client, id protocol.SessionID, printed []byte) {
 	t.Helper()
 	whole := client.ScreenOptions{Format: protocol.ScreenCells, Scrollback: historySeen}
 	var got *protocol.ScreenContent
 	kept, from := printed == nil, uint64(0)
-	testkit.Eventually(t, limit, func() bool { // an editor may have something to say
+	testkit.Eventually(t, limit, func() bool { // an editor may still print
 		var err error
 		if got, err = l.c.Screen(l.ctx(), id, whole); err == nil && kept {
 			printed, from, err = l.c.Output(l.ctx(), id)
 		}
 		if err != nil || from != 0 {
-			t.Fatalf("%s: what was printed is kept from offset %d on, %v", id, from, err)
+			t.Fatalf("%s: the ring starts at offset %d, want 0, %v", id, from, err)
 		}
 		return uint64(len(printed)) == got.Offset
-	}, "a session is still, and shows all")
+	}, "the screen includes all output of the session")
 	path := calm.Path(string(id) + ".printed")
 	if err := os.WriteFile(path, printed, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	calm.spawn(c, string(id), shell("stty raw -echo; cat "+path+"; exec sleep 1000"))
 	var want *protocol.ScreenContent
-	testkit.Eventually(t, 5*limit, func() bool { // it may be much
+	testkit.Eventually(t, 5*limit, func() bool { // the output may be long
 		var err error
 		want, err = c.Screen(calm.ctx(), id, whole)
 		return err == nil && want.Offset == got.Offset
-	}, "the same is printed")
+	}, "the undisturbed session has printed the same bytes")
 	want.Instance = got.Instance
 	a, err1 := json.Marshal(got)
 	b, err2 := json.Marshal(want)
 	if err := errors.Join(err1, err2); err != nil || !bytes.Equal(a, b) {
-		t.Errorf("%s shows something else than it should after %d bytes, %v:\n%s\n%s", id, got.Offset, err, a, b)
+		t.Errorf("the screen of %s after %d bytes is not as expected, %v:\n%s\n%s", id, got.Offset, err, a, b)
 	}
 }
 
-// pair returns the keeper and the supervisor, once that serves and each has all: from
-// then on either may die.
+// pair returns the keeper and the supervisor when the supervisor serves and each of the two has all files.
+// From then on either may die.
 func (w *world) pair() (keeper, supervisor process) {
 	w.T.Helper()
 	testkit.Eventually(w.T, limit, func() bool {
 		var ok bool
 		keeper, supervisor, ok = w.paired()
 		return ok
-	}, "a keeper has a supervisor that serves")
+	}, "one keeper has a supervisor that serves")
 	return keeper, supervisor
 }
 
@@ -560,7 +561,7 @@ func (w *world) unharmed() {
 	w.T.Helper()
 	for _, harm := range harms {
 		if n := w.lines("supervisor.log", harm); n > 0 {
-			w.T.Errorf("the log says %q in %d lines", harm, n)
+			w.T.Errorf("the log contains %q in %d lines", harm, n)
 		}
 	}
 }
@@ -587,7 +588,7 @@ func TestHarms(t *testing.T) {
 	}
 }
 
-// aMoment returns a moment within what takes so long.
-func aMoment(rnd *rand.Rand, longest time.Duration) <-chan time.Time {
+// randomMoment fires after a random time of at most longest.
+func randomMoment(rnd *rand.Rand, longest time.Duration) <-chan time.Time {
 	return time.After(time.Duration(rnd.Int64N(int64(longest))))
 }

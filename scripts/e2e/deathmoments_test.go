@@ -16,8 +16,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// The supervisor, or its keeper, dies at any moment of an upgrade: the one program or
-// the other goes on with all there is.
+// The supervisor or its keeper is killed at a random moment of an upgrade. The old program or the new one
+// must continue with all sessions.
 // demand: S10
 func TestUpgradeWithDeath(t *testing.T) {
 	w := newWorld(t, restless...)
@@ -39,7 +39,7 @@ func TestUpgradeWithDeath(t *testing.T) {
 			victim = keeper
 		}
 		ended := w.Meanwhile(fmt.Sprint("upgrade ", i), "supervisor", "--upgrade")
-		<-aMoment(rnd, longest)
+		<-randomMoment(rnd, longest)
 		for _, q := range ending {
 			q.Signal(q.sig)
 		}
@@ -55,13 +55,13 @@ func TestUpgradeWithDeath(t *testing.T) {
 	s.flow(t, 1)
 	s.finish(t)
 	w.unharmed()
-	t.Logf("%d upgrades within %v of which one of the two died; %d said that they were done", n, longest, became)
+	t.Logf("in %d upgrades a process died within %v; %d upgrades reported success", n, longest, became)
 }
 
-// atOnce is how many sessions begin or end when the supervisor dies.
+// atOnce is the number of sessions that begin or end when the supervisor dies.
 const atOnce = 4
 
-// The supervisor dies at any moment of a session's start: it is started, once.
+// The supervisor is killed at a random moment of a session's start. The session must be started exactly once.
 // demand: S10
 func TestStartWithDeath(t *testing.T) {
 	w := newWorld(t, restless...)
@@ -94,7 +94,7 @@ func TestStartWithDeath(t *testing.T) {
 				all[j] = s
 			})
 		}
-		<-aMoment(rnd, longest)
+		<-randomMoment(rnd, longest)
 		w.Kill(victim)
 		wg.Wait()
 		for j, s := range all {
@@ -103,29 +103,29 @@ func TestStartWithDeath(t *testing.T) {
 			}
 			w.Adopt(lookup(s.PID))
 			path := w.Path(fmt.Sprintf("begun-%d-%d", i, j))
-			w.beganOnce(t, c, s, path)
+			w.checkStartedOnce(t, c, s, path)
 		}
 		w.pair()
 	}
 	w.unharmed()
 	list, err := c.List(w.ctx(), "")
 	if err != nil || len(list) != 1 {
-		t.Errorf("%d sessions are left, %v", len(list), err)
+		t.Errorf("%d sessions are left, %v; want 1", len(list), err)
 	}
-	t.Logf("%d deaths within %v of which %d sessions were started", n, longest, atOnce)
+	t.Logf("%d deaths within %v; %d sessions were started during each", n, longest, atOnce)
 }
 
-// beganOnce fails the test unless one child of a session ran, which is its; then it
-// ends it.
-func (w *world) beganOnce(t *testing.T, c *client.Client, s *client.Spawned, path string) {
+// checkStartedOnce fails the test unless exactly one child was started for a session and is the session's child.
+// Then it ends the session.
+func (w *world) checkStartedOnce(t *testing.T, c *client.Client, s *client.Spawned, path string) {
 	t.Helper()
 	var began []byte
 	testkit.Eventually(t, limit, func() bool {
 		began, _ = os.ReadFile(path)
 		return len(began) > 0
-	}, "a child begins")
+	}, "a child has written its pid")
 	var live []int
-	one := func() bool { // while it becomes another program its environment cannot be read
+	one := func() bool { // the environment of a process cannot be read during an exec
 		live = nil
 		for _, pid := range pids() {
 			if slices.Contains(environ(pid), "E2E_BEGUN="+path) && lookup(pid).Running() {
@@ -135,22 +135,22 @@ func (w *world) beganOnce(t *testing.T, c *client.Client, s *client.Spawned, pat
 		return slices.Equal(live, []int{s.PID})
 	}
 	if !eventually(one) || string(began) != fmt.Sprintln(s.PID) {
-		t.Errorf("session %s has pid %d; children were %q, and there are %v", s.SessionID, s.PID, began, live)
+		t.Errorf("session %s has pid %d; the children started were %q, and %v run", s.SessionID, s.PID, began, live)
 	}
 	if err := c.Terminate(w.ctx(), s.SessionID, client.End{}); err != nil {
 		t.Errorf("session %s: %v", s.SessionID, err)
 	}
 	exit, err := c.Wait(w.ctx(), s.SessionID, limit)
 	if err != nil || exit.ExitCode != 129 || exit.Reason != protocol.ReasonUserRequested {
-		t.Errorf("session %s ends with %+v, %v", s.SessionID, exit, err)
+		t.Errorf("exit of session %s: %+v, %v", s.SessionID, exit, err)
 	}
 	if err := c.Forget(w.ctx(), s.SessionID); err != nil {
 		t.Errorf("session %s: %v", s.SessionID, err)
 	}
 }
 
-// The supervisor dies at any moment of a session's end, by itself or by request: its
-// viewer is told all it has said, and how it ended, once.
+// The supervisor is killed at a random moment of a session's end, which is natural or requested. The viewer
+// must receive all output and the exit, once.
 // demand: S10
 func TestEndWithDeath(t *testing.T) {
 	w := newWorld(t, restless...)
@@ -185,7 +185,7 @@ func TestEndWithDeath(t *testing.T) {
 				}
 			})
 		}
-		<-aMoment(rnd, longest)
+		<-randomMoment(rnd, longest)
 		w.Kill(victim)
 		wg.Wait()
 		for j, v := range views {
@@ -196,26 +196,26 @@ func TestEndWithDeath(t *testing.T) {
 			}
 			m := v.last()
 			if m.Kind != client.Exited || m.Exit.ExitCode != code || m.Exit.Reason != reason || string(v.buf) != said {
-				t.Errorf("%s: its viewer is told %+v, %+v after %d bytes, of %d", id, m, m.Exit, len(v.buf), len(said))
+				t.Errorf("%s: the viewer received %+v, exit %+v after %d bytes of %d", id, m, m.Exit, len(v.buf), len(said))
 			}
 			exit, err := c.Wait(w.ctx(), id, limit)
 			if err != nil || exit.ExitCode != code || exit.Reason != reason {
-				t.Errorf("%s: ended with %+v, %v", id, exit, err)
+				t.Errorf("%s: exit %+v, %v", id, exit, err)
 			}
 			if err := c.Forget(w.ctx(), id); err != nil {
 				t.Errorf("%s: %v", id, err)
 			}
 			if _, err := c.SessionInfo(w.ctx(), id); protocol.CodeOf(err) != protocol.CodeSessionNotFound {
-				t.Errorf("%s: it is left: %v", id, err)
+				t.Errorf("%s: the forgotten session still exists: %v", id, err)
 			}
 		}
 	}
 	w.pair()
 	w.unharmed()
 	if list, err := c.List(w.ctx(), ""); err != nil || len(list) != 0 {
-		t.Errorf("%d sessions are left, %v", len(list), err)
+		t.Errorf("%d sessions are left, %v; want none", len(list), err)
 	}
-	t.Logf("%d deaths within %v of which %d sessions ended", n, longest, atOnce)
+	t.Logf("%d deaths within %v; %d sessions ended during each", n, longest, atOnce)
 }
 
 func numbers(n int) (all []string) {
@@ -225,9 +225,9 @@ func numbers(n int) (all []string) {
 	return all
 }
 
-// A supervisor that dies five times in a minute is not started again. All is held:
-// children run and print until the kernel takes no more, and when somebody says so,
-// everything goes on.
+// The keeper must not start a supervisor that has died five times in a minute. The keeper holds all files:
+// children run and print until the kernel accepts no more output. When a user sends the keeper SIGHUP, all
+// sessions must continue.
 // demand: S10
 func TestCrashLoop(t *testing.T) {
 	w := newWorld(t, bigRing)
@@ -259,16 +259,16 @@ func TestCrashLoop(t *testing.T) {
 			at = counted(printed)
 			state, _ := testkit.Stat(loud.PID)
 			return at > before+100 && at == was && state == "S"
-		}, "a child prints until the kernel takes no more")
+		}, "the child has printed until the kernel accepts no more")
 		if left := w.Running("supervisor"); len(left) > 0 || !keeper.Running() {
-			t.Errorf("there are supervisors %v, the keeper is %v", left, keeper)
+			t.Errorf("running supervisors: %v, want none; the keeper is %v", left, keeper)
 		}
 		t.Logf("%d lines were printed while there was no supervisor", at-before)
 
 		keeper.Signal(syscall.SIGHUP)
 		now, _ := w.pair()
 		if now != keeper {
-			t.Errorf("the keeper was %v, and is %v", keeper, now)
+			t.Errorf("the keeper was %v; now it is %v", keeper, now)
 		}
 		w.haveQuit(s.c, ending)
 		for last := at + 100; lines < last; {
@@ -283,18 +283,18 @@ func TestCrashLoop(t *testing.T) {
 	w.unharmed()
 }
 
-// counted is the number in a file that is written all the time.
+// counted returns the number in a file that a child writes all the time.
 func counted(path string) (n int) {
 	b, _ := os.ReadFile(path)
 	_, _ = fmt.Sscan(string(b), &n)
 	return n
 }
 
-// startedBy is how long a session's start may take while its keeper does nothing;
-// the machine may be busy.
+// startedBy limits the time of a session's start while the keeper is stopped. It is long because the machine
+// may be busy.
 const startedBy = 10 * time.Second
 
-// A keeper that is stopped holds up nobody, and when it goes on it holds what was
+// A stopped keeper must delay no session. When it continues, it must hold the files of the sessions that were
 // started meanwhile.
 // demand: S10
 func TestStoppedKeeper(t *testing.T) {
@@ -310,7 +310,7 @@ func TestStoppedKeeper(t *testing.T) {
 	v := w.echo(s.c, "new")
 	took := time.Since(begun)
 	if took > startedBy {
-		t.Errorf("a session was started in %v", took)
+		t.Errorf("starting a session beside a stopped keeper took %v", took)
 	}
 	v.ask("it works\n")
 	ending := w.quitters(s.c, rand.New(rand.NewPCG(seed, 0)), 1)
@@ -318,17 +318,17 @@ func TestStoppedKeeper(t *testing.T) {
 	w.haveQuit(s.c, ending)
 	s.flow(t, 1)
 	if !keeper.Running() || !supervisor.Running() {
-		t.Error("a process has ended")
+		t.Error("the keeper or the supervisor has ended")
 	}
 	keeper.Signal(syscall.SIGCONT)
 	s.flow(t, 1)
 	w.Kill(supervisor)
 	if now, _ := w.pair(); now != keeper {
-		t.Errorf("the keeper was %v, and is %v", keeper, now)
+		t.Errorf("the keeper was %v; now it is %v", keeper, now)
 	}
 	v.ask("it works on\n")
 	s.flow(t, 1)
 	s.finish(t)
 	w.unharmed()
-	t.Logf("a session was started in %v", took)
+	t.Logf("starting a session took %v", took)
 }

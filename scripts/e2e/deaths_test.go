@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// deathsEnv says how often processes are killed.
+// deathsEnv names the variable that says how often processes are killed.
 const deathsEnv = "HOLDFAST_DEATHS"
 
-// Supervisors die by SIGKILL under a load, one after another, some before they have
-// taken over what the one before held: no child ends, each byte is printed and typed
-// once, and it is known how children ended, those too that did while there was no
-// supervisor.
+// Supervisors are killed under load, one after another, some before they have adopted all sessions of their
+// predecessor. No child may end, each byte must be printed and typed once, and the exits of children must be
+// known, even of those that ended while no supervisor ran.
 // demand: S10
 func TestSupervisorDeaths(t *testing.T) {
 	l := newLoad(t)
@@ -24,7 +23,7 @@ func TestSupervisorDeaths(t *testing.T) {
 	for i := range n {
 		l.supervisorDies(t, keeper)
 		if now := l.Only("keeper"); now != keeper {
-			t.Fatalf("after death %d the keeper is %d, and was %d", i+1, now.PID, keeper.PID)
+			t.Fatalf("after death %d the keeper is %d, want %d", i+1, now.PID, keeper.PID)
 		}
 	}
 	l.pair()
@@ -42,13 +41,13 @@ func (l *load) supervisorDies(t *testing.T, keeper process) {
 	ending := l.world.quitters(l.c, l.rnd, 2)
 	_, supervisor := l.pair()
 	switch l.rnd.IntN(3) {
-	case 0: // they end while there is no supervisor
+	case 0: // the quitters end while no supervisor runs
 		l.Stop(keeper)
 		supervisor.Signal(syscall.SIGKILL)
 		l.Gone(supervisor)
 		l.quit(ending)
 		keeper.Signal(syscall.SIGCONT)
-	case 1: // they have ended, and the supervisor does not know
+	case 1: // the quitters end, and the stopped supervisor does not notice
 		l.Stop(supervisor)
 		l.quit(ending)
 		l.Kill(supervisor)
@@ -66,8 +65,8 @@ func (l *load) supervisorDies(t *testing.T, keeper process) {
 	l.quitters += len(ending)
 }
 
-// Keepers die by SIGKILL under the same load: the supervisor of each becomes the next
-// one, with all that both held.
+// Keepers are killed under the same load. The supervisor of each must execute itself as the next keeper, with
+// all files that both held.
 // demand: S10
 func TestKeeperDeaths(t *testing.T) {
 	l := newLoad(t)
@@ -90,7 +89,7 @@ func (l *load) keeperDies(t *testing.T) {
 	l.flow(t)
 	ending := l.world.quitters(l.c, l.rnd, 2)
 	keeper, supervisor := l.pair()
-	if l.rnd.IntN(2) == 0 { // they end while nobody sees to them
+	if l.rnd.IntN(2) == 0 { // the quitters end while neither process can notice
 		l.Stop(supervisor)
 		l.Kill(keeper)
 		l.quit(ending)
@@ -102,7 +101,7 @@ func (l *load) keeperDies(t *testing.T) {
 		without := span{begin: time.Now()}
 		l.Kill(keeper)
 		if next, _ := l.pair(); next.PID != supervisor.PID {
-			t.Fatalf("the keeper is %d, and not what was supervisor %d", next.PID, supervisor.PID)
+			t.Fatalf("the keeper is %d, want the former supervisor %d", next.PID, supervisor.PID)
 		}
 		without.end = time.Now()
 		l.without = append(l.without, without)
@@ -111,12 +110,12 @@ func (l *load) keeperDies(t *testing.T) {
 	l.quitters += len(ending)
 }
 
-// deathEvery is how often something dies in TestDeathsAtRandom.
+// deathEvery is the time between two deaths in TestDeathsAtRandom.
 const deathEvery = 200 * time.Millisecond
 
-// The keeper, the supervisor and the proxy die in any order, and under what they
-// carry each byte comes once, or is counted as missed by who was too slow. Only the
-// keeper and the supervisor do not die together: one waits for the other to have all.
+// Keeper, supervisor and proxy are killed in random order. Each byte must come once, or must be counted as
+// missed by a client that was too slow. Keeper and supervisor are never killed together: the test waits until
+// one has received all files from the other.
 // demand: S10
 func TestDeathsAtRandom(t *testing.T) {
 	lasts := 3 * time.Second
@@ -130,7 +129,7 @@ func TestDeathsAtRandom(t *testing.T) {
 	x.harsh = true
 	_, first := x.w.pair()
 	rnd := rand.New(rand.NewPCG(x.seed, 1<<32))
-	names, next := []string{"keeper", "supervisor", "proxy"}, []int{} // each once in three
+	names, next := []string{"keeper", "supervisor", "proxy"}, []int{} // each once in three deaths
 	deaths := map[string]int{}
 	x.enough = make(chan struct{}) // closed when a keeper and a supervisor have died
 	x.play(lasts, func() {
@@ -139,7 +138,7 @@ func TestDeathsAtRandom(t *testing.T) {
 				next = rnd.Perm(len(names))
 			}
 			name := names[next[0]]
-			if name == "proxy" { // one that never comes to serve would be waited for in vain
+			if name == "proxy" { // a proxy that is killed before it serves might never serve
 				if !x.serves() {
 					return true
 				}
@@ -152,7 +151,7 @@ func TestDeathsAtRandom(t *testing.T) {
 			}
 			pid, all := fmt.Sprintf(`"pid":%d,`, supervisor.PID), fmt.Sprintf(`"sessions":%d,`, rooms)
 			if supervisor != first && x.w.lines("supervisor.log", pid, all) == 0 {
-				t.Errorf("supervisor %d does not have all sessions", supervisor.PID)
+				t.Errorf("supervisor %d has not adopted all sessions", supervisor.PID)
 				return false
 			}
 			next = next[1:]
@@ -164,8 +163,8 @@ func TestDeathsAtRandom(t *testing.T) {
 				victim = keeper
 			}
 			victim.Signal(syscall.SIGKILL)
-			// A process takes its time to die, on a busy machine, and the other must not
-			// before that.
+			// On a busy machine a killed process takes time to end. The other process must not die before
+			// that.
 			return eventually(func() bool { return !victim.Running() })
 		})
 	})
@@ -173,12 +172,12 @@ func TestDeathsAtRandom(t *testing.T) {
 	x.w.unharmed()
 	t.Logf("%d keepers and %d supervisors died in %v", deaths["keeper"], deaths["supervisor"], lasts)
 	if deaths["keeper"] == 0 || deaths["supervisor"] == 0 {
-		t.Error("there is a part of this that did not happen")
+		t.Error("no keeper or no supervisor died")
 	}
 	x.shown()
 }
 
-// serves reports whether the proxy answers.
+// serves reports whether the proxy answers hello.
 func (x *chaos) serves() bool {
 	p, err := x.w.peer("proxy.sock")
 	if err != nil {
@@ -188,8 +187,8 @@ func (x *chaos) serves() bool {
 	return p.greet("") == nil
 }
 
-// The supervisor dies at any moment of a handoff of proxies: one of the two serves
-// then, and its clients miss nothing.
+// The supervisor is killed at a random moment of a handoff between proxies. One of the two proxies must serve
+// afterwards, and its clients must miss nothing.
 // demand: S9, S10
 func TestHandoffWithDeath(t *testing.T) {
 	w := newWorld(t, restless...)
@@ -207,12 +206,12 @@ func TestHandoffWithDeath(t *testing.T) {
 		w.pair()
 		proxy := w.Only("proxy")
 		ended := w.Meanwhile(fmt.Sprint("handoff ", i), "proxy", "--handoff")
-		<-aMoment(rnd, longest)
+		<-randomMoment(rnd, longest)
 		w.Kill(w.Only("supervisor"))
 		r := <-ended
 		now := w.Only("proxy")
 		if (r.Code == 0) == (now == proxy) {
-			t.Errorf("handoff %d: process %d served, %d does, and it says %v", i, proxy.PID, now.PID, r)
+			t.Errorf("handoff %d: process %d served before it, %d serves now, and the command's result is %v", i, proxy.PID, now.PID, r)
 		}
 		if r.Code == 0 {
 			done++
@@ -222,5 +221,5 @@ func TestHandoffWithDeath(t *testing.T) {
 	w.pair()
 	s.finish(t)
 	w.unharmed()
-	t.Logf("%d handoffs within %v of which a supervisor died; %d were done, the others refused", n, longest, done)
+	t.Logf("in %d handoffs a supervisor died within %v; %d handoffs succeeded, the others were refused", n, longest, done)
 }

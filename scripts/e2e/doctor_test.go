@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// A diagnosis is what doctor prints of one check.
+// A diagnosis is the result of one check of doctor.
 type diagnosis struct{ Check, Severity, Finding, Fix string }
 
-// doctor returns what doctor finds of a check, and its exit code.
+// doctor returns the results of one check, and the exit code.
 func (w *world) doctor(check string) (found []diagnosis, code int) {
 	w.T.Helper()
 	r := w.Run("proxy", "doctor", "--json")
@@ -32,8 +32,8 @@ func (w *world) doctor(check string) (found []diagnosis, code int) {
 	return found, r.Code
 }
 
-// finds fails the test unless doctor finds one thing in a check, and exits as it
-// should.
+// finds fails the test unless doctor has exactly one result for a check, with the severity, texts and exit
+// code that are given.
 func (w *world) finds(check, severity, finding, fix string, code int) {
 	w.T.Helper()
 	found, got := w.doctor(check)
@@ -55,8 +55,7 @@ func (w *world) names() (names []string) {
 	return names
 }
 
-// doctor sees what is wrong with the real programs, and starts and changes
-// nothing while it looks.
+// doctor must find the defects of real programs, and must not start or change anything.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -64,13 +63,13 @@ func TestDoctor(t *testing.T) {
 	w.finds("supervisor", "note", "none runs", "", 0)
 	w.finds("orphans", "ok", "none", "", 0)
 	if all, now := w.Running(""), w.names(); len(all) > 0 || !slices.Equal(now, before) {
-		t.Errorf("doctor has started %v, and of %v it made %v", all, before, now)
+		t.Errorf("doctor has started %v, or has changed the files %v to %v", all, before, now)
 	}
 
 	w.Must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
 	held, proxy := w.Only("supervisor"), w.Only("proxy")
 	if out := w.Must("proxy", "doctor"); !strings.Contains(out, fmt.Sprintf("\nok       supervisor   process %d, version", held.PID)) {
-		t.Errorf("healthy:\n%s", out)
+		t.Errorf("the output of doctor for healthy programs:\n%s", out)
 	}
 	w.Must("proxy", "--handoff")
 	w.Gone(proxy)
@@ -100,12 +99,12 @@ func TestDoctor(t *testing.T) {
 	}
 	w.finds("directories", "ok", w.Dir, "", 0)
 	if now := w.Only("supervisor"); now != held {
-		t.Errorf("supervisor %v became %v", held, now)
+		t.Errorf("the supervisor was %v; now it is %v", held, now)
 	}
 }
 
-// A supervisor that does not answer is not taken for one that has ended, and a
-// proxy is not made to start one.
+// doctor must distinguish a supervisor that does not answer from one that has ended, and must not make a
+// proxy start a supervisor.
 func TestDoctorDoesNotTakeUnknownForDead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -116,7 +115,7 @@ func TestDoctorDoesNotTakeUnknownForDead(t *testing.T) {
 	held.Signal(syscall.SIGCONT)
 	if len(found) != 1 || found[0].Severity != "error" || code != 2 || found[0].Fix != fmt.Sprintf("it was stopped by a signal; let it continue: kill -CONT %d", held.PID) ||
 		!strings.Contains(found[0].Finding, "programs that run: 1") {
-		t.Errorf("while it stands still: exit %d, %+v", code, found)
+		t.Errorf("while the supervisor is stopped: exit %d, %+v", code, found)
 	}
 	w.finds("supervisor", "ok", "1 sessions", "", 0)
 
@@ -126,6 +125,6 @@ func TestDoctorDoesNotTakeUnknownForDead(t *testing.T) {
 	w.finds("supervisor", "note", "none runs", "", 0)
 	w.finds("proxy", "ok", fmt.Sprint(proxy.PID), "", 0)
 	if all := w.Running("supervisor"); len(all) > 0 {
-		t.Errorf("doctor has had %v started", all)
+		t.Errorf("doctor made a proxy start %v", all)
 	}
 }

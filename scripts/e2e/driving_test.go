@@ -9,18 +9,18 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A driver drives a program by the command line alone, as a script does, and waits for
-// nothing but what the program shows. between is done before each step.
+// A driver controls a program through the command line alone, as a script does, and waits only for the
+// contents of the program's screen. It calls between before each step.
 type driver struct {
 	*world
 	id      string
 	between func()
 }
 
-// patient is what a step may take at most.
+// patient is the longest time of a step.
 const patient = "25s"
 
-// is runs a step, which has to succeed with that on its output.
+// is runs a step, which must succeed with the output want.
 func (d *driver) is(want string, args ...string) {
 	d.T.Helper()
 	if r := d.step(args...); r.Code != 0 || strings.TrimSpace(r.Out) != want {
@@ -28,7 +28,7 @@ func (d *driver) is(want string, args ...string) {
 	}
 }
 
-// has is like is, for a part of it.
+// has runs a step, which must succeed and contain want in its output.
 func (d *driver) has(want string, args ...string) {
 	d.T.Helper()
 	if r := d.step(args...); r.Code != 0 || !strings.Contains(r.Out, want) {
@@ -36,7 +36,7 @@ func (d *driver) has(want string, args ...string) {
 	}
 }
 
-// ends runs a step in which the program ends.
+// ends runs a step during which the program must exit with code.
 func (d *driver) ends(code int, args ...string) {
 	d.T.Helper()
 	if r := d.step(args...); r.Code != code || r.Out != "" || !strings.Contains(r.Errout, "ended first") {
@@ -44,7 +44,7 @@ func (d *driver) ends(code int, args ...string) {
 	}
 }
 
-// step runs send or wait, with the session behind it.
+// step runs send or wait on the session.
 func (d *driver) step(args ...string) result {
 	d.T.Helper()
 	d.between()
@@ -56,8 +56,8 @@ func (d *driver) step(args ...string) result {
 	return r
 }
 
-// driven runs a test as it is, while the proxy is replaced again and again, and while
-// supervisors are killed.
+// driven runs a test three times: undisturbed, while the proxy is replaced before each step, and while the
+// supervisor is killed before each step.
 func driven(t *testing.T, test func(t *testing.T, drive func(id string, argv ...string) *driver)) {
 	for name, between := range map[string]func(*world){
 		"undisturbed": func(*world) {}, "handoffs": (*world).handOff, "supervisors killed": func(w *world) { w.KillSupervisor() },
@@ -83,32 +83,33 @@ func installed(t *testing.T, program string) string {
 	return path
 }
 
-// A REPL is driven: it computes, takes a function of several lines as a paste, and is
-// ended, without a moment in which anybody waits for a time.
+// A script drives a REPL: the REPL computes, receives a function of several lines as a paste, and is ended.
+// No step waits for a fixed time.
 func TestDriveREPL(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command(installed(t, "python3"), "-c", "import sys; print(sys.executable)").Output()
 	if err != nil {
 		t.Skip(err)
 	}
-	python := strings.TrimSpace(string(out)) // not what stands before it and needs the home
+	python := strings.TrimSpace(string(out)) // the interpreter itself, not a wrapper that needs the home directory
 	driven(t, func(t *testing.T, drive func(string, ...string) *driver) {
 		d := drive("repl", python, "-q")
 		d.is(">>>", "wait", "--text", "^>>>$")
 		d.is("42", "send", "6 * 7", "--enter", "--wait-text", "^42$")
-		d.is("42", "send", "6 * 7", "--enter", "--wait-text", "^42$") // the same again is news
+		d.is("42", "send", "6 * 7", "--enter", "--wait-text", "^42$") // the same output again counts as new
 		d.is("15", "send", "def f(n):\n    if n:\n        return n * 3\n\nf(5)\n", "--wait-text", `^\d+$`)
-		d.is("a5000", "send", "for i in range(5001): print(f'a{i}')\n\n", "--wait-text", "^a5000$") // far above the screen is looked at, too
+		d.is("a5000", "send", "for i in range(5001): print(f'a{i}')\n\n", "--wait-text", "^a5000$") // text far above the screen counts too
 		d.is("a17", "send", "for i in range(5001): print(f'a{i}')\n\n", "--wait-text", "^a17$")
 		d.has(`"groups"`, "send", "print('x' * 100 + 'END')", "--enter", "--wait-text", "^(x{100})END$", "--json")
 		d.ends(3, "send", "exit(3)", "--enter", "--wait-text", "never")
 		if r := d.Run("proxy", "wait", "repl"); r.Code != 3 {
-			t.Errorf("it ended with %v", r)
+			t.Errorf("wait of the ended REPL: %v, want exit 3", r)
 		}
 	})
 }
 
-// An editor is driven: what is typed, pasted and pressed is in the file.
+// A script drives an editor: the file must contain the typed text, the pasted text and the effect of the
+// keys.
 func TestDriveEditor(t *testing.T) {
 	t.Parallel()
 	vim := installed(t, "vim")
@@ -116,21 +117,21 @@ func TestDriveEditor(t *testing.T) {
 		d := drive("edit", vim, "-N", "-u", "NONE", "-i", "NONE", "-n", "-c", "set showmode ruler esckeys autoindent", "text")
 		d.has("[New]", "wait", "--text", `\[New\]`)
 		d.has("-- INSERT --", "send", "i", "--wait-text", "-- INSERT --")
-		d.is("one", "send", "one", "--wait-text", "^one$") // with --enter it would be an echo, and not count
+		d.is("one", "send", "one", "--wait-text", "^one$") // with --enter the match would be the echo, which does not count
 		d.is("", "send", "--enter", "--wait-idle", "50ms")
-		d.has("    three", "send", "    two\n    three\n", "--wait-text", "^ +three$") // framed: nothing is indented further
+		d.has("    three", "send", "    two\n    three\n", "--wait-text", "^ +three$") // a bracketed paste, so the editor does not indent it
 		d.is("", "send", "--key", "Up", "--key", "Up", "--key", "Home", "--wait-idle", "50ms")
 		d.has("zero    two", "send", "zero", "--wait-text", "zero")
 		d.is("", "send", "--key", "Escape", "--wait-idle", "50ms")
 		d.has("written", "send", ":w", "--enter", "--wait-text", "written")
 		if b, err := os.ReadFile(d.Path("text")); err != nil || strings.TrimRight(string(b), " \n") != "one\nzero    two\n    three" {
-			t.Errorf("it has written %q, %v", b, err)
+			t.Errorf("the editor has written %q, %v", b, err)
 		}
 		d.ends(5, "send", ":5cq", "--enter", "--wait-text", "never")
 	})
 }
 
-// A full-screen program is driven by its function keys, and seen leaving.
+// A script drives a full-screen program by its function keys, and notices its exit.
 func TestDriveFullScreen(t *testing.T) {
 	t.Parallel()
 	htop := installed(t, "htop")
@@ -143,7 +144,7 @@ func TestDriveFullScreen(t *testing.T) {
 	})
 }
 
-// Who waits is not disturbed by what is replaced meanwhile.
+// Commands that wait must continue while proxy and supervisor are replaced.
 func TestWaitThroughReplacement(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -171,15 +172,15 @@ func TestWaitThroughReplacement(t *testing.T) {
 	w.handOff()
 	w.Must("proxy", "send", "s", "it", "--enter", "--wait-text", "^got it$", "--timeout", patient)
 	for _, a := range waiters[:2] {
-		if r := testkit.Within(t, limit, "it is told", a.done); r.Code != 0 || r.Out != "got it\n" {
+		if r := testkit.Within(t, limit, "the waiting command ends", a.done); r.Code != 0 || r.Out != "got it\n" {
 			t.Errorf("%v: %v", a.args, r)
 		}
 	}
 	w.Must("proxy", "send", "s", "--key", "C-d")
-	if r := testkit.Within(t, limit, "it is told", waiters[2].done); r.Code != 0 || r.Out != "" {
+	if r := testkit.Within(t, limit, "the command that waits for the exit ends", waiters[2].done); r.Code != 0 || r.Out != "" {
 		t.Errorf("%v: %v", waiters[2].args, r)
 	}
 	if r := w.Run("proxy", "wait", "s", "--since", mark, "--text", "^got (.*)$", "--json"); r.Code != 0 || !strings.Contains(r.Out, `"it"`) {
-		t.Errorf("after its end: %v", r)
+		t.Errorf("wait for a text of an exited session: %v", r)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"holdfast/proxy/client"
 )
 
-// early is what a child that ends at once leaves in the error.
+// early are children that end at once, with the exit that the error of spawn must contain.
 var early = []struct {
 	name, script string
 	code         int
@@ -42,16 +42,16 @@ func TestExitedEarly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	wide := time.Minute // it returns at the exit, not after this
+	wide := time.Minute // spawn returns at the exit, not after this time
 	for _, tt := range early {
 		id := protocol.SessionID("s")
 		_, err := c.Spawn(w.ctx(), client.SpawnRequest{ID: id, SpawnSpec: shell(tt.script), EarlyExit: &wide})
 		checkEarly(t, tt.name+", new", err, tt.code, tt.signal, tt.tail)
 		if _, err := c.SessionInfo(w.ctx(), id); code(err) != protocol.CodeSessionNotFound {
-			t.Errorf("%s: the dead session is left: %v", tt.name, err)
+			t.Errorf("%s: the session still exists: %v", tt.name, err)
 		}
 
-		// The same of a session that has ended before.
+		// The same holds for a new life of a session that has ended.
 		s := w.spawn(c, string(id), shell("exit 0"))
 		if _, err := c.Wait(w.ctx(), id, limit); err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func TestExitedEarly(t *testing.T) {
 		_, err = c.Reopen(w.ctx(), id, protocol.RespawnSpec{Argv: shell(tt.script).Argv}, &wide)
 		checkEarly(t, tt.name+", reopened", err, tt.code, tt.signal, tt.tail)
 		if i, err := c.SessionInfo(w.ctx(), id); err != nil || i.Instance != s.Session.Instance || i.ExitCode == nil || *i.ExitCode != 0 {
-			t.Errorf("%s: the record of the life before is not back: %+v, %v", tt.name, i, err)
+			t.Errorf("%s: the exit record of the previous life is not restored: %+v, %v", tt.name, i, err)
 		}
 		if err := c.Forget(w.ctx(), id); err != nil {
 			t.Error(err)
@@ -80,27 +80,27 @@ func checkEarly(t *testing.T, name string, err error, code int, signal string, t
 	}
 }
 
-// The check is 200 ms where nothing is said, and none where 0 is.
+// Spawn waits 200 ms for an early exit if the request does not say how long, and does not wait if it says 0.
 // demand: K1, K2
 func TestEarlyExitWindow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(client.Options{})
 	if _, err := c.Spawn(w.ctx(), client.SpawnRequest{ID: "none", SpawnSpec: shell("exit 3"), EarlyExit: none}); err != nil {
-		t.Errorf("without a check: %v", err)
+		t.Errorf("spawn without a wait for an early exit: %v", err)
 	}
 	if exit, err := c.Wait(w.ctx(), "none", limit); err != nil || exit.ExitCode != 3 {
-		t.Errorf("it ends with %+v, %v", exit, err)
+		t.Errorf("exit %+v, %v; want code 3", exit, err)
 	}
 	begun := time.Now()
 	if _, err := c.Spawn(w.ctx(), client.SpawnRequest{ID: "lives", SpawnSpec: shell("exec cat")}); err != nil {
-		t.Errorf("a session that lives: %v", err)
+		t.Errorf("spawn of a session that lives: %v", err)
 	}
 	if took := time.Since(begun); took < 200*time.Millisecond {
-		t.Errorf("it was watched for %v", took)
+		t.Errorf("spawn waited only %v for an early exit, want 200ms", took)
 	}
 	if _, err := c.Spawn(w.ctx(), client.SpawnRequest{ID: "dies", SpawnSpec: protocol.SpawnSpec{Argv: []string{"false"}}}); code(err) != protocol.CodeExitedEarly {
-		t.Errorf("a session that dies: %v", err)
+		t.Errorf("spawn of a session that ends at once: %v, want exited_early", err)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestInfoAfterExit(t *testing.T) {
 	v.until("ready")
 	info, err := c.SessionInfo(w.ctx(), "s")
 	if err != nil || info.ExitCode != nil || info.Exit != nil || info.State != protocol.StateRunning {
-		t.Fatalf("running: %+v, %v", info, err)
+		t.Fatalf("info of a running session: %+v, %v", info, err)
 	}
 	events, err := c.Events(w.ctx())
 	if err != nil {
@@ -131,22 +131,22 @@ func TestInfoAfterExit(t *testing.T) {
 		if e.Exit == nil {
 			continue
 		}
-		// Whoever sees the exit can read the code.
+		// When the event of the exit has arrived, info must include the exit code.
 		info, err := c.SessionInfo(w.ctx(), "s")
 		if err != nil || info.ExitCode == nil || *info.ExitCode != usr1 || info.State != protocol.StateExited {
-			t.Errorf("exited: %+v, %v", info, err)
+			t.Errorf("info after the exit: %+v, %v", info, err)
 		}
 		break
 	}
 	data, from, err := c.Output(w.ctx(), "s")
 	if err != nil || from != 0 || !strings.Contains(string(data), "the last words\r\n") {
-		t.Errorf("the scrollback is %q from %d on, %v", data, from, err)
+		t.Errorf("the output is %q from offset %d on, %v", data, from, err)
 	}
 	_, err = c.Attach(w.ctx(), "s", client.AttachOptions{})
 	var e *protocol.Error
 	if !errors.Is(err, protocol.ErrSessionExited) || !errors.As(err, &e) || e.Exit == nil ||
 		e.Exit.ExitCode != usr1 || e.Exit.Signal != "SIGUSR1" || !slices.Contains(e.Exit.Tail, "the last words") {
-		t.Errorf("an attach after the exit: %+v", err)
+		t.Errorf("attach after the exit: %+v", err)
 	}
 	if r := w.Run("proxy", "attach", "s"); r.Code != usr1 || !strings.Contains(r.Errout, "the last words") {
 		t.Errorf("proxy attach after the exit: %v", r)
@@ -156,7 +156,7 @@ func TestInfoAfterExit(t *testing.T) {
 	}
 }
 
-// labelled has what pty_exited tells of a session.
+// labelled returns a session with the labels that pty_exited includes.
 func labelled(script string) protocol.SpawnSpec {
 	spec := shell(script)
 	spec.Labels = map[string]string{
@@ -207,14 +207,14 @@ func TestPTYExited(t *testing.T) {
 	}
 	end := v.last()
 	if end.Kind != client.Exited {
-		t.Fatalf("the last frame is %+v", end)
+		t.Fatalf("the last message is %+v, want the exit", end)
 	}
 	check("the last frame", end.Exit)
 	if !strings.Contains(string(v.buf), "line 7") {
-		t.Errorf("before it came %q", v.buf)
+		t.Errorf("the output before the exit is %q", v.buf)
 	}
 	if m, err := v.Receive(0); err == nil {
-		t.Errorf("after the last frame comes %+v", m)
+		t.Errorf("unexpected message after the exit: %+v", m)
 	}
 	for {
 		e, err := events.Next()
@@ -239,7 +239,7 @@ func TestPTYExited(t *testing.T) {
 			}
 			seen++
 		case *api.PTYExited:
-			t.Error("pty_exited, too")
+			t.Error("a client that asked for terminal.exit received pty_exited")
 		}
 	}
 }
@@ -249,14 +249,14 @@ func TestSpawnAndList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	for _, argv := range [][]string{{}, {""}} { // nil is the login shell
+	for _, argv := range [][]string{{}, {""}} { // a missing argv would be the login shell
 		if _, err := c.Spawn(w.ctx(), client.SpawnRequest{SpawnSpec: protocol.SpawnSpec{Argv: argv}}); code(err) != protocol.CodeInvalidArgument {
 			t.Errorf("argv %q: %v", argv, err)
 		}
 	}
 	_, err := c.Spawn(w.ctx(), client.SpawnRequest{SpawnSpec: protocol.SpawnSpec{Argv: []string{"/does/not/exist"}}})
 	if !errors.Is(err, protocol.ErrSpawnFailed) || !errors.Is(err, &protocol.Error{Code: protocol.CodeNotFound}) {
-		t.Errorf("a program that is not there: %v", err) // demand: M3
+		t.Errorf("spawn of a missing program: %v, want spawn_failed and not_found", err) // demand: M3
 	}
 	begun := time.Now()
 	for i, originator := range []string{"red", "blue", "red"} {
@@ -274,36 +274,36 @@ func TestSpawnAndList(t *testing.T) {
 			ids = append(ids, string(i.ID))
 		}
 		if got := strings.Join(ids, " "); got != want || err != nil {
-			t.Errorf("of %q: %q, %v, want %q", originator, got, err, want)
+			t.Errorf("sessions of originator %q: %q, %v, want %q", originator, got, err, want)
 		}
 	}
 	if _, err := c.Spawn(w.ctx(), client.SpawnRequest{ID: "s0", SpawnSpec: echoing}); code(err) != protocol.CodeSessionExists {
-		t.Errorf("an id that is taken: %v", err)
+		t.Errorf("spawn with the id of an existing session: %v", err)
 	}
 	if _, err := c.SessionInfo(w.ctx(), "none"); code(err) != protocol.CodeSessionNotFound {
-		t.Errorf("an id that is unknown: %v", err)
+		t.Errorf("info of an unknown id: %v", err)
 	}
 	if _, err := c.Attach(w.ctx(), "none", client.AttachOptions{}); code(err) != protocol.CodeSessionNotFound {
-		t.Errorf("an attach to an id that is unknown: %v", err)
+		t.Errorf("attach to an unknown id: %v", err)
 	}
-	// A reopened session is another one.
+	// A reopened session is another instance.
 	if err := c.Terminate(w.ctx(), "s0", client.End{}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := c.Wait(w.ctx(), "s0", limit)
 	if err != nil || before.Reason != protocol.ReasonUserRequested || before.Signal != "SIGHUP" {
-		t.Errorf("it ends with %+v, %v", before, err)
+		t.Errorf("exit %+v, %v; want SIGHUP by request", before, err)
 	}
 	old, _ := c.SessionInfo(w.ctx(), "s0")
 	again, err := c.Reopen(w.ctx(), "s0", protocol.RespawnSpec{}, nil)
 	if err != nil || again.Session.Instance == old.Instance || again.PID == old.PID || again.Session.Originator != "red" || again.Session.OutputOffset > 6 {
-		t.Fatalf("reopened: %+v, %v", again, err)
+		t.Fatalf("the reopened session is %+v, %v", again, err)
 	}
 	_, err = c.Attach(w.ctx(), "s0", client.AttachOptions{Resume: &protocol.Resume{Instance: old.Instance}})
 	if code(err) != protocol.CodeInstanceMismatch {
-		t.Errorf("who means the other life: %v", err)
+		t.Errorf("attach with the instance of the previous life: %v, want instance_mismatch", err)
 	}
 	if _, err := c.Reopen(w.ctx(), "s0", protocol.RespawnSpec{}, nil); code(err) != protocol.CodeSessionRunning {
-		t.Errorf("reopened while it runs: %v", err)
+		t.Errorf("reopen of a running session: %v, want session_running", err)
 	}
 }

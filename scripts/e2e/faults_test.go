@@ -16,34 +16,34 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// What may become of the connections that were open before a handoff that fails.
+// A fate is the required effect of a failed handoff on connections that were open before it.
 type fate int
 
 const (
-	kept   fate = iota // they go on
-	closed             // their clients come again
-	either             // one or the other: both is right
+	kept   fate = iota // the connections stay open
+	closed             // the connections are closed, and clients connect again
+	either             // a connection may stay open or be closed
 )
 
-// A fault is what goes wrong in a handoff, and what is left then.
+// A fault is a failure during a handoff, with its required effects.
 type fault struct {
-	old, new string // the fault of the old and of the new program: STEP=HOW
-	// fromDir is a script in the place of the new program.
+	old, new string // the fault of the old and of the new program, as STEP=HOW
+	// fromDir is a script that replaces the new program.
 	fromDir string
-	// clients are as many idle ones more; before prepares the old proxy.
+	// clients is the number of additional idle connections. before prepares the old proxy.
 	clients int
 	before  func(*testing.T, process)
-	limit   int // of the new one's descriptors
+	limit   int // the new proxy's limit of descriptors, or 0 for the usual limit
 
 	clientsAre fate
-	took       bool   // the new proxy serves, else the old one does
-	nobody     bool   // nobody does, until the next command
-	noTCP      bool   // whoever serves then was not asked to serve there
-	says       string // what the command says of it
+	took       bool   // the new proxy serves afterwards, otherwise the old one
+	nobody     bool   // no proxy serves until the next command starts one
+	noTCP      bool   // the proxy that serves afterwards does not listen on TCP
+	says       string // a part of the error text of the command
 }
 
-// Whatever fails at whatever step of a handoff, every shell lives, one proxy
-// alone serves, and connections that can be kept are.
+// Whatever step of a handoff fails, every shell must live, exactly one proxy must serve, and connections must
+// stay open if that is possible.
 // demand: S8, S9
 func TestHandoffFaults(t *testing.T) {
 	t.Parallel()
@@ -134,12 +134,12 @@ func (f fault) play(t *testing.T) {
 		f.before(t, old)
 	}
 	r := f.handOff(t, w)
-	_ = os.Truncate(w.Path("proxy.crash"), 0) // of a panic that was asked for
+	_ = os.Truncate(w.Path("proxy.crash"), 0) // it contains the panic of the fault
 	if f.took != (r.Code == 0) || !strings.Contains(r.Errout, f.says) {
-		t.Errorf("the command: %v", r)
+		t.Errorf("result of the handoff command: %v", r)
 	}
 	w.Env = good
-	if strings.HasSuffix(f.old, "=stop") { // the command may end before the old proxy has come to its fault
+	if strings.HasSuffix(f.old, "=stop") { // the command may end before the old proxy has reached its fault
 		testkit.Eventually(t, limit, func() bool { state, _ := testkit.Stat(old.PID); return state == "T" }, "the old proxy hangs")
 	}
 	_ = syscall.Kill(old.PID, syscall.SIGCONT)
@@ -147,7 +147,7 @@ func (f fault) play(t *testing.T) {
 		w.Must("proxy", "ls")
 	}
 	if now := w.Only("proxy"); (now == old) == (f.took || f.nobody) {
-		t.Errorf("process %d serves, the old one is %d", now.PID, old.PID)
+		t.Errorf("process %d serves; the old proxy is process %d", now.PID, old.PID)
 	}
 	d.c = w.connect(client.Options{Name: "e2e"})
 	for i, s := range all {
@@ -158,7 +158,7 @@ func (f fault) play(t *testing.T) {
 		id := fmt.Sprint("echo-", i)
 		err := answers(s, id, 1)
 		if f.clientsAre == kept && err != nil || f.clientsAre == closed && err == nil {
-			t.Errorf("%v: it is not as it should be with its connection: %v", by, err)
+			t.Errorf("%v: the connection from before the handoff is kept although it must be closed, or closed although it must be kept: %v", by, err)
 		}
 		if err != nil {
 			s = f.opens(t, d, by, id)
@@ -171,7 +171,7 @@ func (f fault) play(t *testing.T) {
 	}
 	for _, p := range shells {
 		if !p.Running() {
-			t.Errorf("the shell %d has ended", p.PID)
+			t.Errorf("shell %d has ended", p.PID)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func (f fault) opens(t *testing.T, d *doors, by way, id string) terminal {
 	return s
 }
 
-// answers types a word, another one each time, and reads it back.
+// answers types a word that is different for each call, and waits for its echo.
 func answers(s terminal, id string, time int) error {
 	word := fmt.Sprintf("<%s %d>", id, time)
 	if _, err := s.Write([]byte(word)); err != nil {
@@ -198,7 +198,7 @@ func answers(s terminal, id string, time int) error {
 	return err
 }
 
-// handOff runs the command.
+// handOff runs the handoff command with the fault.
 func (f fault) handOff(t *testing.T, w *world) result {
 	args := []string{"--handoff", "--timeout", "1500ms"}
 	if f.fromDir != "" {
@@ -219,7 +219,7 @@ func (f fault) handOff(t *testing.T, w *world) result {
 	return w.Run("proxy", append(args, "--from-dir", dir)...)
 }
 
-// almostFull leaves a process room for a few descriptors more.
+// almostFull limits a process to 20 more descriptors than it has.
 func almostFull(t *testing.T, p process) {
 	t.Helper()
 	n := uint64(len(fds(p.PID)) + 20)

@@ -15,7 +15,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// storeUnit is that of operate.md.
+// storeUnit is the unit of operate.md.
 const storeUnit = `[Service]
 Type=notify
 NotifyAccess=all
@@ -33,9 +33,9 @@ TimeoutStartSec=infinity
 FileDescriptorStoreMax=65536
 `
 
-// A supervisor that systemd runs has it hold the terminals, too: then keeper and
-// supervisor may die at once. One that dies alone leaves nothing to the manager but
-// to learn who is the main process now.
+// A supervisor that systemd runs stores the sessions' files in systemd's file descriptor store too, so keeper
+// and supervisor may die at the same time. If one of the two dies alone, the manager only learns the pid of
+// the new main process.
 func TestStoreUnderSystemd(t *testing.T) { ofItsOwn(t, storeUnderSystemd) }
 
 func storeUnderSystemd(t *testing.T) {
@@ -71,7 +71,7 @@ func storeUnderSystemd(t *testing.T) {
 		w.Only("supervisor")
 	}
 	control("link", path)
-	control("start", unit) // returns when it is ready
+	control("start", unit) // start returns when the unit is ready
 	w.Must("proxy", "ls")  // starts a proxy
 	v := w.echo(w.connect(client.Options{Name: "e2e"}), "s")
 	shell := lookup(w.info("s").PID)
@@ -79,39 +79,39 @@ func storeUnderSystemd(t *testing.T) {
 	if main() != keeper {
 		t.Errorf("main process %v, keeper %v", main(), keeper)
 	}
-	// Master, ring, state, keyframe, the journal's pipe, and what they are.
+	// The store must contain the session's master, ring, state, keyframe and journal, and their description.
 	testkit.Eventually(t, limit, func() bool { n, _ := strconv.Atoi(property("NFileDescriptorStore")); return n >= 6 }, "systemd holds the session's files")
 
 	w.Kill(held)
 	v.ask("the supervisor was killed\n")
 	held = w.Only("supervisor")
 	w.Kill(keeper)
-	serves("a keeper that was killed")
+	serves("after the death of the keeper")
 	v.ask("the keeper was killed\n")
 	if now := w.Only("keeper"); now != held {
-		t.Errorf("keeper %v, not the supervisor %v", now, held)
+		t.Errorf("the keeper is %v, want the former supervisor %v", now, held)
 	}
 
 	for range 2 {
 		keeper, held = w.Only("keeper"), w.Only("supervisor")
-		w.Stop(keeper) // it shall not start another one
-		w.Stop(held)   // nor this one take its place
+		w.Stop(keeper) // so that it does not start another supervisor
+		w.Stop(held)   // so that it does not become the keeper
 		held.Signal(syscall.SIGKILL)
 		keeper.Signal(syscall.SIGKILL)
 		w.Gone(held)
 		w.Gone(keeper)
-		serves("both were killed")
+		serves("after the death of both")
 		v.ask("both were killed\n")
 		if now := lookup(w.info("s").PID); now != shell || !now.Running() {
-			t.Fatalf("the session's child was %v, is %v", shell, now)
+			t.Fatalf("the session's child was %v; now it is %v", shell, now)
 		}
 	}
 	control("reload", unit)
 	v.ask("the supervisor was upgraded\n")
-	serves("an upgrade")
+	serves("after an upgrade")
 
 	w.Must("proxy", "kill", "s")
 	w.Gone(shell)
 	w.Must("supervisor", "stop")
-	testkit.Eventually(t, limit, func() bool { return property("ActiveState") == "inactive" }, "the unit has ended in order")
+	testkit.Eventually(t, limit, func() bool { return property("ActiveState") == "inactive" }, "the unit has become inactive")
 }

@@ -19,7 +19,7 @@ func (g *gatehouse) takeOver() {
 	testkit.Eventually(g.T, 2*limit, func() bool {
 		select {
 		case <-g.daemon.Ended:
-			g.T.Fatalf("the new gate ends with %d: %s", g.daemon.Code, g.daemon.Errout)
+			g.T.Fatalf("the new gate exited with %d: %s", g.daemon.Code, g.daemon.Errout)
 		case <-old.Ended:
 			return true
 		default:
@@ -27,12 +27,12 @@ func (g *gatehouse) takeOver() {
 		return false
 	}, "the old gate ends")
 	if old.Code != 0 {
-		g.T.Errorf("the old gate ends with %d: %s", old.Code, old.Errout)
+		g.T.Errorf("the old gate exited with %d: %s", old.Code, old.Errout)
 	}
 }
 
-// A gate is replaced again and again, HOLDFAST_HANDOFFS times, while clients of two hosts type, read, attach and
-// list. No byte is lost or comes twice, no command fails, and each echo comes soon.
+// A gate is replaced HOLDFAST_HANDOFFS times, while clients of two hosts type, read, attach and list. No byte
+// may be lost or duplicated, no command may fail, and each echo must come soon.
 // demand: S9
 func TestGateHandoff(t *testing.T) {
 	handoffs := number(t, "HOLDFAST_HANDOFFS", 3)
@@ -85,7 +85,7 @@ func TestGateHandoff(t *testing.T) {
 	t.Logf("%d handoffs, %d commands: the longest echo during a handoff took %v (median of %d), and %v at most", handoffs, n, longest[len(longest)/2], len(longest), longest[len(longest)-1])
 }
 
-// The npm client types through a gate that is replaced, and loses nothing.
+// The npm client types through a gate that is replaced, and must lose no byte.
 // demand: S9
 func TestNPMClientGateHandoff(t *testing.T) {
 	t.Parallel()

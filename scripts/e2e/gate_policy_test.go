@@ -46,9 +46,9 @@ func (u user) run(args ...string) (out string, code int) {
 	return string(b), cmd.ProcessState.ExitCode()
 }
 
-// Two workspaces share a host of a gate with a policy. Whatever a client of one asks through the gate, it
-// learns nothing of the other. The host's policy decides about the user that the gate has established, and
-// a host without a policy admits nobody.
+// Two workspaces share a host of a gate with a policy. Whatever request a client of one sends through the
+// gate, it must learn nothing about the other. The host's policy decides about the user that the gate has
+// established. A host without a policy must refuse all users of such a gate.
 func TestGatePolicy(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "red", "blue")
@@ -70,7 +70,7 @@ func TestGatePolicy(t *testing.T) {
 	}
 	want := []string{names["ann"] + ":running", names["bob"] + ":running"}
 	slices.Sort(want)
-	f.awaitStates(strings.Join(want, " ")) // the token of the gate stands for the operator, who sees all
+	f.awaitStates(strings.Join(want, " ")) // the gate's own token belongs to the operator, who sees all sessions
 
 	for _, tt := range []struct {
 		name          string
@@ -104,7 +104,7 @@ func TestGatePolicy(t *testing.T) {
 	o.Host = "red"
 	c := f.connect(client.Options{Gate: &o, Token: annsToken})
 	if _, err := c.Attach(f.ctx(), protocol.SessionID(strings.TrimPrefix(names["bob"], "red/")), client.AttachOptions{}); protocol.CodeOf(err) != protocol.CodeSessionNotFound {
-		t.Errorf("an attachment to another workspace: %v", err)
+		t.Errorf("attach to a session of another workspace: %v", err)
 	}
 	v := f.attach(c, strings.TrimPrefix(names["ann"], "red/"), client.AttachOptions{})
 	f.relay.cut() // the attachment connects again as the same user

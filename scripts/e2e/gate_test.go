@@ -120,7 +120,7 @@ func (r *relay) harm(share float64, isReset bool) (count int) {
 		}
 		count++
 		if isReset {
-			_ = conn.(*net.TCPConn).SetLinger(0) // a reset, as from a router that has forgotten the connection
+			_ = conn.(*net.TCPConn).SetLinger(0) // a reset, as from a router that has lost its state
 			_ = conn.Close()
 		} else {
 			_ = conn.(*net.TCPConn).CloseWrite()
@@ -133,8 +133,8 @@ func (r *relay) harm(share float64, isReset bool) (count int) {
 type gatehouse struct {
 	*world
 	daemon *daemon
-	listen string // address on which it listens
-	public string // address that it tells its peers, or "" for the same
+	listen string // the address on which it listens
+	public string // the address that it tells its peers, or "" if it is listen
 }
 
 // serve starts the gate, and returns when it serves.
@@ -147,7 +147,7 @@ func (g *gatehouse) serve(args ...string) {
 	}
 	g.daemon = g.Start(g.Command("proxy", args...))
 	testkit.Eventually(g.T, limit, func() bool {
-		now, err := os.Stat(g.Path("gate/address")) // it is replaced when the gate listens
+		now, err := os.Stat(g.Path("gate/address")) // the file is replaced when the gate listens
 		return err == nil && (before == nil || !os.SameFile(before, now))
 	}, "the gate serves")
 	if g.public == "" {
@@ -174,11 +174,11 @@ func (g *gatehouse) die() {
 
 // A fleet has a gate, and hosts that have joined it.
 type fleet struct {
-	*gatehouse // its world is also that of the clients
+	*gatehouse // its world is also the world of the clients
 	relay      *relay
 	hosts      map[string]*world
-	text       string             // with which clients enter the gates
-	gate       client.GateOptions // the same
+	text       string             // the text with which clients enter the gates
+	gate       client.GateOptions // the parsed text
 }
 
 // newFleet starts a gate behind a relay, and lets the hosts join it.
@@ -200,7 +200,7 @@ func newFleet(t *testing.T, names ...string) *fleet {
 	return f
 }
 
-// useGate lets clients use all gates that the gate of the fleet knows.
+// useGate makes clients use all gates that the fleet's gate knows.
 func (f *fleet) useGate() {
 	f.T.Helper()
 	f.text = strings.TrimSpace(f.Must("proxy", "gate", "client-token"))
@@ -211,7 +211,7 @@ func (f *fleet) useGate() {
 	}
 }
 
-// join lets a new host join at a gate.
+// join makes a new host join a gate.
 func (f *fleet) join(name string, at *gatehouse, env ...string) *world {
 	f.T.Helper()
 	h := newWorld(f.T.(*testing.T), append([]string{bigRing}, env...)...)
@@ -268,9 +268,9 @@ func (f *fleet) enter(name string) *client.Client {
 	return f.connect(client.Options{Gate: &o})
 }
 
-// A client types and reads through a gate, while the host's proxy is replaced, the connections are cut, and
-// the gate is killed and started again. No byte is missing or comes twice in either direction, and no
-// session is called exited.
+// A client types and reads through a gate while the host's proxy is replaced, the connections are cut, and
+// the gate is killed and started again. No byte may be missing or duplicated in either direction, and the
+// gate must never report a session as exited.
 // demand: S9
 func TestGate(t *testing.T) {
 	f := newFleet(t, "red", "blue")
@@ -284,7 +284,7 @@ func TestGate(t *testing.T) {
 		t.Errorf("the sessions of red are %q", got)
 	}
 	if got := f.states("--label", "none=x"); got != "" {
-		t.Errorf("the sessions with a label that none has are %q", got)
+		t.Errorf("the sessions with a label that no session has are %q", got)
 	}
 
 	flow := f.followLines(c, "flow")
@@ -296,7 +296,7 @@ func TestGate(t *testing.T) {
 		{"a handoff of the host's proxy", f.hosts["red"].handOff},
 		{"a cut", func() {
 			if n := f.relay.cut(); n < 4 {
-				t.Errorf("%d connections were cut, want those of two attachments and two hosts at least", n)
+				t.Errorf("%d connections were cut, want at least 4: of two attachments and two hosts", n)
 			}
 		}},
 		{"another cut", func() { f.relay.cut() }},
@@ -308,8 +308,8 @@ func TestGate(t *testing.T) {
 		end := beginSpan()
 		event.disturb()
 		before := flow.lines.Load()
-		if !eventually(func() bool { return t.Failed() || flow.lines.Load() > before+50 }) { // some may have arrived before
-			t.Errorf("after %s no line comes after line %d", event.name, flow.lines.Load())
+		if !eventually(func() bool { return t.Failed() || flow.lines.Load() > before+50 }) { // some lines may have arrived before
+			t.Errorf("after %s, the output stopped at line %d", event.name, flow.lines.Load())
 		}
 		worst := s.longest(t, end())
 		t.Logf("%s: the longest echo took %v", event.name, worst)
@@ -344,14 +344,14 @@ func (f *fleet) checkSpare() {
 				f.T.Fatal(err)
 			}
 		}
-		if !eventually(func() bool { return f.relay.accepted.Load() >= accepted+3 }) { // the client's two, and one of the host at least, which may use another address
+		if !eventually(func() bool { return f.relay.accepted.Load() >= accepted+3 }) { // two of the client, and at least one of the host, which may use another address
 			f.T.Errorf("%d connections were made", f.relay.accepted.Load()-accepted)
 		}
 		if err := c.Close(); err != nil {
 			f.T.Fatal(err)
 		}
 		if !eventually(func() bool { return open() <= before }) {
-			f.T.Errorf("%d connections are left, and there were %d before", open(), before)
+			f.T.Errorf("%d connections are left, want at most %d", open(), before)
 		}
 	}
 }
@@ -373,7 +373,8 @@ func typesAtGate(t *testing.T) (*fleet, *node) {
 	return f, n
 }
 
-// The npm client types through a gate, and loses nothing if the connections are cut and the gate dies.
+// The npm client types through a gate, and must lose no byte if the connections are cut and the gate is
+// killed.
 // demand: S9
 func TestNPMClientGate(t *testing.T) {
 	t.Parallel()
@@ -393,8 +394,8 @@ func TestNPMClientGate(t *testing.T) {
 	t.Logf("%s", n.ask("end", "end"))
 }
 
-// A host whose agent is killed is unreachable, and its sessions are unknown, until it is back. Sessions
-// of a host without a proxy are unknown, too.
+// If a host's agent is killed, the gate must report the host as unreachable and its sessions as unknown,
+// until the agent is back. Sessions of a host without a proxy must be unknown too.
 func TestGateUnknown(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "red", "blue")
@@ -405,7 +406,7 @@ func TestGateUnknown(t *testing.T) {
 	finds := func(w *world, says string) {
 		t.Helper()
 		if r := w.Run("proxy", "doctor"); !strings.Contains(r.Out, says) {
-			t.Errorf("doctor does not say %q: %v", says, r)
+			t.Errorf("the output of doctor does not contain %q: %v", says, r)
 		}
 	}
 	finds(f.world, "connected hosts: 2")
@@ -415,7 +416,7 @@ func TestGateUnknown(t *testing.T) {
 	finds(f.world, "hosts that are not connected: red")
 	finds(red, "its agent does not run")
 	if got := f.states("--state", "unknown"); got != "red/a:unknown" {
-		t.Errorf("unknown are %q", got)
+		t.Errorf("the unknown sessions are %q", got)
 	}
 	if r := f.Run("proxy", "info", "red/a"); r.Code != 69 || !strings.Contains(r.Errout, "red is not connected to the gate") {
 		t.Errorf("info of a session of an unreachable host: %v", r)
@@ -425,7 +426,7 @@ func TestGateUnknown(t *testing.T) {
 
 	blue.Must("proxy", "stop")
 	f.awaitStates("blue/b:unknown red/a:running")
-	if out := f.Must("proxy", "ls", "--on", "blue"); !strings.Contains(out, "b ") { // it starts a proxy
+	if out := f.Must("proxy", "ls", "--on", "blue"); !strings.Contains(out, "b ") { // ls starts a proxy
 		t.Errorf("ls prints %s", out)
 	}
 	f.awaitStates("blue/b:running red/a:running")
@@ -435,7 +436,8 @@ func TestGateUnknown(t *testing.T) {
 	f.awaitStates("red/a:running")
 }
 
-// A name without a host is that of the only session of the fleet with the id, unless this host has one.
+// A name without a host means the session on this host, if there is one, and otherwise the only session of
+// the fleet with this id.
 func TestGateNames(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "red", "blue")
@@ -457,15 +459,15 @@ func TestGateNames(t *testing.T) {
 			t.Errorf("info %s: %v, want %d and %q", tt.id, r, tt.code, tt.says)
 		}
 	}
-	testkit.Eventually(t, limit, func() bool { // the gate may be late for a completion
+	testkit.Eventually(t, limit, func() bool { // the gate may be late for one completion
 		return strings.Contains(f.Must("proxy", "__complete", "attach", "red/"), "red/one\trunning, ")
 	}, "the names of red are completed")
 
 	if out := f.Must("proxy", "new", "-d", "--place", "team=red", "--id", "placed", "--", "sleep", "1000"); out != "blue/placed\n" { // blue has one session, and red has two
-		t.Errorf("a session is placed as %q", out)
+		t.Errorf("the placed session is %q, want blue/placed", out)
 	}
 	if r := f.Run("proxy", "new", "-d", "--place", "team=none", "--", "true"); r.Code != 69 || !strings.Contains(r.Errout, "team=none") {
-		t.Errorf("placed on a host that is not there: %v", r)
+		t.Errorf("new with a label that no host has: %v", r)
 	}
 
 	f.Must("proxy", "new", "-d", "--id", "both", "--", "sleep", "3000")
@@ -481,7 +483,7 @@ func TestGateNames(t *testing.T) {
 	}
 }
 
-// Who may join and enter, and for how long.
+// Tests which hosts may join and which clients may enter a gate, and until when.
 func TestGateAccess(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "red")
@@ -501,7 +503,7 @@ func TestGateAccess(t *testing.T) {
 			t.Errorf("join %v: %v, want 77 and %q", tt.args, r, tt.says)
 		}
 		if _, err := os.Stat(fourth.Path("join.json")); err == nil {
-			t.Error("a host that was refused has a key")
+			t.Error("a refused host has stored a key")
 		}
 	}
 	for _, wrong := range []func(*client.GateOptions){
@@ -512,7 +514,7 @@ func TestGateAccess(t *testing.T) {
 		o.Host = "red"
 		wrong(&o)
 		if _, err := client.Dial(f.ctx(), client.Options{Gate: &o}); protocol.CodeOf(err) != protocol.CodeUnauthorized {
-			t.Errorf("a client that must be refused: %v", err)
+			t.Errorf("a client with a wrong credential: %v, want unauthorized", err)
 		}
 	}
 	c := f.enter("red")
@@ -525,11 +527,11 @@ func TestGateAccess(t *testing.T) {
 			break
 		}
 	}
-	if took := time.Since(begin); took > 5*time.Second { // with the start of the command on a loaded machine
-		t.Errorf("the client of a revoked host is out after %v", took)
+	if took := time.Since(begin); took > 5*time.Second { // includes the start of the command on a loaded machine
+		t.Errorf("the client of a revoked host was disconnected after %v, want at most 5s", took)
 	}
 	if got := f.state("red"); got != "" {
-		t.Errorf("the revoked host is %s", got)
+		t.Errorf("the state of the revoked host is %s, want no entry", got)
 	}
 	f.hosts["red"].Must("proxy", "info", "a") // the session lives
 	f.hosts["red"].Must("proxy", "leave")

@@ -11,8 +11,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// The page of a gate, in a real browser, which types into sessions of two hosts while the gate is killed and started
-// again. The file of the page's test says what must happen.
+// The page of a gate, in a real browser, types into sessions of two hosts while the gate is killed and
+// started again. The page's own test, gate.test.mjs, checks the results.
 // demand: B6 B9
 func TestGateWebPage(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// Commands about the host itself run through the gate, also if no proxy runs there, and end with their own
-// exit codes. A host with a policy refuses them.
+// Commands about the host itself must run through the gate, even if no proxy runs on the host, and must end
+// with their own exit codes. A host with a policy must refuse them.
 func TestGateCommands(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "red")
@@ -35,14 +35,14 @@ func TestGateCommands(t *testing.T) {
 	says(0, "could take over", "--handoff", "--dry-run")
 	says(0, "took over", "handoff")
 	if f.hosts["red"].Holder("proxy.sock") == before {
-		t.Error("the handoff has replaced nothing")
+		t.Error("the handoff did not replace the proxy")
 	}
 	says(64, "--foreground", "handoff", "--foreground")
 	says(64, "--dir and --proxy", "ls", "--dir", "/other")
 	says(64, "--dir", "stop", "--dir", "/other")
 	says(64, "only_this_host: web", "web")
 	says(0, "the sessions continue", "stop")
-	says(0, "running since", "why", "s") // it starts a proxy
+	says(0, "running since", "why", "s") // why starts a proxy
 
 	red := f.hosts["red"]
 	if err := os.WriteFile(red.Path("holdfast.json"), []byte(`{"policy": "/no/such/policy"}`), 0o600); err != nil {

@@ -21,31 +21,32 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// checking is a session that answers each numbered line with its number, and names the number that it has
-// expected if that is another one.
+// checking is a session that answers each numbered line with its number. If a number is not the expected one,
+// the answer contains both.
 var checking = shell(`stty raw -echo; echo ready; i=0; while read n; do i=$((i+1)); [ "$n" = $i ] && echo "line $i" || echo "line $i is $n"; done`)
 
-// A caller types numbered lines into a session that runs checking, some before the answers to the lines before
-// them have come, and fails the test unless each line is answered once and in order.
+// A caller types numbered lines into a session that runs checking, also before it has received the answers to
+// earlier lines. It fails the test unless each line is answered once and in order.
 type caller struct {
 	id       protocol.SessionID
 	a        *client.Attachment
 	wg       sync.WaitGroup
 	over     chan struct{}
-	answered atomic.Int64 // lines
+	answered atomic.Int64 // number of answered lines
 
 	mu    sync.Mutex // held while a line is typed
-	typed int64      // lines
+	typed int64      // number of typed lines
 	waits []wait
 }
 
-// A wait ends with the answer to a line.
+// A wait receives the time of the answer to a line.
 type wait struct {
 	line  int64
 	ended chan<- time.Time
 }
 
-// newCaller starts a session that runs checking, and types a few lines into it every so often.
+// newCaller starts a session that runs checking, and types three lines at random times, on average once per
+// every.
 func newCaller(w *world, c *client.Client, id string, every time.Duration) *caller {
 	w.T.Helper()
 	w.spawn(c, id, checking)
@@ -81,7 +82,7 @@ func (x *caller) say(ended chan<- time.Time) {
 	if ended != nil {
 		x.waits = append(x.waits, wait{x.typed, ended})
 	}
-	_, _ = fmt.Fprintln(x.a, x.typed) // if it fails, read tells why
+	_, _ = fmt.Fprintln(x.a, x.typed) // if it fails, read reports the error
 }
 
 func (x *caller) lines() int64 {
@@ -90,17 +91,17 @@ func (x *caller) lines() int64 {
 	return x.typed
 }
 
-// read returns when the caller is stopped, or why an answer is not the one that must come.
+// read returns nil when the caller is stopped, or an error if an answer is wrong.
 func (x *caller) read(seen []byte) error {
 	for {
 		m, err := x.a.Receive(-1)
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil // stop
+			return nil // the caller was stopped
 		case err != nil:
 			return err
 		case m.Kind != client.Output && m.Kind != client.Resized:
-			return fmt.Errorf("%+v comes", m)
+			return fmt.Errorf("unexpected message %+v", m)
 		}
 		for seen = append(seen, m.Data...); ; {
 			line, rest, isWhole := bytes.Cut(seen, []byte("\n"))
@@ -109,7 +110,7 @@ func (x *caller) read(seen []byte) error {
 			}
 			n := x.answered.Load() + 1
 			if want := fmt.Sprint("line ", n); string(line) != want {
-				return fmt.Errorf("%q comes, want %q", line, want)
+				return fmt.Errorf("the answer is %q, want %q", line, want)
 			}
 			x.answered.Store(n)
 			seen = rest
@@ -123,7 +124,7 @@ func (x *caller) read(seen []byte) error {
 	}
 }
 
-// stop returns when nothing is typed or read any more.
+// stop returns when both goroutines have ended.
 func (x *caller) stop() {
 	select {
 	case <-x.over:
@@ -135,8 +136,8 @@ func (x *caller) stop() {
 	x.wg.Wait()
 }
 
-// resumed lets each caller type a line and returns when all lines are answered, with the times from since to the
-// answers, sorted.
+// resumed makes each caller type a line and returns when all these lines are answered. It returns the sorted
+// times from since to the answers.
 func resumed(t *testing.T, callers []*caller, since time.Time) (took []time.Duration) {
 	t.Helper()
 	ended := make(chan time.Time, len(callers))
@@ -156,7 +157,7 @@ func resumed(t *testing.T, callers []*caller, since time.Time) (took []time.Dura
 	return took
 }
 
-// quantile returns the value below which a share of the sorted values is.
+// quantile returns the value below which the given share of the sorted values is.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -164,20 +165,20 @@ func quantile(sorted []time.Duration, share float64) time.Duration {
 	return sorted[int(share*float64(len(sorted)-1))].Round(time.Millisecond)
 }
 
-// A maze is three gates and their hosts, with a relay on each way. On each host, a session prints lines and
-// another one is called.
+// A maze is three gates and their hosts, with a relay on each connection. On each host, one session prints
+// lines and another one has a caller.
 type maze struct {
 	*gates
 	rnd     *rand.Rand
-	clients []*relay // in front of each gate, for the clients
-	peers   []*relay // in front of each gate, for the hosts and the other gates
+	clients []*relay // in front of each gate, for clients
+	peers   []*relay // in front of each gate, for hosts and other gates
 	names   []string // of the hosts
 	entered []*client.Client
 	flows   []*lineReader
 	callers []*caller
-	shells  []map[protocol.SessionID]process // of each host
+	shells  []map[protocol.SessionID]process // by host
 
-	harmed atomic.Int64 // connections
+	harmed atomic.Int64 // number of connections that a relay has disturbed
 }
 
 func newMaze(t *testing.T, rnd *rand.Rand) *maze {
@@ -212,8 +213,8 @@ func newMaze(t *testing.T, rnd *rand.Rand) *maze {
 	return m
 }
 
-// watch asks the gates for all sessions again and again until stop is called, which returns the number of their
-// answers and of the rows in them. No session may be exited.
+// watch asks the gates repeatedly for all sessions until stop is called. stop returns the number of answers
+// and of rows in them. The test fails if a session is reported as exited.
 func (f *gates) watch() (stop func() (answers, rows int)) {
 	over := make(chan struct{})
 	var wg sync.WaitGroup
@@ -232,7 +233,7 @@ func (f *gates) watch() (stop func() (answers, rows int)) {
 			answers, rows = answers+1, rows+len(all)
 			for _, row := range all {
 				if row.State == string(protocol.StateExited) {
-					f.T.Errorf("a gate calls a session exited: %+v", row)
+					f.T.Errorf("a gate reports a session as exited: %+v", row)
 				}
 			}
 		}
@@ -242,7 +243,7 @@ func (f *gates) watch() (stop func() (answers, rows int)) {
 	return func() (int, int) { end(); return answers, rows }
 }
 
-// some returns one host or a few.
+// some returns one to three hosts.
 func (m *maze) some() (hosts []*world) {
 	for _, i := range m.rnd.Perm(len(m.names))[:1+m.rnd.IntN(3)] {
 		hosts = append(hosts, m.hosts[m.names[i]])
@@ -250,7 +251,7 @@ func (m *maze) some() (hosts []*world) {
 	return hosts
 }
 
-// killGates kills some gates, and returns what starts them again.
+// killGates kills count gates, and returns a function that starts them again.
 func (m *maze) killGates(count int) (start func()) {
 	chosen := m.rnd.Perm(len(m.all))[:count]
 	for _, i := range chosen {
@@ -263,7 +264,8 @@ func (m *maze) killGates(count int) (start func()) {
 	}
 }
 
-// faults are what happens to programs. Each may return what must be done after the clients have continued.
+// faults are failures of programs. A fault may return a function that must be called after the clients have
+// continued.
 var faults = map[string]func(m *maze) (after func()){
 	"a gate is killed":     func(m *maze) func() { return m.killGates(1) },
 	"two gates are killed": func(m *maze) func() { return m.killGates(2) },
@@ -284,8 +286,8 @@ var faults = map[string]func(m *maze) (after func()){
 	},
 }
 
-// killAt kills the programs that serve a socket on some hosts. A proxy is started by its agent, and an agent
-// is started here.
+// killAt kills the programs that serve a socket on some hosts. The agent starts the next proxy; killAt starts
+// the next agent.
 func (m *maze) killAt(socket string) func() {
 	for _, h := range m.some() {
 		if p := lookup(h.Holder(socket)); p.Running() {
@@ -298,7 +300,7 @@ func (m *maze) killAt(socket string) func() {
 	return nil
 }
 
-// A disturbance is what happens to connections, at a relay.
+// A disturbance is a failure of connections at a relay.
 type disturbance struct {
 	name string
 	do   func(*relay) (count int)
@@ -310,7 +312,7 @@ var disturbances = []disturbance{
 	{"half-close", func(r *relay) int { return r.harm(0.5, false) }},
 }
 
-// disturb disturbs the connections of a relay again and again until stop is called.
+// disturb disturbs the connections of a relay repeatedly until stop is called.
 func (m *maze) disturb(r *relay, d disturbance) (stop func()) {
 	over := make(chan struct{})
 	var wg sync.WaitGroup
@@ -329,9 +331,10 @@ func (m *maze) disturb(r *relay, d disturbance) (stop func()) {
 }
 
 // Programs are killed and upgraded, while connections between clients, gates and hosts are cut, delayed and
-// closed in one direction. After each fault, all clients continue: no byte is missing or comes twice in
-// either direction, no gate has ever called a session exited, and each shell is the same process. HOLDFAST_LONG=1 and
-// HOLDFAST_CHAOS=TIME; HOLDFAST_CHAOS_SEED=N repeats the faults of a run.
+// closed in one direction. After each fault, all clients must continue: no byte may be missing or duplicated
+// in either direction, no gate may ever report a session as exited, and each shell must be the same process.
+// The test needs HOLDFAST_LONG=1 and lasts HOLDFAST_CHAOS=TIME. HOLDFAST_CHAOS_SEED=N repeats the faults of a
+// run.
 // demand: S9
 func TestGatesChaos(t *testing.T) {
 	if os.Getenv("HOLDFAST_LONG") == "" {
@@ -384,8 +387,8 @@ func TestGatesChaos(t *testing.T) {
 	t.Logf("after the end of the faults, the clients continued %d times: after %v (median), %v (99 of 100), %v at most", len(took), quantile(took, 0.5), quantile(took, 0.99), quantile(took, 1))
 }
 
-// check returns when all clients have continued, with the time that each has taken. It fails the test if a shell
-// is another process.
+// check returns when all clients have continued, with the time that each has needed. It fails the test if a
+// shell is another process.
 func (m *maze) check(t *testing.T, after string) []time.Duration {
 	t.Helper()
 	since := time.Now()
@@ -395,13 +398,13 @@ func (m *maze) check(t *testing.T, after string) []time.Duration {
 	}
 	took := resumed(t, m.callers, since)
 	for i, flow := range m.flows {
-		if !eventually(func() bool { return t.Failed() || flow.lines.Load() > before[i]+5 }) { // some may have arrived before
-			t.Errorf("%s: on %s no line comes after line %d", after, m.names[i], flow.lines.Load())
+		if !eventually(func() bool { return t.Failed() || flow.lines.Load() > before[i]+5 }) { // some lines may have arrived before
+			t.Errorf("%s: on %s the output stopped at line %d", after, m.names[i], flow.lines.Load())
 		}
 	}
 	for i, c := range m.entered {
 		if now := m.pidsOf(c); !maps.Equal(now, m.shells[i]) {
-			t.Errorf("%s: the shells of %s were %v, and are %v", after, m.names[i], m.shells[i], now)
+			t.Errorf("%s: the shells of %s were %v; now they are %v", after, m.names[i], m.shells[i], now)
 		}
 	}
 	return took

@@ -18,7 +18,7 @@ import (
 	"holdfast/protocol"
 )
 
-// connectionsTo returns the number of connections of this process to an address of IPv4.
+// connectionsTo returns the number of connections of this process to an IPv4 address.
 func connectionsTo(t *testing.T, address string) (count int) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
@@ -29,10 +29,10 @@ func connectionsTo(t *testing.T, address string) (count int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := map[string]bool{} // inodes
+	own := map[string]bool{} // inodes of this process's sockets
 	links, _ := filepath.Glob("/proc/self/fd/*")
 	for _, link := range links {
-		to, _ := os.Readlink(link) // it may have been closed
+		to, _ := os.Readlink(link) // the descriptor may have been closed
 		if inode, ok := strings.CutPrefix(to, "socket:["); ok {
 			own[strings.TrimSuffix(inode, "]")] = true
 		}
@@ -51,10 +51,11 @@ func connectionsTo(t *testing.T, address string) (count int) {
 	return count
 }
 
-// One of three gates is killed under many clients, again and again. All continue through another gate, no byte
-// is missing or comes twice in either direction, and no session ends. The test logs how long the clients have taken,
-// and sets no limit: all programs share one machine, and each client needs two handshakes of TLS, whose processor time
-// decides. HOLDFAST_LONG=1, HOLDFAST_CLIENTS=NUMBER and HOLDFAST_GATE_KILLS=NUMBER
+// One of three gates is killed repeatedly under many clients. All clients must continue through another gate,
+// no byte may be missing or duplicated in either direction, and no session may end. The test logs the times
+// until the clients continued, and sets no limit: all programs share one machine, and each client needs two
+// TLS handshakes, whose processor time decides. The test needs HOLDFAST_LONG=1; HOLDFAST_CLIENTS=NUMBER and
+// HOLDFAST_GATE_KILLS=NUMBER set its size.
 // demand: S9
 func TestGateKillsUnderManyClients(t *testing.T) {
 	if os.Getenv("HOLDFAST_LONG") == "" {
@@ -94,16 +95,16 @@ func TestGateKillsUnderManyClients(t *testing.T) {
 		if t.Failed() {
 			break
 		}
-		slowest := waits[len(waits)-min(moved, len(waits)):] // these may be others than those of the gate, but not faster ones
+		slowest := waits[len(waits)-min(moved, len(waits)):] // the slowest clients may not be those of the gate, but they are not faster
 		took, all = append(took, slowest...), append(all, waits...)
 		t.Logf("kill %d: of %d clients that were connected with the gate, all continued after %v (median), %v (99 of 100), %v at most", k, moved, quantile(slowest, 0.5), quantile(slowest, 0.99), quantile(slowest, 1))
 		g.serve()
-		time.Sleep(rand.N(time.Second)) // the gates connect, or do not yet
+		time.Sleep(rand.N(time.Second)) // so that the gates are sometimes connected and sometimes not
 	}
 	answers, rows := stopWatch()
 	for i, name := range names {
 		if now := f.pidsOf(f.enter(name)); !maps.Equal(now, shells[i]) {
-			t.Errorf("the shells of %s were %v, and are %v", name, shells[i], now)
+			t.Errorf("the shells of %s were %v; now they are %v", name, shells[i], now)
 		}
 	}
 	var lines int64

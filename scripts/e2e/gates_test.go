@@ -13,13 +13,13 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// gates are the gates of a fleet. The first is that of the fleet.
+// gates are the gates of a fleet. The first one is the fleet's gate.
 type gates struct {
 	*fleet
 	all []*gatehouse
 }
 
-// newGates starts gates, and lets each host join another one of them.
+// newGates starts gates. The hosts join them in turns.
 func newGates(t *testing.T, count int, names ...string) *gates {
 	t.Helper()
 	var all []*gatehouse
@@ -36,7 +36,7 @@ func newGates(t *testing.T, count int, names ...string) *gates {
 	return f
 }
 
-// serveGates starts gates, and returns when the first of them knows all.
+// serveGates starts gates, and returns when the first gate knows all gates.
 func serveGates(t *testing.T, all []*gatehouse) *gates {
 	t.Helper()
 	f := &gates{&fleet{gatehouse: all[0], hosts: map[string]*world{}}, all}
@@ -51,7 +51,7 @@ func serveGates(t *testing.T, all []*gatehouse) *gates {
 	return f
 }
 
-// at returns what one gate says of a host.
+// at returns one gate's entry of a host.
 func (f *gates) at(g *gatehouse, name string) gate.HostInfo {
 	f.T.Helper()
 	o := f.gate
@@ -67,8 +67,8 @@ func (f *gates) at(g *gatehouse, name string) gate.HostInfo {
 	return hosts[i]
 }
 
-// place returns the address of the gate to which a host is connected, when all gates know it. On a slow
-// machine that may be another gate than the one that the host has joined.
+// place waits until all gates know to which gate a host is connected, and returns its address. On a slow
+// machine this may be another gate than the one that the host has joined.
 func (f *gates) place(name string) (address string) {
 	f.T.Helper()
 	testkit.Eventually(f.T, limit, func() bool {
@@ -93,12 +93,13 @@ func (f *gates) visit(name string) *visit {
 	return &visit{name, f.followLines(c, "flow"), newScribe(f.echo(c, "echo"))}
 }
 
-// continues returns when lines and echoes come again, and the longest wait for an echo since end began.
+// continues waits until lines and echoes come again, and returns the longest wait for an echo within the
+// span.
 func (v *visit) continues(t *testing.T, end func() span) time.Duration {
 	t.Helper()
 	before := v.flow.lines.Load()
-	if !eventually(func() bool { return t.Failed() || v.flow.lines.Load() > before+50 }) { // some may have arrived before
-		t.Errorf("of %s no line comes after line %d", v.name, v.flow.lines.Load())
+	if !eventually(func() bool { return t.Failed() || v.flow.lines.Load() > before+50 }) { // some lines may have arrived before
+		t.Errorf("the output of %s stopped at line %d", v.name, v.flow.lines.Load())
 	}
 	return v.echo.longest(t, end())
 }
@@ -109,9 +110,10 @@ func (v *visit) leave() {
 	v.flow.wg.Wait()
 }
 
-// Clients enter two hosts through any of three gates, type and read while one gate after the other is
-// killed, also the one to which a host is connected. No byte is missing or comes twice in either direction, and no
-// session is called exited. A host that joins at one gate is known to all, and revoked at all.
+// Clients enter two hosts through any of three gates, and type and read while each gate is killed in turn,
+// also the gate to which a host is connected. No byte may be missing or duplicated in either direction, and
+// no session may be reported as exited. A host that joins at one gate must be known to all gates, and a
+// revoked host must be revoked at all gates.
 // demand: S9
 func TestGates(t *testing.T) {
 	f := newGates(t, 3, "red", "blue")
@@ -151,10 +153,10 @@ func TestGates(t *testing.T) {
 	testkit.Eventually(t, limit, func() bool {
 		return !slices.ContainsFunc(f.all, func(g *gatehouse) bool { return f.at(g, "green").Name != "" })
 	}, "no gate knows the revoked host")
-	f.hosts["green"].Must("proxy", "info", "a") // the session lives
+	f.hosts["green"].Must("proxy", "info", "a") // the session still runs
 	f.all[2].die()
 	f.Must("proxy", "gate", "forget", f.all[2].listen)
 	if got := f.Must("proxy", "gate", "client-token"); strings.Contains(got, f.all[2].listen) {
-		t.Errorf("a gate that is gone is in the text for clients: %s", got)
+		t.Errorf("the text for clients contains a forgotten gate: %s", got)
 	}
 }

@@ -41,7 +41,7 @@ func steps(t *testing.T, out string) (all []step, names []string) {
 	return all, names
 }
 
-// What a handoff tells, and the one that is only tried.
+// Tests the steps that a handoff reports, and a dry run.
 // demand: S9
 func TestHandoffCommand(t *testing.T) {
 	t.Parallel()
@@ -50,45 +50,46 @@ func TestHandoffCommand(t *testing.T) {
 	v := w.echo(c, "s")
 	old := w.Only("proxy")
 	if out := w.Must("proxy", "--handoff", "--dry-run"); !strings.Contains(out, fmt.Sprintf("could take over from pid %d", old.PID)) {
-		t.Errorf("tried: %q", out)
+		t.Errorf("dry run: %q", out)
 	}
 	all, names := steps(t, w.Must("proxy", "--handoff", "--dry-run", "--json"))
 	if got := strings.Join(names, " "); got != "linked offered compared looked" || all[1].PID != old.PID || all[2].Sessions != 1 {
-		t.Errorf("tried: %+v", all)
+		t.Errorf("dry run: %+v", all)
 	}
 	if now := w.Only("proxy"); now != old || c.ProxyPID() != old.PID {
-		t.Fatalf("the proxy was %v, and is %v", old, now)
+		t.Fatalf("the dry run replaced the proxy %v by %v", old, now)
 	}
 	v.ask("nothing has happened\n")
 
 	all, names = steps(t, w.Must("proxy", "--handoff", "--json"))
 	now := w.Only("proxy")
 	if got := strings.Join(names, " "); got != "linked offered compared moved serving" {
-		t.Fatalf("steps %s", got)
+		t.Fatalf("the steps are %s, want linked offered compared moved serving", got)
 	}
 	if moved := all[3]; moved.Connections == 0 || moved.StallMaxMS == 0 || all[4].PID != now.PID || now == old {
-		t.Errorf("told %+v; process %d serves", all, now.PID)
+		t.Errorf("the steps are %+v; process %d serves", all, now.PID)
 	}
 	v.ask("and goes on\n")
 
 	w.Env = append(w.Env, "HOLDFAST_LOG_LEVEL=loud")
 	r := w.Run("proxy", "--handoff", "--json")
 	if r.Code == 0 || !strings.Contains(r.Errout, "log_level") {
-		t.Errorf("a mistake in the settings: %v", r)
+		t.Errorf("handoff with an invalid setting: %v, want an error that names log_level", r)
 	}
 	for _, args := range [][]string{
 		{"--timeout", "0s"}, {"--timeout", "1h"}, {"--verify", "some"}, {"--from-dir", "/nowhere"}, {"--foreground", "--json"},
 	} {
 		if r := w.Run("proxy", append([]string{"--handoff"}, args...)...); r.Code != 64 {
-			t.Errorf("%v: %v", args, r)
+			t.Errorf("handoff %v: %v, want exit 64", args, r)
 		}
 	}
 	if left, _ := filepath.Glob(w.Path("proxy.handoff-*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("the handoff left files behind: %v", left)
 	}
 }
 
-// A handoff compares a sample of many sessions, and all of them only if that is asked for.
+// A handoff must compare a sample of the sessions if there are many. It compares all sessions if the command
+// says so.
 func TestHandoffVerifies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "HOLDFAST_SPAWN_RATE=1000")
@@ -108,7 +109,7 @@ func TestHandoffVerifies(t *testing.T) {
 	}
 }
 
-// While one is under way another one is refused.
+// While a handoff is in progress, another one must be refused.
 func TestTwoHandoffs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,25 +119,25 @@ func TestTwoHandoffs(t *testing.T) {
 	good := w.Env
 	w.Env = append(good[:len(good):len(good)], "HOLDFAST_FAULT=taken=hang")
 	hanging := w.Start(w.Command("proxy", "--handoff", "--timeout", "5s"))
-	testkit.Eventually(t, limit, func() bool { return len(w.Running("proxy")) == 2 }, "the first is under way")
+	testkit.Eventually(t, limit, func() bool { return len(w.Running("proxy")) == 2 }, "the first handoff has begun")
 	w.Env = good
 	testkit.Eventually(t, limit, func() bool {
 		r := w.Run("proxy", "--handoff", "--dry-run")
 		return r.Code == 75 && strings.Contains(r.Errout, "another handoff is under way")
-	}, "the second is refused")
+	}, "the second handoff is refused")
 	hanging.Wait(t)
 	if hanging.Code == 0 {
-		t.Error("the one that hangs has succeeded")
+		t.Error("the handoff that hangs has succeeded")
 	}
 	if now := w.Only("proxy"); now != old {
-		t.Errorf("the proxy was %v, and is %v", old, now)
+		t.Errorf("the proxy was %v; now it is %v", old, now)
 	}
 	v.ask("nothing has happened\n")
 	w.Must("proxy", "--handoff")
 }
 
-// Pages that may connect may do so after a handoff; a request that is half read,
-// and a ticket that is out, are good at the next proxy.
+// The next proxy must accept the origins of pages, a request of which the old proxy has read a half, and a
+// ticket that the old proxy issued.
 // demand: S9
 func TestRequestsMove(t *testing.T) {
 	t.Parallel()
@@ -165,14 +166,14 @@ func TestRequestsMove(t *testing.T) {
 		_ = nc.SetReadDeadline(time.Now().Add(limit))
 		answer, err := http.ReadResponse(bufio.NewReader(nc), nil)
 		if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
-			t.Errorf("answered %+v, %v", answer, err)
+			t.Errorf("the answer to the request is %+v, %v; want 101", answer, err)
 		}
 		_ = nc.Close()
 	}
 }
 
-// A service manager is told of the new main process before the old one has gone,
-// and that one's log goes where the command's does.
+// The service manager must be told the new main process before the old one has ended, and the new proxy must
+// log to the standard error of the handoff command.
 func TestHandoffUnderServiceManager(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -190,14 +191,14 @@ func TestHandoffUnderServiceManager(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := fmt.Sscanf(string(buf[:n]), "READY=1\nMAINPID=%d", &pid); err != nil {
-			t.Fatalf("told %q: %v", buf[:n], err)
+			t.Fatalf("the notification is %q: %v", buf[:n], err)
 		}
 		return pid
 	}
 	w.Env = append(w.Env, "NOTIFY_SOCKET="+manager.LocalAddr().String())
 	first := w.Start(w.Command("proxy", "serve"))
 	if pid := told(); pid != first.PID {
-		t.Errorf("told of process %d, started was %d", pid, first.PID)
+		t.Errorf("the notification names process %d, want %d", pid, first.PID)
 	}
 	v := w.echo(w.connect(client.Options{Name: "e2e"}), "s")
 	log, err := os.Create(w.Path("reload.log"))
@@ -213,22 +214,22 @@ func TestHandoffUnderServiceManager(t *testing.T) {
 	now := told()
 	first.Wait(t)
 	if first.Code != 0 || now == first.PID || w.Only("proxy").PID != now {
-		t.Errorf("the first ended with %d, told of %d", first.Code, now)
+		t.Errorf("the first proxy ended with %d; the notification names process %d", first.Code, now)
 	}
 	if b, _ := os.ReadFile(log.Name()); !strings.Contains(string(b), "proxy serves") {
-		t.Errorf("the new one's log: %q", b)
+		t.Errorf("the log of the new proxy: %q", b)
 	}
 	v.ask("and goes on\n")
 }
 
-// A connection that does not come to rest is told to come again, on each
-// transport in its words; nobody else is held up for long, or closed.
+// If a connection cannot be frozen, because a request on it cannot be repeated, the proxy must ask its client
+// to reconnect, in the way of the transport. All other connections must be moved without a long pause.
 func TestHandoffTellsWhoCannotMove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.doors()
 	v := w.echo(d.c, "s")
-	watched := api.Spawn{EarlyExitMS: new(int64(20_000)), SpawnSpec: shell("exec sleep 1000")} // without a token it cannot be asked for again
+	watched := api.Spawn{EarlyExitMS: new(int64(20_000)), SpawnSpec: shell("exec sleep 1000")} // without a token the request cannot be repeated
 	var restless []*peer
 	for _, by := range []way{framed, webTCP} {
 		p, err := d.greeted(by)
@@ -244,28 +245,28 @@ func TestHandoffTellsWhoCannotMove(t *testing.T) {
 	testkit.Eventually(t, limit, func() bool {
 		all, err := d.c.List(w.ctx(), "")
 		return err == nil && len(all) == 3
-	}, "the sessions that are watched run")
+	}, "the spawned sessions run")
 	out := w.Must("proxy", "--handoff")
 	if !strings.Contains(out, "2 asked to reconnect") {
-		t.Errorf("it says %q", out)
+		t.Errorf("the handoff printed %q, want 2 asked to reconnect", out)
 	}
 	for i, p := range restless {
 		m, err := p.receive()
 		if m, ok := m.(*api.Goaway); !ok || m.Reason != "handoff" {
-			t.Errorf("connection %d is told %+v, %v", i, m, err)
+			t.Errorf("connection %d received %+v, %v; want goaway", i, m, err)
 		}
 		if _, err := p.receive(); err == nil || i == 1 && !strings.Contains(err.Error(), "closed with 1012") {
-			t.Errorf("connection %d ends with %v", i, err)
+			t.Errorf("the end of connection %d is %v", i, err)
 		}
 	}
 	v.ask("and goes on\n")
 	if v.Missed() != 0 {
-		t.Error("a connection that could be moved was not")
+		t.Error("an attachment missed bytes although its connection could be moved")
 	}
 }
 
-// Where WebSockets are served is a setting: whoever starts the proxy, pages find
-// it again. A second proxy does not want the same port.
+// The address for WebSockets is a setting, so that pages find any next proxy. A second proxy must not try to
+// listen on the same port.
 func TestWebSetting(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -302,7 +303,7 @@ func TestWebSetting(t *testing.T) {
 	for range 2 {
 		for origin, want := range map[string]int{"https://a.example": 101, "https://b.example": 101, "https://c.example": 403} {
 			if got := connects(origin); got != want {
-				t.Errorf("%s is answered %d, want %d", origin, got, want)
+				t.Errorf("the answer to the origin %s is %d, want %d", origin, got, want)
 			}
 		}
 		w.Kill(lookup(w.Holder("proxy.sock")))

@@ -101,8 +101,8 @@ func TestManyHandoffs(t *testing.T) {
 	}
 	m.step()
 	if !eventually(look) {
-		t.Errorf("the proxy held %+v after the first handoff, and holds %+v after the last: %v", first, last, fds(proxy.PID))
-		t.Errorf("the supervisor held %+v, and holds %+v: %v", firstHeld, lastHeld, fds(held.PID))
+		t.Errorf("the proxy had %+v after the first handoff; after the last it has %+v: %v", first, last, fds(proxy.PID))
+		t.Errorf("the supervisor had %+v; now it has %+v: %v", firstHeld, lastHeld, fds(held.PID))
 	}
 	done()
 	if err := m.c.Type(w.ctx(), "quiet", []byte("over")); err != nil {
@@ -110,7 +110,7 @@ func TestManyHandoffs(t *testing.T) {
 	}
 	m.end()
 	slices.Sort(longest)
-	t.Logf("%d handoffs under %d connections; %d times attached meanwhile; the longest echo: %v for half of the typists, %v at most; the proxy held %+v, then %+v",
+	t.Logf("%d handoffs under %d connections; %d attaches meanwhile; the longest echo: %v (median of the typists), %v at most; the proxy had %+v, then %+v",
 		handoffs, m.count, times.Load(), longest[typists/2], longest[typists-1], first, last)
 	if err := m.c.Close(); err != nil {
 		t.Error(err)
@@ -118,17 +118,17 @@ func TestManyHandoffs(t *testing.T) {
 	w.leavesNothing(proxy)
 }
 
-// besideQueues is how many descriptors a supervisor has but for the queues of its
-// sessions' input: a session gets one when something first has to wait, and at
-// most one.
+// besideQueues counts the descriptors of a supervisor without the input queues of sessions. A session gets at
+// most one queue, when its input first has to wait.
 func besideQueues(u usage) int { return u.FDs - min(u.Queues, u.PTYs) }
 
-// trickling flows slowly enough for many readers.
+// trickling is like flowing, but slow enough for many readers.
 var trickling = shell(`stty -opost -echo; echo ready; read go; i=0; while :; do
 	printf 'line %d\n' $((i+1)) $((i+2)) $((i+3)) $((i+4)) $((i+5)); i=$((i+5)); sleep 0.1
 done`)
 
-// wait hands one over on to, and takes one from from.
+// wait sends to to, and then receives from from unless that is nil. It fails the test if a connection fails
+// meanwhile.
 func (m *movers) wait(t *testing.T, to chan<- struct{}, from <-chan struct{}) {
 	t.Helper()
 	select {
@@ -146,14 +146,15 @@ func (m *movers) wait(t *testing.T, to chan<- struct{}, from <-chan struct{}) {
 	}
 }
 
-// halves is somebody who writes half of something large when it is its turn, and
-// the other half in its next turn.
+// halves is a client that writes the first half of a large message at one turn, and the second half at the
+// next turn, so that a handoff between them finds the message incomplete.
 type halves struct {
 	turns chan struct{}
-	begun chan struct{} // half is written
+	begun chan struct{} // receives a value when the first half is written
 }
 
-// send sends messages and input by turns, and reads what they bring.
+// send sends status requests and input in turns, both as large as a frame may be, and checks the answer or
+// the echo.
 func (h *halves) send(p *peer, id string, n int) error {
 	a, err := p.attach(protocol.AttachSpec{SessionID: protocol.SessionID(id)})
 	if err != nil {
@@ -165,7 +166,7 @@ func (h *halves) send(p *peer, id string, n int) error {
 	data := text(frame.Max - 1 - frame.DataHeadLen)
 	for range h.turns {
 		n++
-		isInput := n/2%2 == 0 // of two, as a WebSocket sends them, one is in fragments
+		isInput := n/2%2 == 0 // of two messages of one kind, a WebSocket sends one in fragments
 		f := []byte(nil)
 		if isInput {
 			f = a.input(data)
@@ -194,7 +195,7 @@ func (h *halves) send(p *peer, id string, n int) error {
 	return nil
 }
 
-// readsLarge reads data and nothing else.
+// readsLarge checks that the output is data.
 func readsLarge(s terminal, data []byte) error {
 	for got := 0; got < len(data); {
 		p, err := s.printed()
@@ -202,14 +203,14 @@ func readsLarge(s terminal, data []byte) error {
 			return fmt.Errorf("after %d bytes: %w", got, err)
 		}
 		if !bytes.HasPrefix(data[got:], p) {
-			return fmt.Errorf("%q is read behind %d bytes", last(string(p), 100), got)
+			return fmt.Errorf("wrong output %q after %d bytes", last(string(p), 100), got)
 		}
 		got += len(p)
 	}
 	return nil
 }
 
-// answered reads the answer to a status.
+// answered receives the answer to a status request.
 func (p *peer) answered(requestID string) error {
 	for {
 		m, err := p.receive()
@@ -220,23 +221,23 @@ func (p *peer) answered(requestID string) error {
 			continue
 		}
 		if r, ok := m.(*api.StatusReport); !ok || r.RequestID != requestID {
-			return fmt.Errorf("%s is answered by %+v", requestID, m)
+			return fmt.Errorf("the answer to %s is %+v", requestID, m)
 		}
 		return nil
 	}
 }
 
-// comesAndGoes attaches and detaches all the time, and is told nothing else.
+// comesAndGoes attaches and detaches repeatedly, and checks that only the expected messages come.
 func (p *peer) comesAndGoes(id protocol.SessionID, over *atomic.Bool, times *atomic.Int64) error {
 	for n := 0; !over.Load() || n < 10; n++ {
 		a, err := p.attach(protocol.AttachSpec{SessionID: id, Mode: protocol.ModeReadOnly})
 		if err != nil {
 			return fmt.Errorf("attach %d: %w", n, err)
 		}
-		for a.snapshot > 0 && n%2 == 0 { // every other time the snapshot is not waited for
+		for a.snapshot > 0 && n%2 == 0 { // every other time it detaches before the snapshot is complete
 			kind, payload, err := p.frames.Next()
 			if err != nil || kind != frame.Snapshot && kind != frame.Control {
-				return fmt.Errorf("in snapshot %d a frame of kind %d: %w", n, kind, err)
+				return fmt.Errorf("a frame of kind %d instead of the snapshot of attach %d: %w", n, kind, err)
 			}
 			if kind == frame.Snapshot {
 				a.snapshot -= len(payload) - frame.DataHeadLen
@@ -254,11 +255,11 @@ func (p *peer) comesAndGoes(id protocol.SessionID, over *atomic.Bool, times *ato
 			switch m := m.(type) {
 			case *api.Detached:
 				if gone = true; m.RequestID != r.RequestID {
-					return fmt.Errorf("detach %d is answered by %+v", n, m)
+					return fmt.Errorf("the answer to detach %d is %+v", n, m)
 				}
-			case *api.Accepted, *api.Resync: // after a move
+			case *api.Accepted, *api.Resync: // after a handoff
 			default:
-				return fmt.Errorf("detach %d is answered by %+v", n, m)
+				return fmt.Errorf("the answer to detach %d is %+v", n, m)
 			}
 		}
 		times.Add(1)
@@ -267,17 +268,17 @@ func (p *peer) comesAndGoes(id protocol.SessionID, over *atomic.Bool, times *ato
 	return nil
 }
 
-// onlooks sees a session in which one word is said.
+// onlooks reads a session that prints one word.
 func onlooks(s terminal) error {
 	rest, err := until(s, "over")
 	if len(rest) > 0 {
-		err = errors.Join(err, fmt.Errorf("%q is read behind it", rest))
+		err = errors.Join(err, fmt.Errorf("unexpected output %q after the word", rest))
 	}
 	return err
 }
 
-// leavesNothing fails the test if a proxy without clients holds more than one
-// that never had any.
+// leavesNothing fails the test if a proxy without clients has more resources than a proxy that never had
+// clients.
 func (w *world) leavesNothing(proxy process) {
 	w.T.Helper()
 	fresh := newWorld(w.T)
@@ -290,18 +291,18 @@ func (w *world) leavesNothing(proxy process) {
 	w.holdsAsLittle("proxy", proxy, fresh, other)
 }
 
-// holdsAsLittle fails the test if a program that nobody uses any more holds more
-// than that of a fresh world. Both die of it.
+// holdsAsLittle fails the test if an unused program has more descriptors or goroutines than the same program
+// of a fresh world. It kills both to read their goroutines.
 func (w *world) holdsAsLittle(name string, p process, fresh *world, other process) {
 	w.T.Helper()
 	was, is := usageOf(other.PID), usage{}
 	if !eventually(func() bool { is = usageOf(p.PID); return is.FDs <= was.FDs }) {
-		w.T.Errorf("a fresh %s holds %+v, this one %+v: %v", name, was, is, fds(p.PID))
+		w.T.Errorf("a fresh %s has %+v, this one has %+v: %v", name, was, is, fds(p.PID))
 	}
 	want, got := fresh.goroutines(name, other), w.goroutines(name, p)
 	for _, begun := range slices.Sorted(maps.Keys(got)) {
 		if len(got[begun]) > len(want[begun]) && !strings.HasPrefix(begun, "runtime.") {
-			w.T.Errorf("of goroutines %q there are %d, and %d in a fresh %s; one is\n%s",
+			w.T.Errorf("goroutines started by %q: %d, and %d in a fresh %s; one of them is\n%s",
 				begun, len(got[begun]), len(want[begun]), name, got[begun][0])
 		}
 	}
@@ -313,8 +314,7 @@ var (
 	createdBy = regexp.MustCompile(`(?m)^created by (.*?)( in goroutine \d+)?$`)
 )
 
-// goroutines has a program die of SIGQUIT, and returns the goroutines it had, by
-// what began them.
+// goroutines kills a program with SIGQUIT, and returns its goroutines by the function that started them.
 func (w *world) goroutines(name string, p process) map[string][]string {
 	w.T.Helper()
 	p.Signal(syscall.SIGQUIT)
@@ -333,7 +333,7 @@ func (w *world) goroutines(name string, p process) map[string][]string {
 		all[by] = append(all[by], g)
 	}
 	if len(all["main"]) != 1 {
-		w.T.Errorf("the crash of process %d cannot be read:\n%s", p.PID, last(string(b), 4<<10))
+		w.T.Errorf("the crash file of process %d has no main goroutine:\n%s", p.PID, last(string(b), 4<<10))
 	}
 	return all
 }

@@ -15,8 +15,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// TestHeld: supervisors that die again and again are not started any more; the
-// keeper holds all, everything says so and how to go on, and that goes on.
+// TestHeld kills supervisors repeatedly. The keeper must not start another one and must hold all files. All commands
+// must report this and how to continue, and that way must work.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=2", "HOLDFAST_CRASH_PAUSE=1ms")
@@ -42,7 +42,7 @@ func TestHeld(t *testing.T) {
 	}
 	w.finds("supervisor", "error", "2 supervisors died within a minute", hup, 2)
 	if logs := w.Logs(); !strings.Contains(logs, hup) {
-		t.Error("the log does not say how to go on")
+		t.Error("the log does not say how to continue")
 	}
 
 	keeper.Signal(syscall.SIGHUP)
@@ -50,41 +50,41 @@ func TestHeld(t *testing.T) {
 	w.finds("keeper", "note", "started 3 times, and the one before ended: SIGKILL", "supervisor.log", 0)
 	w.loop()
 	if out := w.Must("supervisor", "--upgrade"); !strings.Contains(out, "is told to start") || !strings.Contains(out, "1 sessions go on") {
-		t.Errorf("upgrade: %s", out)
+		t.Errorf("upgrade after a crash loop: %s", out)
 	}
 	w.Must("proxy", "send", "s", "--enter", "still here")
-	testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Must("proxy", "screen", "s"), "still here\nstill here") }, "cat answers")
+	testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Must("proxy", "screen", "s"), "still here\nstill here") }, "cat echoes the input")
 	if now := lookup(w.info("s").PID); now != shell || w.Only("keeper") != keeper {
-		t.Errorf("the session's child was %v, is %v", shell, now)
+		t.Errorf("the session's child was %v; now it is %v", shell, now)
 	}
 }
 
-// A keeper that is told to end does, also while its supervisor is about to serve.
+// A keeper that receives SIGTERM must end, even while its supervisor is about to serve.
 func TestToldToEndAtTheStart(t *testing.T) {
 	t.Parallel()
 	for range 30 {
 		w := newWorld(t)
 		d := w.Start(w.Command("supervisor"))
-		testkit.Eventually(t, limit, func() bool { _, err := os.Lstat(w.Path("supervisor.sock")); return err == nil }, "the socket is there")
+		testkit.Eventually(t, limit, func() bool { _, err := os.Lstat(w.Path("supervisor.sock")); return err == nil }, "the socket exists")
 		d.Signal(syscall.SIGTERM)
 		d.Wait(t)
-		// The first that runs is ended at once if nothing is held by then.
+		// If the keeper holds no vault entry yet, it ends the supervisor at once.
 		if log := d.Errout.String(); strings.Count(log, "vault entries are held") > 1 {
-			t.Fatalf("one that was ready did not end in order:\n%s", log)
+			t.Fatalf("a keeper that was ready did not end in order:\n%s", log)
 		}
 	}
 }
 
-// loop kills two supervisors, and returns when no more are started.
+// loop kills two supervisors, and waits until the keeper starts no more.
 func (w *world) loop() {
 	w.T.Helper()
 	w.Kill(w.Only("supervisor"))
 	w.serves()
 	w.Kill(w.Only("supervisor"))
-	testkit.Eventually(w.T, limit, func() bool { return strings.Contains(w.Run("proxy", "doctor").Out, "none is started any more") }, "the keeper only holds")
+	testkit.Eventually(w.T, limit, func() bool { return strings.Contains(w.Run("proxy", "doctor").Out, "none is started any more") }, "the keeper starts no supervisor")
 }
 
-// serves returns when a supervisor answers.
+// serves waits until a supervisor answers.
 func (w *world) serves() {
 	w.T.Helper()
 	testkit.Eventually(w.T, limit, func() bool {
@@ -94,7 +94,7 @@ func (w *world) serves() {
 	}, "a supervisor serves")
 }
 
-// info is what is known of a session.
+// info returns the information about a session that the command line prints.
 func (w *world) info(id string) (s protocol.SessionInfo) {
 	w.T.Helper()
 	if err := json.Unmarshal([]byte(w.Must("proxy", "info", id, "--json")), &s); err != nil {

@@ -21,22 +21,22 @@ func TestStartedWhereNoneRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	if r := w.Run("proxy", "stop"); r.Code != 69 {
-		t.Errorf("stop where none runs: %v", r)
+		t.Errorf("stop without a proxy: %v, want exit 69", r)
 	}
 	if r := w.Run("supervisor", "stop"); r.Code != 69 {
-		t.Errorf("stop where none runs: %v", r)
+		t.Errorf("stop without a supervisor: %v, want exit 69", r)
 	}
 	if all := w.Running(""); len(all) > 0 {
-		t.Errorf("stopping has started %v", all)
+		t.Errorf("the stop commands have started %v", all)
 	}
 	w.Must("proxy", "start")
 	held, proxy := w.Only("supervisor"), w.Only("proxy")
 	w.Must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
 	if out := w.Must("proxy", "ls"); !strings.Contains(out, "sleep 1000") {
-		t.Errorf("ls says %q", out)
+		t.Errorf("ls prints %q", out)
 	}
 	if w.Only("supervisor") != held || w.Only("proxy") != proxy {
-		t.Error("what runs was started again")
+		t.Error("a running program was started again")
 	}
 }
 
@@ -49,25 +49,25 @@ func TestConnectedWhereOneRuns(t *testing.T) {
 	testkit.Eventually(t, limit, func() bool { return w.Holder("supervisor.sock") == held.PID }, "the supervisor serves")
 	w.Must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
 	if keeper := w.Only("keeper"); keeper != d.Process || held.Parent() != keeper.PID {
-		t.Errorf("%v runs with %v, a child of %d, and was not what we started", keeper, held, held.Parent())
+		t.Errorf("the keeper is %v with the supervisor %v, a child of %d; want the started process as keeper", keeper, held, held.Parent())
 	}
-	// There is one at a time, and the second says who it is.
+	// Only one supervisor may run, and the error of a second one must name the first one's process.
 	r := w.Run("supervisor")
 	if r.Code != 69 || !strings.Contains(r.Errout, fmt.Sprintf("process %d", d.PID)) {
-		t.Errorf("a second supervisor: %v", r)
+		t.Errorf("start of a second supervisor: %v", r)
 	}
 	proxy := w.Only("proxy")
 	r = w.Run("proxy", "serve")
 	if r.Code == 0 || !strings.Contains(r.Errout, fmt.Sprintf("process %d", proxy.PID)) {
-		t.Errorf("a second proxy: %v", r)
+		t.Errorf("start of a second proxy: %v", r)
 	}
 	if w.Only("keeper") != d.Process || w.Only("supervisor") != held || w.Only("proxy") != proxy {
-		t.Error("the second has done something to the first")
+		t.Error("the start of a second program has replaced the first")
 	}
 }
 
-// A signal that comes when the socket is there, and before the supervisor serves, ends both
-// programs in order.
+// If a signal comes after the socket exists and before the supervisor serves, both programs must end in
+// order.
 func TestTerminatedBeforeItServes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -79,15 +79,15 @@ func TestTerminatedBeforeItServes(t *testing.T) {
 	starting := w.Only("supervisor")
 	testkit.Eventually(t, limit, func() bool { state, _ := testkit.Stat(starting.PID); return state == "T" }, "the supervisor has stopped before it serves")
 	if w.Holder("supervisor.sock") != starting.PID {
-		t.Error("the supervisor has no socket yet")
+		t.Error("the stopped supervisor does not hold the socket")
 	}
-	for _, p := range []process{keeper.Process, starting} { // as to a process group
+	for _, p := range []process{keeper.Process, starting} { // as a signal to the process group
 		p.Signal(syscall.SIGTERM)
 	}
 	starting.Signal(syscall.SIGCONT)
 	keeper.Wait(t)
 	if keeper.Code != 0 {
-		t.Errorf("exit code %d: %s", keeper.Code, keeper.Errout)
+		t.Errorf("the keeper ended with exit code %d: %s", keeper.Code, keeper.Errout)
 	}
 }
 
@@ -107,11 +107,11 @@ func TestSessionsSurviveStop(t *testing.T) {
 	_ = v.Detach()
 	_ = c.Close()
 	if out := w.Must("proxy", "stop"); !strings.Contains(out, fmt.Sprint(first.PID)) {
-		t.Errorf("stop says %q", out)
+		t.Errorf("stop prints %q", out)
 	}
 	w.Gone(first)
 	if _, err := os.Stat(w.Path("proxy.sock")); err == nil {
-		t.Error("the socket of a proxy that was stopped is left")
+		t.Error("the socket of the stopped proxy still exists")
 	}
 	if r := w.Run("proxy", "stop"); r.Code != 69 || !strings.Contains(r.Errout, "no proxy runs") {
 		t.Errorf("a second stop: %v", r)
@@ -122,10 +122,10 @@ func TestSessionsSurviveStop(t *testing.T) {
 	c = w.dial(client.Options{})
 	after, err := c.SessionInfo(w.ctx(), "s")
 	if err != nil || after.Instance != info.Instance || after.PID != info.PID {
-		t.Fatalf("it was %+v, and is %+v, %v", info, after, err)
+		t.Fatalf("the session was %+v; now it is %+v, %v", info, after, err)
 	}
 	v = w.attach(c, "s", client.AttachOptions{})
-	v.until("before") // R6: what was printed while nobody looked
+	v.until("before") // R6: output that came while no viewer was attached
 	v.ask("after")
 }
 
@@ -151,42 +151,42 @@ func TestSupervisorStop(t *testing.T) {
 	}
 	for _, p := range append(kids, held, keeper) {
 		if !p.Running() {
-			t.Fatalf("process %d has ended all the same", p.PID)
+			t.Fatalf("process %d has ended although stop was refused", p.PID)
 		}
 	}
 
 	begun := time.Now()
 	var wg sync.WaitGroup
-	for range 3 { // each of several callers gets its answer when all is over
+	for range 3 { // each of several callers receives its answer when all sessions have ended
 		wg.Go(func() {
 			r, err := w.Try("supervisor", "stop", "--sessions=end")
 			if err != nil || r.Code != 0 && !strings.Contains(r.Errout, "no supervisor runs") {
 				t.Errorf("stop: %v, %v", r, err)
 			}
 			if _, err := os.Lstat(w.Path("supervisor.sock")); err == nil {
-				t.Error("stop has returned, and the socket is there")
+				t.Error("the socket still exists after stop has returned")
 			}
 			for _, p := range kids {
 				if p.Running() {
-					t.Errorf("stop has returned, and process %d runs", p.PID)
+					t.Errorf("process %d still runs after stop has returned", p.PID)
 				}
 			}
 		})
 	}
 	wg.Wait()
 	if took := time.Since(begun); took > sessions*400*time.Millisecond/2 {
-		t.Errorf("it took %v: one after the other, and not all at once", took)
+		t.Errorf("stop took %v, as if it ended the sessions one after the other", took)
 	}
 	w.Gone(held)
 	w.Gone(keeper)
 	for i, v := range views {
 		end := v.last()
 		if end.Kind != client.Exited || end.Exit.Reason != protocol.ReasonShutdown || end.Exit.Outcome != protocol.OutcomeHard {
-			t.Errorf("viewer %d is told %+v", i, end)
+			t.Errorf("viewer %d received %+v, want the exit by shutdown", i, end)
 		}
 	}
 	if again := w.Running("supervisor"); len(again) > 0 {
-		t.Errorf("a supervisor was stopped, and another started: %v", again)
+		t.Errorf("after the stop another supervisor was started: %v", again)
 	}
 }
 
@@ -203,22 +203,22 @@ func TestOpenWhileShuttingDown(t *testing.T) {
 		r, _ := w.Try("supervisor", "stop", "--sessions=end")
 		stopped <- r
 	}()
-	v.until("got hangup") // so it has begun
+	v.until("got hangup") // the shutdown has begun
 	_, err := c.Spawn(w.ctx(), client.SpawnRequest{SpawnSpec: shell("exec cat")})
 	if code(err) != protocol.CodeClosed {
-		t.Errorf("a session opened while shutting down: %v", err)
+		t.Errorf("spawn during the shutdown: %v, want closed", err)
 	}
 	end := v.last()
 	if end.Kind != client.Exited || end.Exit.Reason != protocol.ReasonShutdown || end.Exit.Outcome != protocol.OutcomeHard {
-		t.Errorf("its viewer is told %+v, %+v", end, end.Exit)
+		t.Errorf("the viewer received %+v, exit %+v; want the exit by shutdown", end, end.Exit)
 	}
 	if r := <-stopped; r.Code != 0 {
 		t.Errorf("stop: %v", r)
 	}
 }
 
-// A supervisor that is killed costs nothing: the session goes on, as does whoever
-// waits for it, and its viewer has everything once.
+// If the supervisor is killed, sessions must continue, requests that wait for an exit must be answered, and
+// viewers must receive each byte once.
 // demand: S10
 func TestSupervisorKilled(t *testing.T) {
 	t.Parallel()
@@ -230,50 +230,50 @@ func TestSupervisorKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waited := w.awaitsEnd(c, "s")
+	waited := w.awaitExit(c, "s")
 	for i := range 3 {
 		v.ask(fmt.Sprintf("before %d\n", i))
 		if now := w.KillSupervisor(); now == held || now.Parent() != keeper.PID {
-			t.Errorf("the next one, %v, is a child of %d, and not of %v", now, now.Parent(), keeper)
+			t.Errorf("the next supervisor, %v, is a child of process %d, not of the keeper %v", now, now.Parent(), keeper)
 		}
-		v.ask(fmt.Sprintf("after %d\n", i)) // nothing comes before it: nothing comes twice
+		v.ask(fmt.Sprintf("after %d\n", i)) // a later viewer checks below that no byte came twice
 	}
 	if v.Missed() != 0 {
-		t.Errorf("its viewer has missed %d bytes", v.Missed())
+		t.Errorf("the viewer has missed %d bytes", v.Missed())
 	}
 	now, err := c.SessionInfo(w.ctx(), "s")
 	if err != nil || now.PID != was.PID || now.Instance != was.Instance || now.OutputOffset <= was.OutputOffset || !lookup(was.PID).Running() {
-		t.Errorf("the session was %+v, and is %+v, %v", was, now, err)
+		t.Errorf("the session was %+v; now it is %+v, %v", was, now, err)
 	}
 	late := w.attach(c, "s", client.AttachOptions{})
 	for i := range 3 {
 		if before := late.until(fmt.Sprintf("before %d\nafter %d\n", i, i)); i > 0 && before != "" {
-			t.Errorf("round %d: who comes later is shown %q first", i, before)
+			t.Errorf("round %d: a later viewer received %q before the expected lines", i, before)
 		}
 	}
 	if w.Only("proxy") != proxy || w.Only("keeper") != keeper {
-		t.Error("another process was replaced, too")
+		t.Error("the proxy or the keeper was replaced too")
 	}
 	if status, err := c.Status(w.ctx()); err != nil || status.Supervisor.Keeper == nil ||
 		status.Supervisor.Keeper.PID != keeper.PID || status.Supervisor.Keeper.Starts != 4 || status.Supervisor.Keeper.Last != "SIGKILL" {
-		t.Errorf("status says %+v, %v", status, err)
+		t.Errorf("status returns %+v, %v", status, err)
 	}
 	if err := c.Terminate(w.ctx(), "s", client.End{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-waited; err != nil {
-		t.Errorf("who waited for its end through all this is told %v", err)
+		t.Errorf("the request that waited for the exit ended with %v", err)
 	}
 	if m := v.last(); m.Kind != client.Exited || m.Exit.ExitCode != 129 {
-		t.Errorf("its viewer is told %+v", m)
+		t.Errorf("the viewer received %+v, want the exit 129", m)
 	}
 }
 
-// The death of the supervisor and its keeper at once costs the sessions; it must cost
-// nothing else, and nobody waits for ever.
+// If the supervisor and its keeper are killed at the same time, the sessions are lost. Everything else must
+// continue, and no request may wait for ever.
 func TestBothKilled(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "HOLDFAST_DURABLE=off") // a session that is stored would be listed as lost
+	w := newWorld(t, "HOLDFAST_DURABLE=off") // otherwise a stored session would be listed as lost
 	c := w.dial(client.Options{})
 	v := w.echo(c, "s")
 	proxy, held := w.Only("proxy"), w.Only("supervisor")
@@ -281,46 +281,46 @@ func TestBothKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waited := w.awaitsEnd(c, "s")
+	waited := w.awaitExit(c, "s")
 	v.ask("before")
 	w.KillBoth()
-	w.Gone(lookup(info.PID)) // its terminal is closed
+	w.Gone(lookup(info.PID)) // the kernel closes its terminal
 
-	// By a supervisor that is started for it. The proxy may have yet to see the
-	// link's end; then it says that the same may succeed later.
+	// The proxy starts a supervisor for the request. If it has not noticed the end of the link yet, it must
+	// answer that the request can be retried.
 	testkit.Eventually(t, limit, func() bool {
 		_, err := c.Spawn(w.ctx(), client.SpawnRequest{ID: "t", SpawnSpec: echoing, EarlyExit: none})
 		if err != nil && (code(err) != protocol.CodeSupervisorUnreachable || !protocol.AsError(err).Retryable) {
 			t.Fatal(err)
 		}
 		return err == nil
-	}, "another session is started")
+	}, "a new session is started")
 	two := w.attach(c, "t", client.AttachOptions{})
 	two.until("ready\n")
 	two.ask("after")
 	if now := w.Only("supervisor"); now == held {
-		t.Error("the dead supervisor runs")
+		t.Error("the killed supervisor still runs")
 	}
 	if now := w.Only("proxy"); now != proxy {
-		t.Errorf("the proxy was %v, and is %v", proxy, now)
+		t.Errorf("the proxy was %v; now it is %v", proxy, now)
 	}
 	select {
 	case err := <-waited:
 		if c := code(err); c != protocol.CodeSessionNotFound && c != protocol.CodeSupervisorUnreachable {
-			t.Errorf("who waited for its end is told %v", err)
+			t.Errorf("the request that waited for the exit ended with %v", err)
 		}
 	case <-time.After(limit):
-		t.Error("who waited for the session's end waits for ever")
+		t.Error("the request that waited for the exit was not answered within the limit")
 	}
 	if _, err := c.SessionInfo(w.ctx(), "s"); code(err) != protocol.CodeSessionNotFound {
-		t.Errorf("a session of the dead supervisor: %v", err)
+		t.Errorf("info of a lost session: %v", err)
 	}
 	m, err := v.Receive(limit)
 	if err != nil || m.Kind != client.Failed || code(m.Err) != protocol.CodeSessionNotFound {
-		t.Errorf("its viewer is told %+v, %v", m, err)
+		t.Errorf("the viewer received %+v, %v; want session_not_found", m, err)
 	}
 	if _, err := v.Write([]byte("x")); err == nil {
-		t.Error("it can still be written to")
+		t.Error("a write to the lost session succeeded")
 	}
 }
 
@@ -354,16 +354,16 @@ func TestUnreachableDuringCheck(t *testing.T) {
 			select {
 			case err := <-spawned:
 				if code(err) != want {
-					t.Errorf("the creation ends with %v, want %q", err, want)
+					t.Errorf("spawn ends with %v, want %q", err, want)
 				}
 			case <-time.After(limit):
-				t.Error("the creation waits for ever")
+				t.Error("spawn was not answered within the limit")
 			}
 		})
 	}
 }
 
-// Sockets that lie where nobody listens any more are no obstacle.
+// Sockets without a listening process must not prevent a start.
 func TestStaleSockets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -373,15 +373,15 @@ func TestStaleSockets(t *testing.T) {
 	w.Kill(proxy)
 	for _, name := range []string{"proxy.sock", "proxy.control.sock", "supervisor.sock"} {
 		if _, err := os.Stat(w.Path(name)); err != nil {
-			t.Fatalf("%s is not left: %v", name, err)
+			t.Fatalf("%s of the killed program does not exist: %v", name, err)
 		}
 	}
 	if r := w.Run("proxy", "stop"); r.Code != 69 {
-		t.Errorf("stop of what is dead: %v", r)
+		t.Errorf("stop of a killed proxy: %v, want exit 69", r)
 	}
 	w.Must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
 	if w.Only("supervisor") == held || w.Only("proxy") == proxy {
-		t.Error("the dead run")
+		t.Error("a killed program still runs")
 	}
 }
 
@@ -408,31 +408,30 @@ func TestRaceFromNothing(t *testing.T) {
 		w.Only("proxy")
 		list, err := w.dial(client.Options{}).List(w.ctx(), "")
 		if err != nil || len(list) != callers {
-			t.Errorf("%d sessions run, %v", len(list), err)
+			t.Errorf("%d sessions are listed, %v", len(list), err)
 		}
 	}
 }
 
-// A client that is not told how to start a proxy does not, and says so at
-// once.
+// If a client has no function that starts a proxy, it must start none, and must report this at once.
 // demand: R8
 func TestNoProxy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, err := client.Dial(w.ctx(), client.Options{Dir: w.Dir})
 	if !errors.Is(err, client.ErrConnect) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
+		t.Errorf("dial without a proxy: %v, want ErrConnect at once", err)
 	}
 	if all := w.Running(""); len(all) > 0 {
 		t.Errorf("%v was started", all)
 	}
-	// One that knew a proxy looks for it for as long as it was told, not longer.
+	// A client that was connected must try to reconnect for as long as Redial says, not longer.
 	c, err := client.Dial(w.ctx(), client.Options{Dir: w.Dir, Start: w.startProxy})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	poor, err := client.Dial(w.ctx(), client.Options{Dir: w.Dir, Redial: time.Second}) // also bounds the hello of each of its connections
+	poor, err := client.Dial(w.ctx(), client.Options{Dir: w.Dir, Redial: time.Second}) // Redial also limits the hello of each connection
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,7 +452,7 @@ func TestNoProxy(t *testing.T) {
 	}
 }
 
-// Started from a shell, both outlive it: they have a session of their own.
+// The programs must outlive the shell that has started them, so they must have sessions of their own.
 func TestOutlivesLauncher(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -464,7 +463,7 @@ func TestOutlivesLauncher(t *testing.T) {
 	if d.Code != 0 {
 		t.Fatal(d.Errout)
 	}
-	_ = syscall.Kill(-d.PID, syscall.SIGHUP) // what a closed terminal does; nobody is there
+	_ = syscall.Kill(-d.PID, syscall.SIGHUP) // as a closed terminal does; no process remains in this group
 	keeper, held, proxy := w.Only("keeper"), w.Only("supervisor"), w.Only("proxy")
 	for p, leader := range map[process]process{keeper: keeper, held: keeper, proxy: proxy} {
 		if f := testkit.StatFields(p.PID); f[3] != itoa(leader.PID) { // its session
@@ -476,16 +475,16 @@ func TestOutlivesLauncher(t *testing.T) {
 			}
 		}
 	}
-	held.Signal(syscall.SIGHUP) // which says nothing about the sessions
+	held.Signal(syscall.SIGHUP) // SIGHUP must not affect the sessions
 	keeper.Signal(syscall.SIGHUP)
 	w.Must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
 	if w.Only("keeper") != keeper || w.Only("supervisor") != held || w.Only("proxy") != proxy {
-		t.Error("one has ended with its launcher")
+		t.Error("a program has ended with its launcher")
 	}
 }
 
-// awaitsEnd asks for a session's end, beside the test, and gives how that went.
-func (w *world) awaitsEnd(c *client.Client, id protocol.SessionID) <-chan error {
+// awaitExit waits for a session's exit in a goroutine, and returns a channel with the error of the wait.
+func (w *world) awaitExit(c *client.Client, id protocol.SessionID) <-chan error {
 	waited, ctx := make(chan error, 1), w.ctx()
 	go func() {
 		_, err := c.Wait(ctx, id, -1)

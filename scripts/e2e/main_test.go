@@ -13,18 +13,19 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// roleEnv makes this program a child of a session, or a stranger: see roles.
+// roleEnv names the role in which this program runs, see roles. If it is empty, the program runs the tests.
 const roleEnv = "E2E_ROLE"
 
-// roles are what this program is when it is not the tests.
+// roles are the programs that the tests need as children of sessions or as clients. Each gets the arguments
+// of its command line.
 var roles = map[string]func(args []string) error{
-	"chatter":  chatter,
-	"labourer": labourer,
-	"counter":  counter,
-	"printer":  printer,
-	"quitter":  quitter,
-	"stubborn": stubborn,
-	"stranger": stranger,
+	"chatter":   chatter,
+	"busyChild": busyChild,
+	"counter":   counter,
+	"printer":   printer,
+	"quitter":   quitter,
+	"stubborn":  stubborn,
+	"stranger":  stranger,
 }
 
 func TestMain(m *testing.M) {
@@ -45,8 +46,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// stubborn is a child that does not go when it is asked to, and says that it
-// was. A shell would look up from what it waits for too late, now and then.
+// stubborn is a child that ignores SIGHUP and SIGINT, and prints the name of each signal. A shell cannot take
+// its place, because a shell now and then runs its trap only after the command for which it waits.
 func stubborn([]string) error {
 	c := make(chan os.Signal, 16)
 	signal.Notify(c, syscall.SIGHUP, syscall.SIGINT)
@@ -57,11 +58,11 @@ func stubborn([]string) error {
 	return nil
 }
 
-// role is a session of this program.
+// role returns the specification of a session whose child is this program in a role.
 func role(name string, args ...string) protocol.SpawnSpec {
 	exe, err := os.Executable()
 	if err != nil {
-		panic(err) // we run
+		panic(err) // the running program has a path
 	}
 	return protocol.SpawnSpec{Argv: append([]string{exe}, args...), Env: []string{roleEnv + "=" + name}}
 }

@@ -20,17 +20,17 @@ const (
 	memoryViewers = 2        // of each session
 	// perConn is how many attachments one connection may have.
 	perConn = 256
-	// What one session may cost the supervisor: the ring of 1 MiB and the room
-	// of one read; 10,000 lines of history, which are not compressed while the
-	// session is busy; a screen, and what the viewers' streams hold.
+	// perSession is the memory that one session may cost the supervisor: the ring of 1 MiB and the buffer of
+	// one read; 10,000 lines of history, which are not compressed while the session is busy; a screen; and
+	// the streams of the viewers.
 	perSession = 4 << 10 // KiB
-	// And the proxy: a MiB for each of the two viewers, half of it garbage.
+	// perSessionProxy is the same for the proxy: 1 MiB for each of the two viewers, half of it garbage.
 	perSessionProxy = 2 << 10
 )
 
-// Sessions that have printed a lot and are looked at hold a bounded amount of
-// memory each, which is printed. HOLDFAST_SESSIONS says how many there are.
-// It is not parallel, as it takes what there is.
+// A session that has printed much output and has viewers must cost a bounded amount of memory, which the test
+// logs. HOLDFAST_SESSIONS is the number of sessions. The test is not parallel, because it uses all memory and
+// processors.
 func TestMemoryOfManySessions(t *testing.T) {
 	sessions := number(t, "HOLDFAST_SESSIONS", 12)
 	w := newWorld(t)
@@ -53,16 +53,15 @@ func TestMemoryOfManySessions(t *testing.T) {
 		}
 	}
 	t.Logf("%d sessions with %d viewers each began within %v", sessions, memoryViewers, time.Since(begun).Round(time.Millisecond))
-	testkit.Eventually(t, 60*limit, func() bool { return w.allPrinted(c) == sessions }, "all is printed")
+	testkit.Eventually(t, 60*limit, func() bool { return w.allPrinted(c) == sessions }, "all sessions have printed the log")
 	for _, v := range viewers {
 		v.caughtUp(t)
 	}
-	t.Logf("after %v each has printed %d MiB, and its viewers have read that", time.Since(begun).Round(time.Millisecond), memoryPrinted>>20)
-	w.holds(empty, sessions)
+	t.Logf("after %v each session has printed %d MiB, and its viewers have read all of it", time.Since(begun).Round(time.Millisecond), memoryPrinted>>20)
+	w.checkMemory(empty, sessions)
 }
 
-// colouredLog is what a service prints: a time, a level in colour, a source, a
-// message.
+// colouredLog returns lines as a service prints them: a time, a level in colour, a source, a message.
 func colouredLog(n int) []byte {
 	var b bytes.Buffer
 	levels := []string{"\x1b[32mINFO\x1b[0m ", "\x1b[33mWARN\x1b[0m ", "\x1b[1;31mERROR\x1b[0m", "\x1b[36mDEBUG\x1b[0m"}
@@ -73,7 +72,7 @@ func colouredLog(n int) []byte {
 	return b.Bytes()[:n]
 }
 
-// allPrinted is how many sessions have printed everything.
+// allPrinted counts the sessions that have printed the whole log.
 func (w *world) allPrinted(c *client.Client) (n int) {
 	list, err := c.List(w.T.Context(), "")
 	if err != nil {
@@ -87,40 +86,38 @@ func (w *world) allPrinted(c *client.Client) (n int) {
 	return n
 }
 
-// holds logs what both processes hold, in all and for each session, and fails
-// the test if that is more than it may be, beside what Go keeps however many
-// there are.
-func (w *world) holds(empty map[string]usage, sessions int) {
+// checkMemory logs the memory of both processes, in total and per session. It fails the test if a session costs
+// more than its limit. Memory that Go uses independently of the number of sessions does not count.
+func (w *world) checkMemory(empty map[string]usage, sessions int) {
 	w.T.Helper()
 	for name, now := range w.usages() {
 		each := (now.RSS - empty[name].RSS) / sessions
-		w.T.Logf("the %s holds %d KiB, %d for each session", name, now.RSS, each)
+		w.T.Logf("the %s uses %d KiB, %d per session", name, now.RSS, each)
 		each = (now.RSS - empty[name].RSS - moreRSS()) / sessions
 		most := perSession
 		if name == "proxy" {
 			most = perSessionProxy
 		}
 		if os.Getenv("HOLDFAST_E2E_RACE") != "1" && each > most {
-			w.T.Errorf("the %s holds %d KiB for each session, at most %d are expected", name, each, most)
+			w.T.Errorf("the %s uses %d KiB per session, want at most %d", name, each, most)
 		}
 	}
 }
 
-// viewers are many attachments on one connection, which reads as fast as it
-// can.
+// viewers are many attachments on one connection, which is read without pauses.
 type viewers struct {
 	*peer
 	n int
 
 	mu  sync.Mutex
-	pos map[uint32]uint64 // of each attachment
+	pos map[uint32]uint64 // offset by attachment
 	err error
 }
 
 func (w *world) viewers() *viewers {
 	w.T.Helper()
 	v := &viewers{peer: w.client(api.Hello{Protocol: protocol.Supported()}), pos: map[uint32]uint64{}}
-	if err := v.SetDeadline(time.Time{}); err != nil { // they stay
+	if err := v.SetDeadline(time.Time{}); err != nil { // the viewers stay as long as the test needs them
 		w.T.Fatal(err)
 	}
 	go v.read()
@@ -136,7 +133,7 @@ func (v *viewers) attach(t *testing.T, id protocol.SessionID) {
 	}
 }
 
-// read notes how far each attachment has come.
+// read records the offset of each attachment.
 func (v *viewers) read() {
 	for {
 		kind, payload, err := v.frames.Next()
@@ -175,7 +172,7 @@ func (v *viewers) note(kind frame.Kind, payload []byte) error {
 	return nil
 }
 
-// caughtUp waits until all attachments have come to the end.
+// caughtUp waits until all attachments have received the whole log.
 func (v *viewers) caughtUp(t *testing.T) {
 	t.Helper()
 	var err error

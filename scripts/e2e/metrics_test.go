@@ -16,7 +16,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// observer asks a proxy how it is, each time on a connection of its own.
+// observer sends HTTP requests to a proxy, each on a connection of its own.
 type observer struct {
 	t    testing.TB
 	http *http.Client
@@ -53,7 +53,7 @@ func (o *observer) get(path, token string) (status int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-// numbers returns ours, by name and labels.
+// numbers returns the metrics whose names begin with holdfast_, by the remainder of the name with its labels.
 func (o *observer) numbers(token string) map[string]float64 {
 	o.t.Helper()
 	status, body := o.get("/metrics", token)
@@ -73,8 +73,8 @@ func (o *observer) numbers(token string) map[string]float64 {
 	return all
 }
 
-// The numbers of both programs tell of what happens, on the socket and on TCP,
-// and a new proxy tells them on.
+// The metrics must count the events of both programs, on the Unix socket and on TCP, and a new proxy must
+// continue them.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -82,15 +82,15 @@ func TestMetrics(t *testing.T) {
 	unix, tcp := w.observer("unix", w.Path("proxy.web.sock")), w.observer("tcp", address)
 	for _, o := range []*observer{unix, tcp} {
 		if status, body := o.get("/healthz", ""); status != 200 || body != "ok\n" {
-			t.Errorf("%s is %d %q", o.base, status, body)
+			t.Errorf("/healthz of %s: %d %q", o.base, status, body)
 		}
 	}
 	if status, body := tcp.get("/metrics", ""); status != 401 {
-		t.Errorf("without a token: %d %s", status, body)
+		t.Errorf("metrics without a token: %d %s, want 401", status, body)
 	}
 	before := unix.numbers("")
 	if before["supervisor_up"] != 1 || before["supervisor_spawns_total"] != 0 || before[`proxy_refusals_total{code="unauthorized"}`] != 1 {
-		t.Errorf("before: %v", before)
+		t.Errorf("the metrics before the first session: %v", before)
 	}
 
 	c := w.dial(client.Options{})
@@ -104,29 +104,29 @@ func TestMetrics(t *testing.T) {
 		"proxy_attachments": 1, `proxy_connections{transport="unix"}`: 1, `proxy_requests_total{type="spawn"}`: 1, `proxy_requests_total{type="attach"}`: 1,
 	} {
 		if now[name] < least || now[name] <= before[name] {
-			t.Errorf("%s was %v, is %v, want %v at least", name, before[name], now[name], least)
+			t.Errorf("%s was %v; now it is %v, want at least %v", name, before[name], now[name], least)
 		}
 	}
 	if _, body := unix.get("/metrics", ""); strings.Contains(body, "secretive") || strings.Contains(body, w.Dir) {
-		t.Error("they tell of the session's id, or of a path")
+		t.Error("the metrics contain the session's id or a path")
 	}
 
 	w.handOff()
 	v.ask("and goes on\n")
 	for _, o := range []*observer{unix, tcp} {
 		if status, body := o.get("/healthz", ""); status != 200 {
-			t.Errorf("behind a handoff %s is %d %q", o.base, status, body)
+			t.Errorf("/healthz of %s after a handoff: %d %q", o.base, status, body)
 		}
 	}
 	after := tcp.numbers(token)
 	if after["supervisor_printed_bytes_total"] <= now["supervisor_printed_bytes_total"] || after["supervisor_spawns_total"] != 1 ||
 		after["proxy_takeover_connections"] == 0 || after["proxy_takeover_stall_seconds"] == 0 {
-		t.Errorf("behind a handoff: %v", after)
+		t.Errorf("the metrics after a handoff: %v", after)
 	}
 }
 
-// A supervisor that does not answer is told of within the time that it has, and
-// one that has gone is not started for being asked after.
+// If the supervisor does not answer, /healthz must report this within its time limit. If no supervisor runs,
+// /healthz must not start one.
 func TestNotHealthy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -138,25 +138,25 @@ func TestNotHealthy(t *testing.T) {
 		testkit.Eventually(t, limit, func() bool {
 			status, body := o.get("/healthz", "")
 			return status == 503 && strings.Contains(body, `"code":"supervisor_unreachable"`)
-		}, why+" is told")
+		}, why+" is reported")
 		if n := o.numbers(""); n["supervisor_up"] != 0 {
-			t.Errorf("%s: it is told that it is up", why)
+			t.Errorf("%s: supervisor_up is not 0", why)
 		}
 	}
 	w.Stop(held)
-	unwell("one that stands still")
+	unwell("a stopped supervisor")
 	held.Signal(syscall.SIGCONT)
-	testkit.Eventually(t, limit, func() bool { status, _ := o.get("/healthz", ""); return status == 200 }, "it goes on")
+	testkit.Eventually(t, limit, func() bool { status, _ := o.get("/healthz", ""); return status == 200 }, "the continued supervisor is healthy")
 	w.Kill(held)
-	testkit.Eventually(t, limit, func() bool { status, _ := o.get("/healthz", ""); return status == 200 }, "the next one is found, which its keeper has started")
+	testkit.Eventually(t, limit, func() bool { status, _ := o.get("/healthz", ""); return status == 200 }, "the supervisor that the keeper has started is healthy")
 	w.KillBoth()
-	unwell("one that has gone")
+	unwell("the end of the supervisor")
 	if left := append(w.Running("supervisor"), w.Running("keeper")...); len(left) > 0 {
-		t.Errorf("started: %v", fmt.Sprint(left))
+		t.Errorf("/healthz has started %v", fmt.Sprint(left))
 	}
 	if status, _ := w.observer("tcp", address).get("/healthz", ""); status != 503 {
-		t.Errorf("on TCP: %d", status)
+		t.Errorf("/healthz on TCP: %d, want 503", status)
 	}
 	w.Start(w.Command("supervisor", "--background"))
-	testkit.Eventually(t, limit, func() bool { status, _ := o.get("/healthz", ""); return status == 200 }, "another is found, and nobody asked for a session")
+	testkit.Eventually(t, limit, func() bool { status, _ := o.get("/healthz", ""); return status == 200 }, "a new supervisor is found without a request for a session")
 }

@@ -18,9 +18,8 @@ import (
 	"holdfast/protocol/frame"
 )
 
-// Connections that know of no reconnect are moved from proxy to proxy: of what
-// they see no byte is missing or comes twice, what they type arrives once, what
-// they wait for is answered.
+// Connections whose clients cannot reconnect are moved from proxy to proxy. No byte of output may be missing
+// or duplicated, each byte of input must arrive once, and each waiting request must be answered.
 // demand: S9
 func TestConnectionsMove(t *testing.T) {
 	const handoffs, each = 10, 10
@@ -36,7 +35,7 @@ func TestConnectionsMove(t *testing.T) {
 		id := fmt.Sprint("echo-", i)
 		w.echo(m.c, id)
 		m.typist(anyWay(i), id, 5*time.Millisecond, &stalls[i])
-		if i%5 < 2 { // four are enough
+		if i%5 < 2 { // four clients of these two kinds are enough
 			text := fmt.Sprint("text-", i)
 			w.echo(m.c, text)
 			m.run("text client", apiWay(i), func(p *peer) error { return p.typesText(text, &m.over) })
@@ -52,10 +51,10 @@ func TestConnectionsMove(t *testing.T) {
 	}
 	m.end()
 	slices.Sort(stalls[:])
-	t.Logf("the longest echo in %d handoffs: %v for half of the typists, %v at most", handoffs, stalls[each/2], stalls[each-1])
+	t.Logf("the longest echo in %d handoffs: %v (median of the typists), %v at most", handoffs, stalls[each/2], stalls[each-1])
 }
 
-// anyWay and apiWay deal out the ways: every other connection is a WebSocket.
+// anyWay and apiWay distribute the transports: every other connection is a WebSocket.
 func anyWay(i int) way { return dealt(i, webTCP, rawUnix, webUnix, rawTCP) }
 
 func apiWay(i int) way { return dealt(i, webTCP, webUnix) }
@@ -67,16 +66,16 @@ func dealt(i int, web ...way) way {
 	return web[i/2%len(web)]
 }
 
-// movers are connections that are moved. Each checks what it sees until all is
-// over.
+// movers are connections that handoffs move. Each checks the messages that it receives until the test ends
+// it.
 type movers struct {
 	*doors
-	over  atomic.Bool   // they have seen enough
-	ended chan struct{} // closed then
-	stop  func()        // does both
+	over  atomic.Bool   // the connections may end
+	ended chan struct{} // closed when over is set
+	stop  func()        // sets over and closes ended
 
 	wg     sync.WaitGroup
-	count  int           // of them
+	count  int           // number of connections
 	failed chan struct{} // closed after the first error
 	fail   sync.Once
 
@@ -86,11 +85,11 @@ type movers struct {
 	gaveUp   bool
 }
 
-// stepLimit is how long a step of a test with movers may take: a new connection, a replacement with
-// the checks after it, or the end of all connections. The number of steps has no influence on it.
+// stepLimit is the longest time of a step of a test with movers. A step is a new connection, a replacement
+// with the checks after it, or the end of all connections. The number of steps has no influence on it.
 const stepLimit = 4 * limit
 
-// movers returns a group of connections that is still empty.
+// movers returns an empty group of connections.
 func (w *world) movers() *movers {
 	w.T.Helper()
 	m := &movers{doors: w.doors(), ended: make(chan struct{}), failed: make(chan struct{})}
@@ -118,7 +117,7 @@ func (m *movers) giveUp() {
 	}
 }
 
-// register clears the deadline of a connection: giveUp sets it. It fails after giveUp.
+// register clears the deadline of a connection, because giveUp sets it. It fails after giveUp.
 func (m *movers) register(s mover) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,13 +128,13 @@ func (m *movers) register(s mover) error {
 	return s.SetDeadline(time.Time{})
 }
 
-// A mover is what is needed of a connection here.
+// A mover is a connection that handoffs move.
 type mover interface {
 	SetDeadline(time.Time) error
 	Close() error
 }
 
-// add has a connection do something until that is over.
+// add runs f, which uses a connection until the test ends it.
 func (m *movers) add(name string, by way, s mover, f func() error) {
 	m.T.Helper()
 	m.T.Cleanup(func() { _ = s.Close() })
@@ -146,7 +145,7 @@ func (m *movers) add(name string, by way, s mover, f func() error) {
 	m.count++
 	n := m.count
 	m.wg.Go(func() {
-		if err := f(); err != nil && !errors.Is(err, net.ErrClosed) { // which the end of a failed test does
+		if err := f(); err != nil && !errors.Is(err, net.ErrClosed) { // the cleanup of a failed test closes connections
 			m.T.Errorf("connection %d, a %s by %v: %v", n, name, by, err)
 			m.fail.Do(func() { close(m.failed) })
 		}
@@ -164,7 +163,7 @@ func (m *movers) run(name string, by way, f func(*peer) error) {
 	m.add(name, by, p, func() error { return f(p) })
 }
 
-// view adds a connection that looks at one session.
+// view adds a connection that is attached to one session.
 func (m *movers) view(name string, by way, id string, mode protocol.Mode, f func(terminal) error) {
 	m.T.Helper()
 	s, err := m.terminal(by, id, mode)
@@ -184,7 +183,7 @@ func (m *movers) typist(by way, id string, pace time.Duration, longest *time.Dur
 	m.view("typist", by, id, protocol.ModeShared, func(s terminal) error { return typesAndReads(s, pace, &m.over, longest) })
 }
 
-// begin lets the session flow.
+// begin makes the session flow print.
 func (m *movers) begin() {
 	m.T.Helper()
 	if err := m.c.Type(m.ctx(), "flow", []byte("\n")); err != nil {
@@ -192,7 +191,7 @@ func (m *movers) begin() {
 	}
 }
 
-// end lets all come to their ends, and returns when they have.
+// end ends all connections and waits for their goroutines.
 func (m *movers) end() {
 	m.T.Helper()
 	m.step()
@@ -204,10 +203,10 @@ func (m *movers) end() {
 	m.wg.Wait()
 }
 
-// lastSession is started when all is over.
+// lastSession is the id of a session that end starts, so that subscribers know the last event.
 const lastSession = "last"
 
-// replaceProxy hands off, and returns the new proxy when the old one has gone.
+// replaceProxy runs a handoff, waits until the old proxy has ended, and returns the new one.
 func (w *world) replaceProxy(old process) process {
 	w.T.Helper()
 	out := w.Must("proxy", "--handoff")
@@ -216,13 +215,13 @@ func (w *world) replaceProxy(old process) process {
 		_, _ = fmt.Sscan(after, &pid)
 	}
 	if !strings.Contains(out, fmt.Sprintf("took over from pid %d,", old.PID)) || pid == 0 || pid == old.PID {
-		w.T.Fatalf("a handoff from pid %d says %q", old.PID, out)
+		w.T.Fatalf("the handoff from pid %d printed %q", old.PID, out)
 	}
 	w.Gone(old)
 	return lookup(pid)
 }
 
-// waitsFor asks for a session's end, once, and gets it, once.
+// waitsFor requests a session's exit, and must receive exactly one answer.
 func (p *peer) waitsFor(id protocol.SessionID) error {
 	if err := p.send(api.Wait{Request: protocol.Request{RequestID: "w"}, SessionID: id}); err != nil {
 		return err
@@ -236,23 +235,23 @@ func (p *peer) waitsFor(id protocol.SessionID) error {
 		case *api.Welcome:
 		case *api.Waited:
 			if m.RequestID != "w" || m.Exit.ExitCode != 7 {
-				return fmt.Errorf("answered by %+v", m)
+				return fmt.Errorf("the answer to wait is %+v", m)
 			}
 			if err := p.SetDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
 				return err
 			}
 			if m, err := p.receive(); err == nil || errors.Is(err, io.EOF) {
-				return fmt.Errorf("then came %+v, %w", m, err)
+				return fmt.Errorf("after the answer came %+v, %w", m, err)
 			}
 			return nil
 		default:
-			return fmt.Errorf("answered by %+v", m)
+			return fmt.Errorf("the answer to wait is %+v", m)
 		}
 	}
 }
 
-// sleepsThrough attaches to a flood and reads nothing until all is over; then
-// what it reads is right, and whole but for what it is told to have missed.
+// sleepsThrough attaches to a flood and does not read until the test ends. The output that it then reads must
+// be right, and complete apart from bytes that are reported as missed.
 func (p *peer) sleepsThrough(ended <-chan struct{}) error {
 	if err := p.send(api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "flood", Mode: protocol.ModeReadOnly, History: new(0)}}); err != nil {
 		return err
@@ -275,22 +274,22 @@ func (p *peer) sleepsThrough(ended <-chan struct{}) error {
 				pos, left = m.Offset, m.SnapshotBytes
 			case *api.Welcome, *api.Accepted:
 			default:
-				return fmt.Errorf("told %+v, %w", m, err)
+				return fmt.Errorf("unexpected message %+v, %w", m, err)
 			}
 			continue
 		}
 		_, offset, data, err := frame.ParseData(payload)
 		if err != nil || offset != pos {
-			return fmt.Errorf("kind %d at %d, want %d: %w", kind, offset, pos, err)
+			return fmt.Errorf("frame of kind %d at offset %d, want offset %d: %w", kind, offset, pos, err)
 		}
 		if kind == frame.Snapshot {
 			if left -= len(data); left < 0 {
-				return errors.New("the snapshot is too long")
+				return errors.New("the snapshot is longer than announced")
 			}
 			continue
 		}
 		if left != 0 {
-			return fmt.Errorf("output with %d bytes of snapshot to come", left)
+			return fmt.Errorf("output before the last %d bytes of the snapshot", left)
 		}
 		for i := range data {
 			if want := line[(offset+uint64(i))%uint64(len(line))]; data[i] != want {
@@ -303,7 +302,7 @@ func (p *peer) sleepsThrough(ended <-chan struct{}) error {
 	return nil
 }
 
-// typesText is typesAndReads for a client that knows neither frames nor offsets.
+// typesText is like typesAndReads, for a client of the text protocol, which has neither frames nor offsets.
 func (p *peer) typesText(id string, over *atomic.Bool) error {
 	attach := api.Attach{Attachment: 1, Text: true, AttachSpec: protocol.AttachSpec{SessionID: protocol.SessionID(id), History: new(0)}}
 	if err := p.send(attach); err != nil {
@@ -314,7 +313,7 @@ func (p *peer) typesText(id string, over *atomic.Bool) error {
 	for {
 		m, err := p.receive()
 		if err != nil {
-			return fmt.Errorf("at %d: %w", n, err)
+			return fmt.Errorf("waiting for echo %d: %w", n, err)
 		}
 		switch m := m.(type) {
 		case *api.Welcome:
@@ -328,12 +327,12 @@ func (p *peer) typesText(id string, over *atomic.Bool) error {
 			}
 			seen = append(seen, m.Data...)
 		default:
-			return fmt.Errorf("told %+v at %d", m, n)
+			return fmt.Errorf("unexpected message %+v while waiting for echo %d", m, n)
 		}
 		want := fmt.Appendf(nil, "<%d>", n)
 		if n > 0 && !bytes.Equal(seen, want) {
 			if !bytes.HasPrefix(want, seen) {
-				return fmt.Errorf("read %q at %d", seen, n)
+				return fmt.Errorf("output %q instead of echo %d", seen, n)
 			}
 			continue
 		}
@@ -347,7 +346,7 @@ func (p *peer) typesText(id string, over *atomic.Bool) error {
 	}
 }
 
-// hearsAll subscribes, and misses no event up to that of the last session.
+// hearsAll subscribes, and must miss no event until the event of the last session.
 func (p *peer) hearsAll() error {
 	if err := p.send(api.Events{Request: protocol.Request{RequestID: "e"}}); err != nil {
 		return err
@@ -372,7 +371,7 @@ func (p *peer) hearsAll() error {
 			seq = m.Seq
 		}
 		if seq != last+1 {
-			return fmt.Errorf("told %+v after event %d", m, last)
+			return fmt.Errorf("unexpected message %+v after event %d", m, last)
 		}
 		if last = seq; ends {
 			return nil

@@ -23,28 +23,28 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// flooding prints as fast as it can until a line is typed, then a mark.
+// flooding prints as fast as it can until a line is typed, and then prints a mark.
 var flooding = shell(`stty -echo -opost; echo ready; yes & read x; kill $!; wait; echo MARK; exec cat`)
 
-// prompt is how long an echo may take beside a flood on a machine that is
-// busy with other things, too. A neighbour that is held up takes for ever.
+// prompt limits the time of an echo beside a flood on a busy machine. If a session delays its neighbours,
+// their echoes take longer than any limit.
 const prompt = 5 * time.Second
 
-// A steady neighbour echoes all the time, and notes how long that takes.
-type steady struct {
+// A steadyEcho is a session that echoes all the time, and measures each echo.
+type steadyEcho struct {
 	stopped atomic.Bool
 	done    chan struct{}
 	took    []time.Duration
 	err     error
 }
 
-func (w *world) steady(c *client.Client, id string) *steady {
+func (w *world) steadyEcho(c *client.Client, id string) *steadyEcho {
 	w.T.Helper()
 	v := w.echo(c, id)
-	s := &steady{done: make(chan struct{})}
+	s := &steadyEcho{done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
-		// Not as fast as can be: it shall not be a flood itself.
+		// The pace is limited, so that this session is not a flood itself.
 		pace := time.NewTicker(2 * time.Millisecond)
 		defer pace.Stop()
 		for i := 0; !s.stopped.Load() && s.err == nil; i++ {
@@ -65,17 +65,17 @@ func echoOnce(a *client.Attachment, text string) error {
 	for got := ""; got != text; {
 		m, err := a.Receive(prompt)
 		if err != nil {
-			return fmt.Errorf("%q is not echoed but by %q: %w", text, got, err)
+			return fmt.Errorf("waiting for the echo of %q: got %q: %w", text, got, err)
 		}
 		if got += string(m.Data); !strings.HasPrefix(text, got) {
-			return fmt.Errorf("%q is echoed as %q", text, got)
+			return fmt.Errorf("the echo of %q is %q", text, got)
 		}
 	}
 	return nil
 }
 
-// check fails the test if the neighbour was held up.
-func (s *steady) check(t testing.TB) {
+// check fails the test if an echo failed or came too late.
+func (s *steadyEcho) check(t testing.TB) {
 	t.Helper()
 	s.stopped.Store(true)
 	<-s.done
@@ -83,17 +83,17 @@ func (s *steady) check(t testing.TB) {
 		t.Error(s.err)
 	}
 	slices.Sort(s.took)
-	t.Logf("%d echoes beside it, p50 %v, p99 %v, max %v", len(s.took), s.took[len(s.took)/2], s.took[len(s.took)*99/100], s.took[len(s.took)-1])
+	t.Logf("%d echoes, p50 %v, p99 %v, max %v", len(s.took), s.took[len(s.took)/2], s.took[len(s.took)*99/100], s.took[len(s.took)-1])
 }
 
-// A viewer that does not read holds up nobody, costs nothing, and learns
-// exactly what it has missed.
+// A viewer that does not read must delay no other session, must not make the programs grow, and must be told
+// exactly how many bytes it has missed.
 // demand: R6, R10
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	beside := w.steady(c, "beside")
+	beside := w.steadyEcho(c, "beside")
 	w.spawn(c, "flood", flooding)
 	slow, err := c.Attach(w.ctx(), "flood", client.AttachOptions{})
 	if err != nil {
@@ -101,7 +101,7 @@ func TestSlowReader(t *testing.T) {
 	}
 	before := w.usages()
 	most := map[string]int{}
-	const flood = 24 << 20 // the ring many times over, and more than all buffers
+	const flood = 24 << 20 // many times the ring, and more than all buffers
 	testkit.Eventually(t, 2*limit, func() bool {
 		for name := range before {
 			most[name] = max(most[name], usageOf(w.Only(name).PID).RSS)
@@ -126,16 +126,16 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// count reads a flooded attachment up to the mark and holds what it was given
-// and what it was told to have missed against what was printed.
+// count reads a flooded attachment up to the mark. It compares the bytes received and the bytes reported as
+// missed with the bytes printed.
 func count(t *testing.T, c *client.Client, a *client.Attachment) {
 	t.Helper()
 	var missed, received uint64
 	info := a.Info()
-	pos := info.Offset // the snapshot stands for all before
+	pos := info.Offset // the snapshot represents all output before it
 	stoodFor := pos
 	if info.BytesMissed != 0 {
-		t.Errorf("at the attach %d bytes are missed", info.BytesMissed)
+		t.Errorf("the attach reports %d missed bytes, want 0", info.BytesMissed)
 	}
 	var tail []byte
 	for !bytes.Contains(tail, []byte("MARK")) {
@@ -146,7 +146,7 @@ func count(t *testing.T, c *client.Client, a *client.Attachment) {
 		switch m.Kind {
 		case client.Snapshot, client.Output:
 			if m.Kind == client.Output && m.Offset != pos {
-				t.Fatalf("output at offset %d, after %d", m.Offset, pos)
+				t.Fatalf("output at offset %d, want offset %d", m.Offset, pos)
 			}
 			if m.Kind == client.Output {
 				pos += uint64(len(m.Data))
@@ -158,12 +158,12 @@ func count(t *testing.T, c *client.Client, a *client.Attachment) {
 			missed += m.Missed
 			stoodFor += m.Offset - pos
 			if m.Offset < pos+m.Missed || m.Missed == 0 {
-				t.Errorf("from offset %d to %d, %d bytes were missed", pos, m.Offset, m.Missed)
+				t.Errorf("a snapshot replaces the output from offset %d to %d, but %d bytes are reported as missed", pos, m.Offset, m.Missed)
 			}
 			pos, tail = m.Offset, nil
 		case client.Resized:
 		default:
-			t.Fatalf("at offset %d comes %+v", pos, m)
+			t.Fatalf("unexpected message at offset %d: %+v", pos, m)
 		}
 	}
 	after, err := c.SessionInfo(t.Context(), "flood")
@@ -171,18 +171,18 @@ func count(t *testing.T, c *client.Client, a *client.Attachment) {
 		t.Fatal(err)
 	}
 	printed := after.OutputOffset
-	t.Logf("%d printed, %d missed, %d received, snapshots stood for %d", printed, missed, received, stoodFor)
+	t.Logf("%d printed, %d missed, %d received, snapshots represent %d", printed, missed, received, stoodFor)
 	if received+stoodFor != printed || missed != a.Missed() || missed == 0 || pos != printed {
-		t.Errorf("%d were printed; %d were missed (%d by count), %d received, up to offset %d", printed, missed, a.Missed(), received, pos)
+		t.Errorf("%d bytes were printed; %d reported as missed (Missed returns %d), %d received, up to offset %d", printed, missed, a.Missed(), received, pos)
 	}
 }
 
-// Sessions that flood, with viewers that read along, leave the others alone.
+// Sessions that flood and have viewers that read must not delay other sessions.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	beside := w.steady(c, "beside")
+	beside := w.steadyEcho(c, "beside")
 	ctx := t.Context()
 	for i := range 3 {
 		id := protocol.SessionID(fmt.Sprint("flood", i))
@@ -195,12 +195,12 @@ func TestFlood(t *testing.T) {
 		return err == nil && !slices.ContainsFunc(list, func(i protocol.SessionInfo) bool {
 			return i.ID != "beside" && i.OutputOffset < 8<<20
 		})
-	}, "each floods")
+	}, "each flooding session has printed 8 MiB")
 	beside.check(t)
 }
 
-// A client that dies in the middle of an attach leaves nothing, and takes
-// nothing from the next.
+// If a client dies in the middle of an attach, it must leave no resource behind, and the next client must
+// miss no output.
 // demand: R6
 func TestDeadClients(t *testing.T) {
 	t.Parallel()
@@ -228,7 +228,7 @@ func TestDeadClients(t *testing.T) {
 			if _, err := p.Write(deaths[i%len(deaths)]); err != nil {
 				t.Fatal(err)
 			}
-			if i%3 == 0 && i%len(deaths) != 4 { // let it get as far as the answer
+			if i%3 == 0 && i%len(deaths) != 4 { // now and then the client receives the answer
 				if _, err := p.receive(); err != nil {
 					t.Fatal(err)
 				}
@@ -239,7 +239,7 @@ func TestDeadClients(t *testing.T) {
 			info, err := c.SessionInfo(t.Context(), "s")
 			return err == nil && info.Attachments == 1
 		}
-		testkit.Eventually(t, limit, alone, "the dead are no longer attached")
+		testkit.Eventually(t, limit, alone, "the connections of the dead clients are detached")
 	}
 	die(50)
 	before := w.usages()
@@ -248,12 +248,12 @@ func TestDeadClients(t *testing.T) {
 	v.ask("still here")
 	next := w.attach(c, "s", client.AttachOptions{})
 	if all := next.until("ready\n"); strings.Count(all, "\n") != 2000 || next.Missed() != 0 {
-		t.Errorf("the next client gets %d lines, and has missed %d bytes", strings.Count(all, "\n"), next.Missed())
+		t.Errorf("the next client received %d lines, and missed %d bytes", strings.Count(all, "\n"), next.Missed())
 	}
 }
 
-// nonsense is what is said to a socket that deserves better. The answer may be
-// an error; then the connection is closed.
+// nonsense returns invalid requests for a socket. The server may answer with an error; then it must close the
+// connection.
 func nonsense(rnd *rand.Rand) map[string][]byte {
 	noise := make([]byte, 256<<10)
 	for i := range noise {
@@ -289,21 +289,21 @@ func nonsense(rnd *rand.Rand) map[string][]byte {
 	}
 }
 
-// Whoever talks nonsense is sent away, and nobody else notices.
+// The server must close a connection that sends nonsense, and no other client may be affected.
 func TestNonsense(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	beside := w.steady(c, "beside")
+	beside := w.steadyEcho(c, "beside")
 	held, proxy := w.Only("supervisor"), w.Only("proxy")
 	round := func(seq uint64, sockets ...string) {
 		var wg sync.WaitGroup
 		for name, said := range nonsense(rand.New(rand.NewPCG(seed, seq))) {
 			for _, socket := range sockets {
 				wg.Go(func() {
-					if err := w.sentAway(socket, said); err != nil {
+					if err := w.sendUntilClosed(socket, said); err != nil {
 						t.Errorf("%s, %s: %v", socket, name, err)
 					}
 				})
@@ -314,7 +314,7 @@ func TestNonsense(t *testing.T) {
 	round(0, "proxy.sock", "supervisor.sock", "proxy.web.sock")
 	before := w.usages()
 	var control sync.WaitGroup
-	control.Go(func() { round(1, "proxy.control.sock") }) // which is patient
+	control.Go(func() { round(1, "proxy.control.sock") }) // this socket has a longer time limit
 	round(2, "proxy.sock", "supervisor.sock", "proxy.web.sock")
 	round(3, "proxy.sock", "supervisor.sock", "proxy.web.sock")
 	control.Wait()
@@ -325,23 +325,23 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// sentAway says something and returns nil when the connection is closed.
-func (w *world) sentAway(socket string, said []byte) error {
+// sendUntilClosed sends bytes, and returns nil when the server has closed the connection.
+func (w *world) sendUntilClosed(socket string, said []byte) error {
 	nc, err := net.Dial("unix", w.Path(socket))
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
 	_ = nc.SetDeadline(time.Now().Add(limit))
-	_, _ = nc.Write(said)            // it may be closed before all of it was written
-	_, err = io.Copy(io.Discard, nc) // what it says to that
+	_, _ = nc.Write(said)            // the server may close before all bytes were written
+	_, err = io.Copy(io.Discard, nc) // the answer
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return errors.New("the connection stays")
+		return errors.New("the server did not close the connection within the limit")
 	}
 	return nil
 }
 
-// Who says nothing is sent away after 2 s, and no sooner.
+// The server must close a silent connection after 2 s, not earlier.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -351,11 +351,11 @@ func TestSilence(t *testing.T) {
 			t.Run(fmt.Sprint(socket, len(said)), func(t *testing.T) {
 				t.Parallel()
 				begun := time.Now()
-				if err := w.sentAway(socket, said); err != nil {
+				if err := w.sendUntilClosed(socket, said); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(begun); took < 1900*time.Millisecond || took > limit/2 {
-					t.Errorf("it took %v", took)
+					t.Errorf("the connection was closed after %v, want 2s", took)
 				}
 			})
 		}

@@ -16,9 +16,8 @@ import (
 	"holdfast/proxy/client"
 )
 
-// oracle returns the directory of the programs that need npm's packages. It
-// skips the test where the named one or any of the programs is not there, or
-// fails it where they have to be.
+// oracle returns the directory of the programs that need npm packages. It skips the test if the package or
+// one of the programs is not installed. If HOLDFAST_REQUIRE_ORACLE is 1, it fails the test instead.
 func oracle(t *testing.T, pkg string, programs ...string) string {
 	t.Helper()
 	dir := filepath.Join("..", "oracle")
@@ -37,9 +36,10 @@ func oracle(t *testing.T, pkg string, programs ...string) string {
 	return dir
 }
 
-// WebSockets of Node's ws stay open through handoffs, on TCP and on the Unix
-// socket. Some type all the time; of some each handoff finds half a message;
-// some paste more than all buffers hold, and do not read meanwhile.
+// WebSocket connections of Node's package ws must stay open through handoffs, on TCP and on the Unix socket,
+// for the api and for raw terminals. One kind of client types all the time. One kind has written half of a
+// message when each handoff begins. One kind pastes more bytes than all buffers hold, and does not read
+// meanwhile.
 // demand: S9
 func TestNodeWebSockets(t *testing.T) {
 	t.Parallel()
@@ -89,7 +89,8 @@ func TestNodeWebSockets(t *testing.T) {
 	t.Logf("through %d handoffs: %s", handoffsTyped, n.ask("end", "end"))
 }
 
-// A node is a program of the oracle's that is told lines, and answers each.
+// A node is a running JavaScript program of scripts/oracle that reads commands as lines, and answers each
+// with a line.
 type node struct {
 	t      *testing.T
 	stdin  io.Writer
@@ -119,29 +120,29 @@ func startNode(t *testing.T, dir, program string) *node {
 		cancel()
 		_ = cmd.Wait() // it was killed
 		if t.Failed() && n.errout.Len() > 0 {
-			t.Logf("%s says: %s", program, n.errout)
+			t.Logf("output of %s: %s", program, n.errout)
 		}
 	})
 	return n
 }
 
-// ask returns what follows the answer's first word.
+// ask sends a line and expects an answer whose first word is answer. It returns the remainder of the answer.
 func (n *node) ask(line, answer string) string {
 	n.t.Helper()
 	_, err := fmt.Fprintln(n.stdin, line)
 	if !n.stdout.Scan() {
-		n.t.Fatalf("no answer to %q: %v, %v", line, err, n.stdout.Err())
+		n.t.Fatalf("no answer to %q: write %v, read %v", line, err, n.stdout.Err())
 	}
 	word, rest, _ := strings.Cut(n.stdout.Text(), " ")
 	if word != answer {
-		n.t.Fatalf("%q is answered by %q", line, n.stdout.Text())
+		n.t.Fatalf("the answer to %q is %q", line, n.stdout.Text())
 	}
 	return rest
 }
 
-// An agent uses sessions through the client of the Model Context Protocol's own SDK, while the proxy is handed over and
-// killed. It gets exit codes and the output of commands, it is told which states are certain, and it can neither type
-// into a person's session nor end it.
+// An agent uses sessions through the client of the Model Context Protocol's own SDK, while the proxy is
+// handed over and killed. It must receive exit codes, the output of commands, and which states are certain.
+// It must neither type into a person's session nor end it.
 func TestAgent(t *testing.T) {
 	t.Parallel()
 	dir := oracle(t, "@modelcontextprotocol/sdk", "node", "bash")

@@ -14,8 +14,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// npmClient builds the npm client, and returns its directory. It skips the test
-// where what that needs is not there, or fails it where it has to be.
+// npmClient builds the npm client, and returns its directory. It skips the test if Node or TypeScript is not
+// installed. If HOLDFAST_REQUIRE_ORACLE is 1, it fails the test instead.
 func npmClient(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join("..", "..", "proxy", "internal", "web", "client")
@@ -43,7 +43,7 @@ var (
 	}
 )
 
-// buildNPMClient compiles it, once.
+// buildNPMClient compiles the npm client once.
 func buildNPMClient(dir string) ([]byte, error) {
 	npmOnce.Do(func() {
 		cmd := exec.Command("node", filepath.Join("node_modules", "typescript", "bin", "tsc"), "-p", ".")
@@ -53,7 +53,7 @@ func buildNPMClient(dir string) ([]byte, error) {
 	return npmBuilt.out, npmBuilt.err
 }
 
-// The npm client's own tests.
+// Runs the npm client's own tests.
 // demand: B6, B9
 func TestNPMClientItself(t *testing.T) {
 	t.Parallel()
@@ -73,10 +73,9 @@ func TestNPMClientItself(t *testing.T) {
 	}
 }
 
-// Programs that use the npm client type, over the Unix socket and over a WebSocket
-// on TCP, through handoffs, a proxy's and a supervisor's SIGKILL and an upgrade: each
-// byte comes once, both ways, what they ask is answered, and their terminals show what
-// the sessions' screens do.
+// Programs that use the npm client type over the Unix socket and over a WebSocket on TCP, through handoffs,
+// the death of a proxy and of a supervisor, and an upgrade. Each byte must come once in both directions, each
+// request must be answered, and their terminals must show the sessions' screens.
 // demand: S9
 func TestNPMClient(t *testing.T) {
 	t.Parallel()
@@ -137,7 +136,7 @@ func TestNPMClient(t *testing.T) {
 		happens.do()
 		done := time.Now()
 		n.ask("on", "on")
-		t.Logf("they go on behind %s, which took %v, after %v", happens.name, done.Sub(began), time.Since(done))
+		t.Logf("the clients continued after %s, which took %v, within %v", happens.name, done.Sub(began), time.Since(done))
 	}
 	t.Logf("%s", n.ask("end", "end"))
 	for _, id := range []string{"types-unix", "types-tcp"} {
@@ -147,7 +146,7 @@ func TestNPMClient(t *testing.T) {
 	}
 }
 
-// loudScript prints some 2 MB at each line but the last.
+// loudScript prints about 2 MB for each line of input but the last.
 const loudScript = `stty -echo; while read x; do
 	[ "$x" = end ] && { echo; echo the end; continue; }
 	seq 300000

@@ -21,8 +21,8 @@ import (
 	"holdfast/proxy/client"
 )
 
-// A visitor is a browser without a screen: it keeps cookies, follows redirects, and
-// says on a WebSocket whose page it is.
+// A visitor is a browser without a screen. It stores cookies, follows redirects, and sends the origin of its
+// page with a WebSocket.
 type visitor struct {
 	w    *world
 	http *http.Client
@@ -36,7 +36,7 @@ func (w *world) visitor() *visitor {
 	return &visitor{w, &http.Client{Jar: jar, Timeout: limit}}
 }
 
-// visit opens a page, and returns where that led.
+// visit opens a page, and returns the final URL and the status.
 func (v *visitor) visit(link string) (at *url.URL, status int) {
 	v.w.T.Helper()
 	r, err := v.http.Get(link)
@@ -47,7 +47,7 @@ func (v *visitor) visit(link string) (at *url.URL, status int) {
 	return r.Request.URL, r.StatusCode
 }
 
-// signedIn is what a page is told of its cookie.
+// signedIn returns whether the page's cookie signs it in.
 func (v *visitor) signedIn(at string) bool {
 	v.w.T.Helper()
 	r, err := v.http.Get(at)
@@ -71,7 +71,7 @@ type pageSocket struct {
 	ctx context.Context
 }
 
-// open opens a WebSocket as the page of an address would, and says hello.
+// open opens a WebSocket as the page of an address does, and sends hello.
 func (v *visitor) open(address, path string) *pageSocket {
 	v.w.T.Helper()
 	s, err := v.dial(address, path)
@@ -79,7 +79,7 @@ func (v *visitor) open(address, path string) *pageSocket {
 		v.w.T.Fatal(err)
 	}
 	s.send(api.Hello{Protocol: protocol.Supported(), Client: "page"})
-	hear[*api.Welcome](s)
+	receiveMessage[*api.Welcome](s)
 	return s
 }
 
@@ -108,13 +108,13 @@ func (s *pageSocket) send(m protocol.Message) {
 	}
 }
 
-// hear reads until a message of a type comes.
-func hear[M protocol.Message](s *pageSocket) M {
+// receiveMessage receives messages until one of type M comes.
+func receiveMessage[M protocol.Message](s *pageSocket) M {
 	s.t.Helper()
 	for {
 		kind, b, err := s.Read(s.ctx)
 		if err != nil {
-			s.t.Fatalf("no %T comes: %v", *new(M), err)
+			s.t.Fatalf("waiting for %T: %v", *new(M), err)
 		}
 		if kind != websocket.MessageText {
 			continue
@@ -127,15 +127,15 @@ func hear[M protocol.Message](s *pageSocket) M {
 	}
 }
 
-// ask is refused, or not.
+// refused sends a request and reports whether the answer is permission_denied.
 func (s *pageSocket) refused(m protocol.Message) bool {
 	s.t.Helper()
 	s.send(m)
-	return hear[*api.Error](s).Code == protocol.CodePermissionDenied
+	return receiveMessage[*api.Error](s).Code == protocol.CodePermissionDenied
 }
 
-// needPage skips a test that wants the page in the programs, or fails it if the page has
-// to be there: it was not built before them.
+// needPage skips a test if the page was not built before the programs. If HOLDFAST_REQUIRE_ORACLE is 1, it
+// fails the test instead.
 func needPage(t *testing.T) {
 	t.Helper()
 	_, err := os.Stat(filepath.Join("..", "..", "proxy", "internal", "web", "page", "dist", "index.html"))
@@ -147,8 +147,8 @@ func needPage(t *testing.T) {
 	}
 }
 
-// A link lets a browser in, which stays in through a handoff, a crash and a new
-// start of the proxy, with nothing in a URL.
+// A link signs a browser in. The browser must stay signed in through a handoff, a crash and a new start of
+// the proxy, and no URL may contain a secret afterwards.
 func TestPageSignsIn(t *testing.T) {
 	t.Parallel()
 	needPage(t)
@@ -160,33 +160,33 @@ func TestPageSignsIn(t *testing.T) {
 		Opened bool   `json:"opened"`
 	}
 	if err := json.Unmarshal([]byte(w.Must("proxy", "web", "--json")), &link); err != nil || link.Opened || !strings.HasPrefix(link.URL, "http://"+address+"/?ticket=") {
-		t.Fatalf("proxy web says %+v, %v", link, err)
+		t.Fatalf("proxy web prints %+v, %v", link, err)
 	}
 	if at, _ := v.visit(link.URL); at.Path != "/" || at.RawQuery != "" {
 		t.Errorf("the link leads to %s", at)
 	}
 	if _, status := stranger.visit(link.URL); status != http.StatusUnauthorized {
-		t.Errorf("it is good again: %d", status)
+		t.Errorf("a used link signs another browser in: %d", status)
 	}
 	if _, err := stranger.dial(address, "/share/x/api"); err == nil {
-		t.Error("a stranger has a link")
+		t.Error("a browser without a share link has opened its WebSocket")
 	}
 	c := w.connect(client.Options{Name: "e2e"})
 	w.echoAlone(c, "s")
 	s := v.open(address, "/v1/api")
 	s.send(api.Attach{Request: protocol.Request{RequestID: "a"}, Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "s"}, Text: true})
-	hear[*api.Attached](s)
+	receiveMessage[*api.Attached](s)
 	types := func(text string) {
 		t.Helper()
 		s.send(api.TerminalData{SessionID: "s", Data: []byte(text + "\n")})
 		for printed := ""; !strings.Contains(printed, text); {
-			printed += string(hear[*api.TerminalData](s).Data)
+			printed += string(receiveMessage[*api.TerminalData](s).Data)
 		}
 	}
 	types("before")
 	w.handOff()
 	types("behind")
-	if err := c.Close(); err != nil { // it would start a proxy without a page
+	if err := c.Close(); err != nil { // this client would start a proxy without a page
 		t.Fatal(err)
 	}
 	for _, replace := range []func(){func() {}, func() {
@@ -198,19 +198,19 @@ func TestPageSignsIn(t *testing.T) {
 	}} {
 		replace()
 		if !v.signedIn("http://"+address+"/v1/page") || stranger.signedIn("http://"+address+"/v1/page") {
-			t.Error("the wrong one is signed in")
+			t.Error("the browser is not signed in, or the stranger is")
 		}
 		v.open(address, "/v1/api")
 	}
 	for _, secret := range []string{token, strings.Split(link.URL, "=")[1]} {
 		if strings.Contains(w.Logs(), secret) {
-			t.Error("a secret is in a log")
+			t.Error("a log contains a secret")
 		}
 	}
 }
 
-// webProxyAt is webProxy at an address. One that was killed may hold its sockets for
-// another moment: then it is tried again.
+// webProxyAt starts a proxy with a web address. It tries again as long as a killed proxy still holds its
+// sockets.
 func (w *world) webProxyAt(address string) {
 	w.T.Helper()
 	d := w.Start(w.Command("proxy", "serve", "--background", "--web", address))
@@ -226,7 +226,7 @@ func (w *world) webProxyAt(address string) {
 	}
 }
 
-// On a terminal the proxy shows a link, which is in no log.
+// On a terminal the proxy must print a link, which must be in no log.
 func TestPageIsShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -244,17 +244,17 @@ func TestPageIsShown(t *testing.T) {
 	}
 	at, _ := w.visitor().visit(link)
 	if at.RawQuery != "" || strings.Contains(w.Logs(), strings.Split(link, "=")[1]) {
-		t.Errorf("the link leads to %s, or is in a log", at)
+		t.Errorf("the link leads to %s, or a log contains its ticket", at)
 	}
 }
 
-// Where there is no page, web sees to it that there is one, and no client notices; it
-// stays through the next handoff. Sharing alone exposes nothing.
+// If the proxy serves no page, web must replace it by a proxy with a page, without an interruption for
+// clients, and the page must stay through the next handoff. Sharing alone must not open a web address.
 func TestNoPage(t *testing.T) {
 	t.Parallel()
 	needPage(t)
 	w := newWorld(t)
-	w.Must("proxy", "start") // which starts both
+	w.Must("proxy", "start") // this starts proxy and supervisor
 	c := w.connect(client.Options{Name: "e2e"})
 	v := w.echo(c, "s")
 	if r := w.Run("proxy", "share", "s"); r.Code == 0 || r.Out != "" || !strings.Contains(r.Errout, "web") {
@@ -274,7 +274,8 @@ func TestNoPage(t *testing.T) {
 	}
 	v.ask("through all that")
 
-	// One that dies has a successor at the same place; one that is stopped has none.
+	// If the proxy dies, its successor must serve the page at the same address. If it is stopped, its
+	// successor must serve no page.
 	page := func() string {
 		t.Helper()
 		var s client.Status
@@ -287,7 +288,7 @@ func TestNoPage(t *testing.T) {
 	for range 2 {
 		w.Kill(w.Only("proxy"))
 		if now := page(); now != was || was == "" {
-			t.Errorf("the page was at %q, and after a death at %q", was, now)
+			t.Errorf("the page was at %q; after the death of the proxy it is at %q", was, now)
 		}
 	}
 	v.ask("and that")
@@ -298,18 +299,18 @@ func TestNoPage(t *testing.T) {
 	}
 	defer other.Close()
 	if now := page(); now != "" {
-		t.Errorf("the page is at %q, where another listens", now)
+		t.Errorf("the page is at %q, although another process listens there", now)
 	}
 	v.ask("without it")
 	w.Must("proxy", "web", "--no-open")
 	w.Must("proxy", "stop")
 	if now := page(); now != "" {
-		t.Errorf("after a stop the page is at %q", now)
+		t.Errorf("after a stop the page is at %q, want none", now)
 	}
 }
 
-// A share link shows one session, through a handoff, until it expires; and its
-// browser's user is whoever he was.
+// A share link must show one session alone, through a handoff, until it expires. The browser must also stay
+// signed in as before.
 func TestShareLink(t *testing.T) {
 	t.Parallel()
 	needPage(t)
@@ -327,18 +328,18 @@ func TestShareLink(t *testing.T) {
 	}
 	s := v.open(address, at.Path+"api")
 	s.send(api.List{Request: protocol.Request{RequestID: "l"}})
-	if m := hear[*api.Sessions](s); len(m.Sessions) != 1 || m.Sessions[0].ID != "shown" {
-		t.Errorf("listed %+v", m.Sessions)
+	if m := receiveMessage[*api.Sessions](s); len(m.Sessions) != 1 || m.Sessions[0].ID != "shown" {
+		t.Errorf("the list of a share link is %+v", m.Sessions)
 	}
 	s.send(api.Attach{Request: protocol.Request{RequestID: "a"}, Attachment: 1, Text: true, AttachSpec: protocol.AttachSpec{SessionID: "shown", Mode: protocol.ModeReadOnly}})
-	hear[*api.Attached](s)
+	receiveMessage[*api.Attached](s)
 	seen := func(text string) {
 		t.Helper()
 		if _, err := shown.Write([]byte(text + "\n")); err != nil {
 			t.Fatal(err)
 		}
 		for printed := ""; !strings.Contains(printed, text); {
-			printed += string(hear[*api.TerminalData](s).Data)
+			printed += string(receiveMessage[*api.TerminalData](s).Data)
 		}
 	}
 	for i := range 2 {
@@ -352,29 +353,29 @@ func TestShareLink(t *testing.T) {
 			api.Terminate{Request: protocol.Request{RequestID: "r"}, SessionID: "shown"},
 		} {
 			if !s.refused(m) {
-				t.Errorf("%s is not refused", m.MessageType())
+				t.Errorf("%s through a share link is not refused", m.MessageType())
 			}
 		}
 		s.send(api.Info{Request: protocol.Request{RequestID: "i"}, SessionID: "other"})
-		if e := hear[*api.Error](s); e.Code != protocol.CodeSessionNotFound {
-			t.Errorf("of the other session it is told %+v", e)
+		if e := receiveMessage[*api.Error](s); e.Code != protocol.CodeSessionNotFound {
+			t.Errorf("info of another session through a share link: %+v", e)
 		}
 		if i == 0 {
 			w.handOff()
 		}
 	}
-	// One that is short ends by itself, in whichever proxy.
+	// A share link with a short life must end by itself, in any proxy.
 	at, _ = v.visit(strings.TrimSpace(w.Must("proxy", "share", "shown", "--ttl", "4s")))
 	begun := time.Now()
 	s = v.open(address, at.Path+"api")
 	w.handOff()
-	if e := hear[*api.Error](s); e.Code != protocol.CodeUnauthorized {
-		t.Errorf("at its end it is told %+v", e)
+	if e := receiveMessage[*api.Error](s); e.Code != protocol.CodeUnauthorized {
+		t.Errorf("when the link expires, the page receives %+v", e)
 	}
 	if _, _, err := s.Read(s.ctx); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
 		t.Errorf("closed with %v after %v", err, time.Since(begun))
 	}
 	if _, err := v.dial(address, at.Path+"api"); err == nil || v.signedIn(at.String()+"page") {
-		t.Error("it is good after that")
+		t.Error("the expired share link is still valid")
 	}
 }

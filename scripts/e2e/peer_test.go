@@ -10,7 +10,8 @@ import (
 	"holdfast/protocol/frame"
 )
 
-// A peer speaks the api by hand, and not always as it should.
+// A peer is a connection whose frames the test writes and reads itself, so that it can also break the rules
+// of the protocol.
 type peer struct {
 	net.Conn
 	frames *frame.Reader
@@ -28,7 +29,7 @@ func (w *world) peer(socket string) (*peer, error) {
 	return &peer{nc, frame.NewReader(nc, frame.Max)}, nil
 }
 
-// client is peer with its hello sent.
+// client connects to the proxy and sends hello. It does not wait for the answer.
 func (w *world) client(hello api.Hello) *peer {
 	w.T.Helper()
 	p, err := w.peer("proxy.sock")
@@ -49,7 +50,7 @@ func (w *world) client(hello api.Hello) *peer {
 func encode(m protocol.Message) []byte {
 	b, err := protocol.Encode(m)
 	if err != nil {
-		panic(err) // a message of ours
+		panic(err) // this program made the message, so it can be encoded
 	}
 	return frame.Append(nil, frame.Control, b)
 }
@@ -59,7 +60,7 @@ func (p *peer) send(m protocol.Message) error {
 	return err
 }
 
-// receive returns the next control message; what else comes is dropped.
+// receive returns the next control message. It drops all other frames.
 func (p *peer) receive() (protocol.Message, error) {
 	for {
 		kind, payload, err := p.frames.Next()
@@ -73,7 +74,7 @@ func (p *peer) receive() (protocol.Message, error) {
 	}
 }
 
-// greet says hello, with the token where one is wanted.
+// greet sends hello with a token, which may be empty, and expects welcome.
 func (p *peer) greet(token string) error {
 	if err := p.send(api.Hello{Protocol: protocol.Supported(), Client: "by hand", Token: token}); err != nil {
 		return err

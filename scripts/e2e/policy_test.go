@@ -23,14 +23,14 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// The tokens of the policy's users; a test's own.
+// annsToken and bobsToken are the tokens of the policy's users in these tests.
 const (
 	annsToken = "ann-0123456789abcdef0123456789abcdef"
 	bobsToken = "bob-0123456789abcdef0123456789abcdef"
 )
 
-// policyConfig is what the example of a policy reads: ann has the workspace a, bob
-// has b, and whoever shows no token is the operator.
+// policyConfig returns the configuration of the example policy: ann has the workspace a, bob has b, and a
+// client without a token is the operator.
 func policyConfig(dir string) map[string]any {
 	sum := func(token string) []string {
 		s := sha256.Sum256([]byte(token))
@@ -54,7 +54,7 @@ func policyConfig(dir string) map[string]any {
 	}
 }
 
-// guardedWorld has a proxy that serves with the example of a policy.
+// guardedWorld starts a proxy with the example policy.
 func guardedWorld(t *testing.T, args ...string) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -69,7 +69,7 @@ func guardedWorld(t *testing.T, args ...string) *world {
 		"serve", "--background", "--policy", w.policyProgram(), "--policy-config", w.Path("policy.json"),
 	}, args...)...))
 	testkit.Eventually(t, limit, func() bool {
-		_, err := os.Lstat(w.Path("proxy.policy")) // written last of what there is
+		_, err := os.Lstat(w.Path("proxy.policy")) // the proxy writes this file last
 		return err == nil && w.Holder("proxy.sock") != 0
 	}, "the proxy serves")
 	return w
@@ -80,13 +80,13 @@ func (w *world) policyProgram() string {
 	return filepath.Join(testkit.Build(w.T, "holdfast/proxy/policy/examples/file"), "file")
 }
 
-// as is a client that shows a token.
+// as returns a client with a token.
 func (w *world) as(token string) *client.Client {
 	w.T.Helper()
 	return w.dial(client.Options{Token: token, Name: strings.Split(token, "-")[0]})
 }
 
-// runAs runs a command that shows a token.
+// runAs runs a command with a token.
 func (w *world) runAs(token string, args ...string) (out string, code int) {
 	w.T.Helper()
 	cmd := w.Command("proxy", args...)
@@ -99,8 +99,8 @@ func (w *world) runAs(token string, args ...string) (out string, code int) {
 	return string(b), cmd.ProcessState.ExitCode()
 }
 
-// A task's terminal runs what the policy says, where it says, and the child finds
-// in its environment what task it is for. What is no task opens nothing.
+// A task's terminal must run the command of the policy in the directory of the policy, and the child's
+// environment must name the task. An unknown task must open no terminal.
 // demand: M2, M4
 func TestTaskOfPolicy(t *testing.T) {
 	t.Parallel()
@@ -123,7 +123,7 @@ func TestTaskOfPolicy(t *testing.T) {
 			}
 			if e, ok := m.(*api.TerminalError); ok {
 				if e.Code != tt.want {
-					t.Errorf("%+v: told %+v", tt, e)
+					t.Errorf("%+v: the error is %+v", tt, e)
 				}
 				break
 			}
@@ -131,7 +131,7 @@ func TestTaskOfPolicy(t *testing.T) {
 	}
 	operator := w.dial(client.Options{})
 	if all, err := operator.List(w.ctx(), ""); err != nil || len(all) > 0 {
-		t.Errorf("sessions there are %+v, %v", all, err)
+		t.Errorf("after the refusals the sessions are %+v, %v; want none", all, err)
 	}
 
 	if err := p.send(api.TerminalOpen{TaskID: "build", WorkspaceID: "a", UserID: "ann", Cols: 200}); err != nil {
@@ -148,7 +148,7 @@ func TestTaskOfPolicy(t *testing.T) {
 		switch m := m.(type) {
 		case *api.TerminalOpened:
 			if m.WorkDir != w.Dir || m.Shell != "/bin/sh" {
-				t.Errorf("opened %+v", m)
+				t.Errorf("the opened terminal is %+v", m)
 			}
 			if err := p.send(api.TerminalData{SessionID: m.SessionID, Data: []byte(script)}); err != nil {
 				t.Fatal(err)
@@ -157,46 +157,46 @@ func TestTaskOfPolicy(t *testing.T) {
 			printed += string(m.Data)
 		case *api.PTYExited:
 			if ended = true; m.ExitCode != 3 || m.SessionTitle != "the build" {
-				t.Errorf("ended as %+v", m)
+				t.Errorf("the exit is %+v", m)
 			}
 		case *api.TerminalError:
-			t.Fatalf("told %+v", m)
+			t.Fatalf("terminal.open failed: %+v", m)
 		}
 	}
 	for _, want := range []string{
 		"WORKSPACE=a\r\n", "TASK=build\r\n", "ISSUE=I-7\r\n", "USER=ann\r\n", "PRIOR=p-1 COLOUR=red PATH=inherited PWD=" + w.Dir,
 	} {
 		if !strings.Contains(printed, want) {
-			t.Errorf("%q is missing in\n%s", want, printed)
+			t.Errorf("the output lacks %q:\n%s", want, printed)
 		}
 	}
-	// And the policy knows what became of it, without a word that was typed or printed.
+	// The policy must be told the whole life of the session, without any input or output.
 	var audit []byte
 	kinds := []string{`"hello"`, `"refused"`, `"spawned"`, `"attached"`, `"exited"`, `"detached"`}
 	testkit.Eventually(t, limit, func() bool {
 		audit, _ = os.ReadFile(w.Path("audit.jsonl"))
 		return !slices.ContainsFunc(kinds, func(kind string) bool { return !strings.Contains(string(audit), kind) })
-	}, "it is told of everything")
+	}, "the policy has received all events")
 	if strings.Contains(string(audit), "COLOUR") || !strings.Contains(string(audit), `"exit_code":3`) {
-		t.Errorf("it is told\n%s", audit)
+		t.Errorf("the audit file of the policy contains\n%s", audit)
 	}
 }
 
-// Two workspaces on one proxy, by each way there is to it: what is another's is
-// answered as what nobody has, and what is one's own works.
+// Two workspaces share one proxy. For each request, the answer about another workspace's session must equal
+// the answer about an unknown session, and a client's own session must work.
 func TestWorkspaces(t *testing.T) {
 	t.Parallel()
 	w := guardedWorld(t, "--web", "127.0.0.1:0")
 	ann, bob := w.as(annsToken), w.as(bobsToken)
 	w.spawn(ann, "work", echoing)
-	w.spawn(bob, "work", echoing) // an id that is taken, but not here
+	w.spawn(bob, "work", echoing) // ann has a session with this id, but bob does not see it
 	mine, err := ann.SessionInfo(w.ctx(), "work")
 	if err != nil {
 		t.Fatal(err)
 	}
 	theirs, err := bob.SessionInfo(w.ctx(), "work")
 	if err != nil || theirs.ID == mine.ID {
-		t.Fatalf("bob's is %s, ann's %s, %v", theirs.ID, mine.ID, err)
+		t.Fatalf("bob's session is %s, ann's is %s, %v; want different ids", theirs.ID, mine.ID, err)
 	}
 	v := w.attach(ann, "work", client.AttachOptions{})
 	v.until("ready\n")
@@ -206,7 +206,7 @@ func TestWorkspaces(t *testing.T) {
 	if m, err := p.receive(); err != nil || m.MessageType() != "welcome" {
 		t.Fatal(m, err)
 	}
-	// answer is what ann is told, with the id taken out of it.
+	// answer returns the answer to ann, with the id replaced.
 	answer := func(ask func(id protocol.SessionID) protocol.Message, id protocol.SessionID) string {
 		t.Helper()
 		if err := p.send(ask(id)); err != nil {
@@ -258,17 +258,17 @@ func TestWorkspaces(t *testing.T) {
 		},
 	} {
 		if a, b := answer(ask, theirs.ID), answer(ask, nobody); a != b || !strings.Contains(a, string(protocol.CodeSessionNotFound)) {
-			t.Errorf("%s: of bob's ann is told\n%s\nof none\n%s", name, a, b)
+			t.Errorf("%s: the answer about bob's session is\n%s\nabout an unknown session\n%s", name, a, b)
 		}
 	}
 	after, err := bob.SessionInfo(w.ctx(), theirs.ID)
 	if err != nil || after.State != protocol.StateRunning || after.Size != theirs.Size || after.SizePolicy != theirs.SizePolicy || after.Attachments != 0 {
-		t.Errorf("bob's was %+v, and is %+v, %v", theirs, after, err)
+		t.Errorf("bob's session was %+v; now it is %+v, %v", theirs, after, err)
 	}
 
-	// The commands.
+	// The commands must show the same.
 	if out, code := w.runAs(annsToken, "ls", "--json"); code != 0 || !strings.Contains(out, string(mine.ID)) || strings.Contains(out, string(theirs.ID)) {
-		t.Errorf("ann lists (%d)\n%s", code, out)
+		t.Errorf("the list of ann (exit %d) is\n%s", code, out)
 	}
 	a, codeA := w.runAs(annsToken, "screen", string(theirs.ID))
 	b, codeB := w.runAs(annsToken, "screen", string(nobody))
@@ -276,10 +276,10 @@ func TestWorkspaces(t *testing.T) {
 		t.Errorf("screen: %q (%d), %q (%d)", a, codeA, b, codeB)
 	}
 	if out, code := w.runAs("eve", "ls"); code == 0 || !strings.Contains(out, string(protocol.CodeUnauthorized)) {
-		t.Errorf("eve lists (%d)\n%s", code, out)
+		t.Errorf("the list with an unknown token (exit %d) is\n%s", code, out)
 	}
 
-	// WebSockets: a ticket shows what its owner may see.
+	// A ticket permits only the sessions that its owner may see.
 	log, _ := os.ReadFile(w.Path("proxy.log"))
 	_, rest, _ := strings.Cut(string(log), `"address":"`)
 	address, _, _ := strings.Cut(rest, `"`)
@@ -299,16 +299,16 @@ func TestWorkspaces(t *testing.T) {
 		return resp.StatusCode
 	}
 	if a, b, c, d := raw(theirs.ID), raw(nobody), raw(mine.ID), raw("work"); a != http.StatusNotFound || b != a || c != http.StatusSwitchingProtocols || d != c {
-		t.Errorf("raw WebSockets: bob's %d, none %d, ann's %d and %d", a, b, c, d)
+		t.Errorf("raw WebSockets: bob's session %d, an unknown session %d, ann's session %d and %d", a, b, c, d)
 	}
 	v.ask("and on\n")
 }
 
-// plugins are the policy's processes.
+// plugins returns the processes of the policy.
 func (w *world) plugins() []process { return w.Running("file") }
 
-// A handoff with a policy: the successor has one of its own before it takes over,
-// and clients stay who they are.
+// In a handoff the new proxy must start its own policy process before it takes over, and clients must keep
+// their users.
 func TestPolicyHandoff(t *testing.T) {
 	t.Parallel()
 	w := guardedWorld(t)
@@ -324,20 +324,20 @@ func TestPolicyHandoff(t *testing.T) {
 	for i := range 3 {
 		before := w.plugins()
 		w.handOff()
-		testkit.Eventually(t, limit, func() bool { return len(w.plugins()) == 1 }, "the old proxy's policy ends")
+		testkit.Eventually(t, limit, func() bool { return len(w.plugins()) == 1 }, "the policy process of the old proxy has ended")
 		if after := w.plugins(); len(before) != 1 || after[0].PID == before[0].PID {
-			t.Errorf("policies: %v, then %v", before, after)
+			t.Errorf("the policy processes were %v; now they are %v", before, after)
 		}
 		v.ask(fmt.Sprintf("after %d\n", i))
 		all, err := ann.List(w.ctx(), "")
 		if err != nil || len(all) != 1 {
-			t.Errorf("ann sees %+v, %v", all, err)
+			t.Errorf("the list of ann is %+v, %v", all, err)
 		}
 		if _, err := ann.SessionInfo(w.ctx(), theirs.ID); protocol.CodeOf(err) != protocol.CodeSessionNotFound {
-			t.Errorf("of bob's she is told %v", err)
+			t.Errorf("info of bob's session by ann: %v", err)
 		}
 	}
-	// One whose policy does not start does not take over.
+	// If the policy of the new proxy does not start, the handoff must fail.
 	config, err := os.ReadFile(w.Path("policy.json"))
 	if err == nil {
 		err = os.WriteFile(w.Path("policy.json"), []byte("{"), 0o600)
@@ -347,7 +347,7 @@ func TestPolicyHandoff(t *testing.T) {
 	}
 	serving := w.Only("proxy")
 	if r := w.Run("proxy", "--handoff"); r.Code == 0 || !strings.Contains(r.Errout, "the old proxy continues to serve") || !serving.Running() {
-		t.Errorf("a handoff to a proxy without its policy: %v", r)
+		t.Errorf("handoff to a proxy whose policy does not start: %v", r)
 	}
 	v.ask("the old one serves\n")
 	if err := os.WriteFile(w.Path("policy.json"), config, 0o600); err != nil {
@@ -357,8 +357,8 @@ func TestPolicyHandoff(t *testing.T) {
 	v.ask("and the next\n")
 }
 
-// A policy that dies or hangs is a no until it is there again; nothing that runs
-// notices.
+// While the policy is dead or hangs, requests must be refused until it runs again. Running sessions and
+// attachments must continue.
 func TestPolicyDies(t *testing.T) {
 	t.Parallel()
 	w := guardedWorld(t)
@@ -372,11 +372,11 @@ func TestPolicyDies(t *testing.T) {
 		testkit.Eventually(t, limit, func() bool {
 			_, err := ann.SessionInfo(w.ctx(), "s")
 			if code := protocol.CodeOf(err); err != nil && code != protocol.CodePolicyUnavailable {
-				t.Fatalf("while there is none: %v", err)
+				t.Fatalf("request without a policy process: %v, want policy_unavailable", err)
 			}
 			p := w.plugins()
 			return err == nil && len(p) == 1 && p[0].PID != old.PID
-		}, "another is started")
+		}, "another policy process is started")
 		v.ask("and on\n")
 	}
 	old := w.plugins()[0]
@@ -389,7 +389,7 @@ func TestPolicyDies(t *testing.T) {
 	begun := time.Now()
 	_, err := ann.SessionInfo(w.ctx(), "s")
 	if took := time.Since(begun); protocol.CodeOf(err) != protocol.CodePolicyUnavailable || took > limit/2 {
-		t.Errorf("while it hangs: %v, after %v", err, took)
+		t.Errorf("request while the policy hangs: %v after %v", err, took)
 	}
 	v.ask("nobody notices\n")
 	back(old)
@@ -398,8 +398,7 @@ func TestPolicyDies(t *testing.T) {
 	}
 }
 
-// A proxy that is started because the one before crashed goes by the same policy,
-// and one that cannot does not serve at all.
+// A proxy that is started after a crash must use the same policy. If it cannot, it must not serve.
 func TestPolicyIsRemembered(t *testing.T) {
 	t.Parallel()
 	w := guardedWorld(t)
@@ -409,30 +408,31 @@ func TestPolicyIsRemembered(t *testing.T) {
 	crash := func() {
 		t.Helper()
 		w.Kill(w.Only("proxy"))
-		testkit.Eventually(t, limit, func() bool { return len(w.plugins()) == 0 }, "the policy ends with its proxy")
+		testkit.Eventually(t, limit, func() bool { return len(w.plugins()) == 0 }, "the policy process has ended with its proxy")
 	}
 	crash()
 	if out, code := w.runAs(annsToken, "ls"); code != 0 || strings.Contains(out, "others") || !strings.Contains(out, "s-") {
-		t.Errorf("ann lists (%d) %q", code, out)
+		t.Errorf("the list of ann (exit %d) is %q", code, out)
 	}
 	crash()
 	if err := os.WriteFile(w.Path("proxy.policy"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, code := w.runAs(annsToken, "ls"); code == 0 || !strings.Contains(out, "proxy.policy") {
-		t.Errorf("with its policy unknown it serves (%d) %q", code, out)
+		t.Errorf("ls with a broken proxy.policy: exit %d, %q", code, out)
 	}
 	w.Start(w.Command("proxy", "serve", "--background", "--policy", "none"))
 	testkit.Eventually(t, limit, func() bool {
 		out, code := w.runAs("", "ls")
 		return code == 0 && strings.Contains(out, "others") && strings.Contains(out, "s-")
-	}, "without one everybody sees all")
+	}, "without a policy every client sees all sessions")
 	if _, err := os.Lstat(w.Path("proxy.policy")); err == nil {
-		t.Error("it is remembered all the same")
+		t.Error("proxy.policy still exists after the policy was removed")
 	}
 }
 
-// What is no policy, or may be anybody's, is not started, and the reason is told.
+// A program that is no policy, or that other users may write, must not be started as a policy, and the error
+// must tell the reason.
 func TestNoPolicy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -467,12 +467,12 @@ func TestNoPolicy(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(w.Path("proxy.policy")); err == nil {
-		t.Error("what never worked is remembered")
+		t.Error("proxy.policy exists although no policy has started")
 	}
 }
 
-// A policy that begins with a handoff is asked about those who are there; one that
-// ends leaves those whom it knew what they were.
+// If a policy is added in a handoff, it must be asked about the connected clients. If the policy is removed,
+// clients must keep the users that it has given them.
 func TestPolicyBegins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -503,7 +503,7 @@ func TestPolicyBegins(t *testing.T) {
 	w.handOff()
 	v.ask("the operator, by its user\n")
 
-	// Ann keeps her workspace when nobody is asked any more.
+	// Without a policy, ann must keep her workspace.
 	p := w.client(api.Hello{Protocol: protocol.Supported(), Token: annsToken})
 	if m, err := p.receive(); err != nil || m.MessageType() != "welcome" {
 		t.Fatal(m, err)
@@ -515,11 +515,11 @@ func TestPolicyBegins(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, err := p.receive(); err != nil || protocol.CodeOf(errorOf(m)) != protocol.CodeSessionNotFound {
-		t.Errorf("ann is told %+v, %v", m, err)
+		t.Errorf("info of a session of the operator by ann: %+v, %v", m, err)
 	}
 
-	// A policy that does not know this user: who comes with a handoff is told, and
-	// the session goes on.
+	// If the next policy does not know the user of a connected client, the client must be refused, and its
+	// session must continue.
 	set(func(config map[string]any) { config["users"] = config["users"].([]map[string]any)[:2] })
 	setting(w.policyProgram())
 	info, err := c.SessionInfo(w.ctx(), "s")
@@ -532,11 +532,11 @@ func TestPolicyBegins(t *testing.T) {
 		return protocol.CodeOf(err) == protocol.CodeUnauthorized
 	}, "the client is refused")
 	if !slices.Contains(pids(), info.PID) {
-		t.Error("its session has ended")
+		t.Error("the session of the refused client has ended")
 	}
 }
 
-// errorOf is the error that a message is, nil where it is none.
+// errorOf returns the error in a message, or nil.
 func errorOf(m protocol.Message) error {
 	if e, ok := m.(*api.Error); ok {
 		return &e.Error

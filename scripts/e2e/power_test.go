@@ -17,8 +17,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// counter prints numbered lines of 10 bytes on the terminal, which adds a CR to each, and pauses
-// for the given time after each 1,000 of them.
+// counter prints numbered lines of 10 bytes, with the CR that the terminal adds, and pauses after each 1,000
+// lines.
 func counter(args []string) error {
 	pause, err := time.ParseDuration(args[0])
 	if err != nil {
@@ -38,9 +38,9 @@ func counter(args []string) error {
 	}
 }
 
-// powerCut kills the keeper, the supervisor, the proxy and all children at once, as a loss of power
-// does. They are stopped first, so that none sees the end of another. A parent ends after its
-// children, because the end of a parent continues children that are stopped.
+// powerCut kills keeper, supervisor, proxy and all children at once, as a loss of power does. It stops them
+// first, so that no process notices the end of another. It kills a parent after its children, because the end
+// of a parent continues its stopped children.
 func (w *world) powerCut(children []int) {
 	w.T.Helper()
 	keeper, held := w.pair()
@@ -61,9 +61,9 @@ func (w *world) powerCut(children []int) {
 	testkit.Eventually(w.T, limit, func() bool { return len(w.Running("")) == 0 }, "all processes have ended")
 }
 
-// After a loss of power each session is listed as lost, its screen is exactly that of the offset
-// that the list names, and what was silent is complete. A revived session shows the old screen above
-// its own output. HOLDFAST_CUTS is how many times the power is cut.
+// After a loss of power each session must be listed as lost. Its screen must be exactly the screen at the
+// offset in the list, and a session that was silent must be complete. A revived session must show the old
+// screen above its own output. HOLDFAST_CUTS is the number of power cuts.
 // demand: D1, D2, D3
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
@@ -89,7 +89,7 @@ func TestPowerCut(t *testing.T) {
 		children = append(children, quiet.PID)
 		v := w.attach(c, "quiet", client.AttachOptions{})
 		v.ask("what was typed")
-		if err := v.Close(); err != nil { // it would start a proxy again
+		if err := v.Close(); err != nil { // an attachment would start a proxy again
 			t.Error(err)
 		}
 		for _, s := range []string{"quiet", "loud-0", "loud-1", "loud-2"} {
@@ -99,11 +99,11 @@ func TestPowerCut(t *testing.T) {
 				return len(segments) > 0 && len(meta) > 0
 			}, "session "+s+" is stored")
 		}
-		time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond) // the moment of the cut
+		time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond) // the cut comes at a random moment
 		_ = c.Close()
 		w.powerCut(children)
 
-		if list := w.Must("proxy", "ls"); strings.Count(list, "lost") < 4 { // it starts the programs
+		if list := w.Must("proxy", "ls"); strings.Count(list, "lost") < 4 { // ls starts the programs
 			t.Errorf("proxy ls prints %s", list)
 		}
 		c = w.dial(client.Options{})
@@ -124,12 +124,12 @@ func TestPowerCut(t *testing.T) {
 			}
 			if s.ID == "quiet" {
 				if !strings.Contains(strings.Join(screen.Lines, "\n"), "what was typed") {
-					t.Errorf("the silent session shows %q", screen.Lines)
+					t.Errorf("the screen of the silent session is %q", screen.Lines)
 				}
 				continue
 			}
 			if s.Lost.Offset == 0 {
-				t.Errorf("nothing of session %s is stored", s.ID)
+				t.Errorf("no output of session %s is stored", s.ID)
 			}
 			checkCounter(t, s, screen)
 		}
@@ -149,13 +149,13 @@ func TestPowerCut(t *testing.T) {
 		}
 		seen, err := c.Screen(w.ctx(), "quiet", client.ScreenOptions{Scrollback: protocol.AllScrollback})
 		if err != nil || !strings.Contains(strings.Join(seen.Lines, "\n"), "what was typed\n── the machine stopped") {
-			t.Errorf("the revived session shows %q, %v", seen.Lines, err)
+			t.Errorf("the screen of the revived session is %q, %v", seen.Lines, err)
 		}
 		_ = c.Close()
 	}
 }
 
-// checkCounter checks that a screen of counter's output is that of the offset exactly.
+// checkCounter checks that screen is the screen of a counter at exactly the offset of s.Lost.
 func checkCounter(t *testing.T, s protocol.SessionInfo, screen *protocol.ScreenContent) {
 	t.Helper()
 	whole, part := s.Lost.Offset/10, s.Lost.Offset%10
@@ -168,6 +168,6 @@ func checkCounter(t *testing.T, s protocol.SessionInfo, screen *protocol.ScreenC
 	}
 	want = append(want, last)
 	if got := strings.TrimRight(strings.Join(screen.Lines, "\n"), "\n"); got != strings.TrimRight(strings.Join(want, "\n"), "\n") {
-		t.Errorf("session %s at offset %d shows\n%s\nwant\n%s", s.ID, s.Lost.Offset, got, strings.Join(want, "\n"))
+		t.Errorf("the screen of session %s at offset %d is\n%s\nwant\n%s", s.ID, s.Lost.Offset, got, strings.Join(want, "\n"))
 	}
 }

@@ -14,7 +14,7 @@ import (
 	programs "holdfast/shared/testkit/world"
 )
 
-// pids are all processes there are.
+// pids returns the ids of all processes of the machine.
 func pids() []int {
 	var all []int
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -33,7 +33,7 @@ func list(pid int, name string) []string {
 
 func environ(pid int) []string { return list(pid, "environ") }
 
-// fds returns what a process has open, by number.
+// fds returns the targets of the open descriptors of a process by descriptor number.
 func fds(pid int) map[int]string {
 	open := map[int]string{}
 	paths, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
@@ -46,7 +46,7 @@ func fds(pid int) map[int]string {
 	return open
 }
 
-// status returns a line of /proc/PID/status, its first word alone.
+// status returns the first word of a line of /proc/PID/status.
 func status(pid int, name string) string {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(b)) {
@@ -59,14 +59,14 @@ func status(pid int, name string) string {
 	return ""
 }
 
-// usage is what a process holds of what can leak.
+// usage counts the resources of a process that it can leak.
 type usage struct {
 	FDs, Memfds, PTYs, Sockets int
-	Recordings                 int // files in which sessions are stored, not counted in FDs; open while a session prints
-	Queues                     int // memory files of input that waits
+	Recordings                 int // files of recorded sessions, not counted in FDs; they are open while a session prints
+	Queues                     int // memory files of the input that a terminal has not read yet
 	Mapped                     int // memory files in its address space
 	Threads                    int
-	Children                   int // zombies too
+	Children                   int // includes zombies
 	RSS                        int // KiB
 }
 
@@ -98,7 +98,7 @@ func usageOf(pid int) usage {
 	return u
 }
 
-// children are the pids whose parent is pid.
+// children returns the ids of the processes whose parent is pid.
 func children(pid int) []int {
 	var of []int
 	for _, p := range pids() {
@@ -109,7 +109,7 @@ func children(pid int) []int {
 	return of
 }
 
-// files are the names in a directory.
+// files returns the sorted names of the entries of a directory.
 func files(dir string) []string {
 	var names []string
 	entries, _ := os.ReadDir(dir)
@@ -120,7 +120,7 @@ func files(dir string) []string {
 	return names
 }
 
-// inode names a file whatever its name is.
+// inode identifies a file independently of its name.
 func inode(path string) string {
 	var st syscall.Stat_t
 	if err := syscall.Lstat(path, &st); err != nil {

@@ -15,12 +15,13 @@ import (
 	"holdfast/shared/testkit/s3server"
 )
 
-// A session is recorded to a real S3 server, which is killed and started again, and by two proxies, the first of which is killed.
-// The session and the proxy work meanwhile, and no byte is missing. What the server stores is encrypted.
+// A session is recorded to a real S3 server, which is killed and started again, and by two proxies, of which
+// the first is killed. Session and proxy must work meanwhile, the recording must lack no byte, and the server
+// must store only encrypted segments.
 func TestRecordingsInBucket(t *testing.T) {
 	t.Parallel()
 	server := s3server.Start(t)
-	const identity = "AGE-SECRET-KEY-1NSY2NWK7ZDLT5XZCZ3P6S9NPKA4LSP63V63P7TMY9G7YQN4JXFGSX7Z3TE" // of this test alone
+	const identity = "AGE-SECRET-KEY-1NSY2NWK7ZDLT5XZCZ3P6S9NPKA4LSP63V63P7TMY9G7YQN4JXFGSX7Z3TE" // only this test uses this key
 	dir := t.TempDir()
 	key, credentials := filepath.Join(dir, "key"), filepath.Join(dir, "credentials")
 	profile := "[default]\naws_access_key_id = " + s3server.KeyID + "\naws_secret_access_key = " + s3server.Secret + "\n"
@@ -51,7 +52,7 @@ func TestRecordingsInBucket(t *testing.T) {
 	testkit.Eventually(t, limit, isRecorded(0), "the session is recorded")
 
 	server.Kill()
-	testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Logs(), "recordings cannot be stored") }, "the log tells that the store fails")
+	testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Logs(), "recordings cannot be stored") }, "the log contains the error of the store")
 	if r := w.Run("proxy", "verify"); r.Code == 0 || !strings.Contains(r.Errout, "list s3://recordings/of/hosts/") {
 		t.Errorf("verify without the server: %v", r)
 	}
@@ -62,7 +63,7 @@ func TestRecordingsInBucket(t *testing.T) {
 	testkit.Eventually(t, limit, isRecorded(printed()), "the session is recorded again")
 
 	last := printed()
-	if err := c.Close(); err != nil { // it would start a proxy again
+	if err := c.Close(); err != nil { // the client would start a proxy again
 		t.Error(err)
 	}
 	w.Kill(w.Only("proxy"))
@@ -72,17 +73,17 @@ func TestRecordingsInBucket(t *testing.T) {
 		t.Errorf("verify after the first proxy: %v", r)
 	}
 	if out := w.Must("proxy", "replay", name, "--output"); out != counterOutput(end) {
-		t.Errorf("the recorded output has %d bytes, which are not those that were printed", len(out))
+		t.Errorf("the %d bytes of recorded output differ from the printed bytes", len(out))
 	}
 
-	w.Must("proxy", "kill", "loud") // starts the second proxy
+	w.Must("proxy", "kill", "loud") // kill starts the second proxy
 	testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Must("proxy", "recordings"), "complete") }, "the recording is complete")
 	_, end = w.recordingEnd()
 	if r := w.Run("proxy", "verify"); r.Code != 0 || r.Out != fmt.Sprintf("%s: complete, output 0-%d\n", name, end) || end < last {
 		t.Errorf("verify after the end: %v", r)
 	}
 	if out := w.Must("proxy", "replay", name, "--output"); out != counterOutput(end) {
-		t.Errorf("the recorded output has %d bytes, which are not those that were printed", len(out))
+		t.Errorf("the %d bytes of recorded output differ from the printed bytes", len(out))
 	}
 	if out := w.Must("proxy", "replay", name, "--at", "25"); out != "00000000\n00000001\n00000\n" {
 		t.Errorf("the screen at offset 25 is %q", out)
@@ -104,6 +105,6 @@ func TestRecordingsInBucket(t *testing.T) {
 		t.Errorf("the server has %d segments, %v", segments, err)
 	}
 	if logs := w.Logs(); strings.Contains(logs, s3server.Secret) || strings.Contains(logs, identity) {
-		t.Error("the log has a secret")
+		t.Error("a log contains a secret")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// recordingEnd returns the name of the only recording, and the end of its output.
+// recordingEnd returns the name of the only recording, and the offset of its end.
 func (w *world) recordingEnd() (name string, end uint64) {
 	w.T.Helper()
 	var list []struct {
@@ -31,7 +31,7 @@ func (w *world) recordingEnd() (name string, end uint64) {
 	return list[0].Recording, list[0].End
 }
 
-// counterOutput returns the first n bytes that a counter prints.
+// counterOutput returns the first n bytes of a counter's output.
 func counterOutput(n uint64) string {
 	var b []byte
 	for i := 0; uint64(len(b)) < n; i++ {
@@ -40,10 +40,10 @@ func counterOutput(n uint64) string {
 	return string(b[:n])
 }
 
-// A session is recorded byte by byte until everything is killed; the recording tells that its end is missing, and shows
-// each of its moments. A store that does not work delays only the recorder, which continues when the store works
-// again, and the next proxy continues the recording of the one before. HOLDFAST_LONG=1 also checks that at most the
-// last 5 s of output are missing, HOLDFAST_CUTS times.
+// A session is recorded byte by byte until all programs are killed. The recording must report that its end is
+// missing, and must show each of its moments. A store that fails must delay only the recorder, which must
+// continue when the store works again, and the next proxy must continue the recording. HOLDFAST_LONG=1 also
+// checks HOLDFAST_CUTS times that at most the last 5 s of output are missing.
 func TestRecordings(t *testing.T) {
 	t.Parallel()
 	isLong, cuts := os.Getenv("HOLDFAST_LONG") != "", 1
@@ -52,7 +52,7 @@ func TestRecordings(t *testing.T) {
 	}
 	for range cuts {
 		dir := filepath.Join(t.TempDir(), "recordings")
-		if err := os.WriteFile(dir, nil, 0o600); err != nil { // a store in which nothing can be stored
+		if err := os.WriteFile(dir, nil, 0o600); err != nil { // in place of the directory, so that the store fails
 			t.Fatal(err)
 		}
 		w := newWorld(t, "HOLDFAST_RECORDINGS="+dir)
@@ -67,7 +67,7 @@ func TestRecordings(t *testing.T) {
 			}
 			return s.OutputOffset
 		}
-		testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Logs(), "recordings cannot be stored") }, "the log tells that the store fails")
+		testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Logs(), "recordings cannot be stored") }, "the log contains the error of the store")
 		before := printed()
 		testkit.Eventually(t, limit, func() bool { return printed() > before }, "the session continues to print")
 		if err := os.Remove(dir); err != nil {
@@ -100,7 +100,7 @@ func TestRecordings(t *testing.T) {
 
 		_, end := w.recordingEnd()
 		last := samples[len(samples)-1]
-		lost := time.Duration(0) // the age of the oldest byte that is missing
+		lost := time.Duration(0) // the age of the oldest missing byte
 		for _, s := range samples {
 			if s.offset > end {
 				lost = killed.Sub(s.at)
@@ -110,12 +110,12 @@ func TestRecordings(t *testing.T) {
 		if isLong && lost > 5*time.Second {
 			t.Errorf("the recording lacks output that was printed %v before the end", lost)
 		}
-		t.Logf("recorded %d of %d bytes; what was printed until %v before the end is there", end, last.offset, lost)
+		t.Logf("recorded %d of %d bytes; the output until %v before the kill is recorded", end, last.offset, lost)
 		if r := w.Run("proxy", "verify", name); r.Code != 0 || !strings.HasPrefix(r.Out, fmt.Sprintf("%s: open, output 0-%d, ", name, end)) {
 			t.Errorf("verify: %v", r)
 		}
 		if out := w.Must("proxy", "replay", name, "--output"); out != counterOutput(end) {
-			t.Errorf("the recorded output has %d bytes, which are not those that were printed", len(out))
+			t.Errorf("the %d bytes of recorded output differ from the printed bytes", len(out))
 		}
 		for range 3 {
 			offset := 10 + uint64(rand.Int64N(int64(end)-10))
@@ -135,7 +135,7 @@ func TestRecordings(t *testing.T) {
 			checkCounter(t, protocol.SessionInfo{ID: "loud", Size: protocol.Size{Cols: shown.Cols, Rows: shown.Rows}, Lost: &protocol.Lost{Offset: offset}}, &shown)
 		}
 		if r := w.Run("proxy", "replay", name, "--at", fmt.Sprint(end+1)); r.Code != 66 {
-			t.Errorf("a moment that is not recorded: %v", r)
+			t.Errorf("replay at an offset after the end: %v, want exit 66", r)
 		}
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// The claim, with 100 sessions of 10,000 lines each: an upgrade of the supervisor
-// stalls a client for at most 100 ms in 99 of 100 cases, and its sudden death for 300 ms.
-// Where each session has a client that types, all of them come again at once.
+// The claim, with 100 sessions of 10,000 lines each: in 99 of 100 cases an upgrade of the supervisor stalls a
+// client for at most 100 ms, and its sudden death for at most 300 ms. If each session has a client that
+// types, all clients reconnect at the same time.
 const (
 	replacedSessions = 100
 	replacedLines    = 10_000
 )
 
-// BenchmarkReplaceStall has clients, each of a session of its own, that type and read the echo. A client's stall is the longest of its
-// round trips that are under way at some time from when the supervisor is to go
-// until another one answers; quiet is the same where nothing happens.
+// BenchmarkReplaceStall has clients, each with its own session, that type and wait for the echo. A client's
+// stall is its longest round trip that overlaps the time from the start of the replacement until another
+// supervisor answers. "quiet" is the same measurement without a replacement.
 func BenchmarkReplaceStall(b *testing.B) {
 	for _, tt := range []struct {
 		name    string
@@ -55,15 +55,15 @@ func BenchmarkReplaceStall(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				end := beginSpan()
-				time.Sleep(2 * took) // that is what is measured
+				time.Sleep(2 * took) // the duration of the quiet span
 				quiet = append(quiet, end())
 				end = beginSpan()
 				took = tt.replace(w)
-				time.Sleep(200 * time.Millisecond) // so that each has a trip behind it
+				time.Sleep(200 * time.Millisecond) // so that each client completes a round trip
 				stalls = append(stalls, end())
 				all += took
 				n++
-				time.Sleep(4 * time.Second) // in which the screens are made: nobody upgrades twice within seconds
+				time.Sleep(4 * time.Second) // the time in which the new supervisor makes the screens; nobody upgrades twice within seconds
 			}
 			p.stop()
 			p.report(b, stalls, quiet)
@@ -72,7 +72,7 @@ func BenchmarkReplaceStall(b *testing.B) {
 	}
 }
 
-// upgradeSupervisor has the supervisor become the same program again.
+// upgradeSupervisor upgrades the supervisor to the same program.
 func (w *world) upgradeSupervisor() time.Duration {
 	w.T.Helper()
 	begun := time.Now()
@@ -80,7 +80,7 @@ func (w *world) upgradeSupervisor() time.Duration {
 	return time.Since(begun)
 }
 
-// killSupervisor returns when another one has come.
+// killSupervisor kills the supervisor, and returns when another one serves.
 func (w *world) killSupervisor() time.Duration {
 	w.T.Helper()
 	held := w.Only("supervisor")
@@ -93,7 +93,7 @@ func (w *world) killSupervisor() time.Duration {
 	return time.Since(begun)
 }
 
-// clientsTerminal is a terminal by the client library, which waits for ever.
+// clientsTerminal is a terminal of the client library, without a time limit.
 type clientsTerminal struct{ *client.Attachment }
 
 func (clientsTerminal) SetDeadline(time.Time) error { return nil }

@@ -16,7 +16,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// bigRing keeps all that a stream prints, so that it can be compared.
+// bigRing is a ring that holds all output of a stream, so that it can be compared.
 const bigRing = "HOLDFAST_RING_BYTES=67108864"
 
 // demand: S8
@@ -31,10 +31,10 @@ func TestProxyKilled(t *testing.T) {
 	held := w.Only("supervisor")
 	killed := map[process]bool{}
 	for range kills {
-		s.flow(t, 1+rnd.IntN(1000)) // lines that came through the proxy now running
+		s.flow(t, 1+rnd.IntN(1000)) // these lines came through the current proxy
 		p := lookup(w.Holder("proxy.sock"))
 		if killed[p] || !p.Running() {
-			t.Fatalf("process %d holds the socket, and is not the proxy that serves", p.PID)
+			t.Fatalf("process %d holds the socket, but it was killed before or has ended", p.PID)
 		}
 		killed[p] = true
 		w.Kill(p)
@@ -42,7 +42,7 @@ func TestProxyKilled(t *testing.T) {
 	s.flow(t, 1)
 	s.finish(t)
 	if now := w.Only("supervisor"); now != held {
-		t.Errorf("the supervisor was %v, and is %v", held, now)
+		t.Errorf("the supervisor was %v; now it is %v", held, now)
 	}
 	w.Only("proxy")
 }
@@ -63,23 +63,23 @@ func TestHandoffs(t *testing.T) {
 	for range handoffs {
 		proxy = w.replaceProxy(proxy)
 		if now := w.Only("proxy"); now != proxy {
-			t.Fatalf("%d serves, and not %d", now.PID, proxy.PID)
+			t.Fatalf("process %d serves, want %d", now.PID, proxy.PID)
 		}
 		s.flow(t, 1)
 	}
 	hammers.stop(t)
 	s.finish(t)
 	if now := w.Only("supervisor"); now != held {
-		t.Errorf("the supervisor was %v, and is %v", held, now)
+		t.Errorf("the supervisor was %v; now it is %v", held, now)
 	}
 	for _, name := range sockets {
 		if now := inode(w.Path(name)); now != inodes[name] {
-			t.Errorf("%s was %s, and is %s", name, inodes[name], now)
+			t.Errorf("the inode of %s was %s; now it is %s", name, inodes[name], now)
 		}
 	}
 }
 
-// hammers are goroutines that connect all the time.
+// hammers are goroutines that connect in a loop.
 type hammers struct {
 	stopped   atomic.Bool
 	wg        sync.WaitGroup
@@ -105,12 +105,12 @@ func (w *world) hammers(n int) *hammers {
 	return h
 }
 
-// stop fails the test if a connection was refused.
+// stop ends the goroutines. It fails the test if a connection was refused, or if no connection was answered.
 func (h *hammers) stop(t testing.TB) {
 	t.Helper()
 	h.stopped.Store(true)
 	h.wg.Wait()
-	t.Logf("%d connections answered, %d told to come again", h.good, h.cut)
+	t.Logf("%d connections answered, %d closed before the answer", h.good, h.cut)
 	if len(h.refused) > 0 {
 		t.Errorf("connections were refused: %v", h.refused)
 	}
@@ -124,19 +124,18 @@ func TestHandoffFromNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	if r := w.Run("proxy", "--handoff"); r.Code != 69 || !strings.Contains(r.Errout, "nothing runs here") {
-		t.Errorf("without a supervisor: %v", r)
+		t.Errorf("handoff without a supervisor: %v", r)
 	}
 	w.Must("proxy", "start")
 	w.Kill(w.Only("proxy"))
 	if out := w.Must("proxy", "--handoff"); !strings.Contains(out, "no proxy ran before") {
-		t.Errorf("it says %q", out)
+		t.Errorf("the handoff printed %q", out)
 	}
 	w.Must("proxy", "ls")
 	w.Only("proxy")
 }
 
-// A successor that fails leaves the old proxy serving as if nothing had been
-// tried.
+// If the new proxy fails, the old proxy must continue to serve without a change.
 // demand: S9
 func TestHandoffFails(t *testing.T) {
 	t.Parallel()
@@ -144,14 +143,14 @@ func TestHandoffFails(t *testing.T) {
 	c := w.dial(client.Options{})
 	v := w.echo(c, "s")
 	proxy := w.Only("proxy")
-	// A successor with a mistake in its settings does not get far.
+	// A new proxy with an invalid setting does not begin the handoff.
 	good := w.Env
 	w.Env = append(w.Env, "HOLDFAST_LOG_LEVEL=loud")
 	if r := w.Run("proxy", "serve", "--take-over"); r.Code == 0 || !strings.Contains(r.Errout, "log_level") {
-		t.Errorf("a bad successor: %v", r)
+		t.Errorf("start of a new proxy with an invalid setting: %v", r)
 	}
 	w.Env = good
-	// One that asks for everything and dies before it serves.
+	// A new proxy receives everything and ends before it serves.
 	for range 5 {
 		p, err := w.peer("proxy.control.sock")
 		if err != nil {
@@ -164,9 +163,9 @@ func TestHandoffFails(t *testing.T) {
 	}
 	v.ask("still here")
 	if now := w.Only("proxy"); now != proxy || c.ProxyPID() != proxy.PID {
-		t.Errorf("the proxy was %v, and is %v", proxy, now)
+		t.Errorf("the proxy was %v; now it is %v", proxy, now)
 	}
-	w.Must("proxy", "--handoff") // and a good one still can
+	w.Must("proxy", "--handoff") // a handoff to a good proxy still works
 	v.ask("and with the next")
 }
 
@@ -182,7 +181,7 @@ func TestTwoProxies(t *testing.T) {
 	two := w.attach(blue, "s", client.AttachOptions{})
 	two.until("ready\n")
 	if red.ProxyPID() == blue.ProxyPID() || len(w.Running("proxy")) != 2 {
-		t.Fatal("there are not two proxies")
+		t.Fatal("two proxies are expected")
 	}
 	held := w.Only("supervisor")
 
@@ -192,7 +191,7 @@ func TestTwoProxies(t *testing.T) {
 		v.until("from")
 		v.until("from")
 		v.until("\n")
-		v.buf = nil // the other line's end
+		v.buf = nil // the end of the other line
 	}
 	one.ask("red is seen by red\n")
 	two.until("red is seen by red\n")
@@ -202,19 +201,18 @@ func TestTwoProxies(t *testing.T) {
 	dead, alive := lookup(red.ProxyPID()), lookup(blue.ProxyPID())
 	w.Kill(dead)
 	two.ask("blue goes on\n")
-	one.until("blue goes on\n") // through red's successor
+	one.until("blue goes on\n") // through the successor of red
 	if blue.ProxyPID() != alive.PID || !alive.Running() || two.Missed() != 0 {
-		t.Error("blue has noticed")
+		t.Error("the death of red has disturbed blue or its attachment")
 	}
 	one.ask("red is back\n")
 	two.until("red is back\n")
 	if now := w.Only("supervisor"); now != held {
-		t.Errorf("the supervisor was %v, and is %v", held, now)
+		t.Errorf("the supervisor was %v; now it is %v", held, now)
 	}
 }
 
-// A proxy that dies before it serves is started again, by whoever waits for
-// it.
+// If a proxy dies before it serves, a waiting client must start another one.
 // demand: S8
 func TestProxyKilledWhileStarting(t *testing.T) {
 	t.Parallel()
@@ -222,7 +220,7 @@ func TestProxyKilledWhileStarting(t *testing.T) {
 	var starts atomic.Int32
 	c := w.dial(client.Options{Start: func(ctx context.Context) error {
 		if n := starts.Add(1); n == 2 || n == 3 {
-			return nil // it died at once
+			return nil // as if the proxy died at once
 		}
 		return w.startProxy(ctx)
 	}})
@@ -230,12 +228,12 @@ func TestProxyKilledWhileStarting(t *testing.T) {
 	w.Kill(w.Only("proxy"))
 	v.ask("through the third that was started\n")
 	if n := starts.Load(); n < 4 {
-		t.Errorf("it was started %d times", n)
+		t.Errorf("the proxy was started %d times, want at least 4", n)
 	}
 }
 
-// Requests and events go on through the death of proxies: what was asked for
-// is done once, what happened is told once, in order.
+// Requests and subscriptions must survive the death of proxies: each request must be executed once, and each
+// event must be received once, in order.
 // demand: S8
 func TestRequestsSurvive(t *testing.T) {
 	t.Parallel()
@@ -277,15 +275,15 @@ func TestRequestsSurvive(t *testing.T) {
 			}
 		}
 		if before := v.until(fmt.Sprintf("typed %d\n", i)); before != "" {
-			t.Errorf("round %d: before what was typed comes %q", i, before)
+			t.Errorf("round %d: unexpected output %q before the echo", i, before)
 		}
-		_, _ = c.List(ctx, "") // so that there is a proxy to kill
+		_, _ = c.List(ctx, "") // it starts a proxy for the next round
 	}
 	if err := c.Type(ctx, "s9", []byte("\n")); err != nil {
 		t.Error(err)
 	}
 	if err := <-waited; err != nil {
-		t.Errorf("who waited through all this: %v", err)
+		t.Errorf("the request that waited for the exit: %v", err)
 	}
 
 	var created []string
@@ -295,7 +293,7 @@ func TestRequestsSurvive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seq != 0 && e.Seq != seq+1 {
-			t.Fatalf("event %d follows %d", e.Seq, seq)
+			t.Fatalf("event %d came after event %d", e.Seq, seq)
 		}
 		if seq = e.Seq; e.Event == protocol.EventCreated {
 			created = append(created, string(e.Session.ID))
@@ -306,6 +304,6 @@ func TestRequestsSurvive(t *testing.T) {
 		want = append(want, fmt.Sprint("r", i))
 	}
 	if !slices.Equal(created, want) {
-		t.Errorf("created were %q, want %q", created, want)
+		t.Errorf("the created sessions are %q, want %q", created, want)
 	}
 }

@@ -26,17 +26,17 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A rolling is a fleet whose hosts run the programs of one release, with clients whose connections are
-// counted.
+// A rolling is a fleet whose hosts run the programs of one release, with clients whose connections the relay
+// counts.
 type rolling struct {
 	*gates
 	clients *relay // between the clients and a gate
 	visits  []*visit
-	opened  int64 // connections of the clients
+	opened  int64 // number of connections of the clients
 }
 
-// newRolling starts gates and hosts. The hosts permit upgrades from the directories and URLs, of whose server they
-// trust the certificate. A client types and reads on each host.
+// newRolling starts gates and hosts. The hosts permit upgrades from the directories and URLs in permitted,
+// and trust the certificate. A client types and reads on each host.
 func newRolling(t *testing.T, gateCount int, of release, permitted, certificate string, names ...string) *rolling {
 	t.Helper()
 	f := &rolling{gates: newGates(t, gateCount)}
@@ -53,7 +53,7 @@ func newRolling(t *testing.T, gateCount int, of release, permitted, certificate 
 	f.clients = newRelay(t, f.listen)
 	f.gate.Addresses = []string{f.clients.ln.Addr().String()}
 	for _, name := range names {
-		f.enter(name) // starts a proxy and a supervisor, which is slow as soon as clients type
+		f.enter(name) // it starts proxy and supervisor, which would be slow while clients type
 	}
 	for _, name := range names {
 		f.visits = append(f.visits, f.visit(name))
@@ -62,7 +62,7 @@ func newRolling(t *testing.T, gateCount int, of release, permitted, certificate 
 	return f
 }
 
-// A rolledOut is what "proxy upgrade --hosts --json" prints at its end.
+// A rolledOut is the last line of "proxy upgrade --hosts --json".
 type rolledOut struct {
 	Outcome string `json:"outcome"`
 	Error   string `json:"error"`
@@ -77,7 +77,7 @@ type rolledOut struct {
 func (f *rolling) rollOut(to string, args ...string) (out rolledOut, code int) {
 	f.T.Helper()
 	cmd := f.Command("proxy", append([]string{"upgrade", "--hosts", "*", "--to", to, "--max-stall", "0", "--json"}, args...)...)
-	printed, err := cmd.Output() // Run has a limit that is too short for many hosts
+	printed, err := cmd.Output() // the limit of Run is too short for many hosts
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		f.T.Fatal(err)
@@ -90,7 +90,7 @@ func (f *rolling) rollOut(to string, args ...string) (out rolledOut, code int) {
 		out = e.Result
 	}
 	if out.Outcome == "" {
-		f.T.Fatalf("no result: %v, %s", err, printed)
+		f.T.Fatalf("the rollout printed no result: %v, %s", err, printed)
 	}
 	return out, cmd.ProcessState.ExitCode()
 }
@@ -104,14 +104,14 @@ func (o rolledOut) states() string {
 	return strings.Join(words, " ")
 }
 
-// unharmed fails the test if a client has been closed, or lines and echoes do not continue.
+// unharmed fails the test if a client has opened another connection, or if lines and echoes do not continue.
 func (f *rolling) unharmed(after string) {
 	f.T.Helper()
 	for _, v := range f.visits {
 		v.continues(f.T.(*testing.T), beginSpan())
 	}
 	if now := f.clients.accepted.Load(); now != f.opened {
-		f.T.Errorf("after %s the clients have opened %d connections, and had %d", after, now, f.opened)
+		f.T.Errorf("after %s the clients have opened %d connections, want %d", after, now, f.opened)
 	}
 }
 
@@ -145,9 +145,9 @@ func packRelease(t *testing.T, of release) (path, sum string) {
 	return path, hex.EncodeToString(hash.Sum(nil))
 }
 
-// Hosts are upgraded in waves while clients type and read. A release that cannot be, on the first host,
-// changes nothing or is taken back. No connection of a client is closed, and no byte is lost. With
-// HOLDFAST_LONG=1 there are more releases.
+// Hosts are upgraded in waves while clients type and read. A release that fails on the first host must change
+// nothing, or must be taken back. No connection of a client may be closed, and no byte may be lost.
+// HOLDFAST_LONG=1 adds more releases.
 // demand: S10
 func TestRollout(t *testing.T) {
 	t.Parallel()
@@ -162,7 +162,7 @@ func TestRollout(t *testing.T) {
 	}
 	url := server.URL + "/" + filepath.Base(archive)
 	f := newRolling(t, 1, one, base+","+other.bin+","+server.URL, certificate, "blue", "red")
-	// bad makes a release whose program proxy is a script.
+	// bad makes a release whose proxy is a script.
 	bad := func(name, script string) string {
 		dir := filepath.Join(base, name)
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -183,7 +183,7 @@ func TestRollout(t *testing.T) {
 		outcome  string
 		states   string
 		says     string
-		isLong   bool // only in the long mode
+		isLong   bool // the case runs in the long mode only
 	}{
 		{"a directory that is not permitted", one.bin, nil, 77, "not_begun", "blue:refused:: red:refused::", "permits upgrades from", false},
 		{"a dry run", other.bin, []string{"--dry-run"}, 0, "possible", before, "", true},
@@ -209,15 +209,16 @@ func TestRollout(t *testing.T) {
 		f.unharmed(tt.name)
 	}
 	if log, err := os.ReadFile(f.hosts["blue"].Path("join.log")); err != nil || strings.Count(string(log), `"security":true`) < 1 {
-		t.Errorf("the agent has logged no refusal: %s, %v", log, err)
+		t.Errorf("the log of the agent has no refusal: %s, %v", log, err)
 	}
 	for _, v := range f.visits {
 		v.leave()
 	}
 }
 
-// Many hosts of three gates are upgraded while a client types and reads on each of them. No connection of a
-// client is closed, and no byte is lost. HOLDFAST_LONG=1 and HOLDFAST_HOSTS=NUMBER
+// Many hosts of three gates are upgraded while a client types and reads on each. No connection of a client
+// may be closed, and no byte may be lost. The test needs HOLDFAST_LONG=1; HOLDFAST_HOSTS=NUMBER sets its
+// size.
 // demand: S10
 func TestRolloutOfMany(t *testing.T) {
 	if os.Getenv("HOLDFAST_LONG") == "" {

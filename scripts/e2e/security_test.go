@@ -24,11 +24,10 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// nobody is a user that is not ours.
+// nobody is the uid of another user.
 const nobody = 65534
 
-// stranger connects to each socket as another user, says something, and prints
-// how that ended.
+// stranger connects to each socket as another user, sends hello, and prints how the connection ended.
 func stranger(paths []string) error {
 	for _, path := range paths {
 		nc, err := net.Dial("unix", path)
@@ -44,9 +43,8 @@ func stranger(paths []string) error {
 	return nil
 }
 
-// reset says whether a connection was ended with what we said unread: then the
-// kernel answers with a reset. Where it was ended before we spoke, it does not
-// let us.
+// reset reports whether the server closed the connection without reading the hello. If the hello was sent
+// before, the kernel answers with a reset. If the server closed first, the write fails.
 func reset(write, read error) string {
 	switch {
 	case errors.Is(write, syscall.EPIPE), errors.Is(write, syscall.ECONNRESET):
@@ -57,17 +55,17 @@ func reset(write, read error) string {
 	return fmt.Sprintf("written: %v, read: %v", write, read)
 }
 
-// Another user is refused before a byte of his is read, even where the modes
-// of directory and sockets would let him through, and it is logged.
+// The programs must refuse another user before they read a byte from the connection, even if the modes of
+// directory and sockets permit the connection, and must log the refusal.
 // demand: S11
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can be somebody else")
+		t.Skip("only root can become another user")
 	}
 	w := newWorld(t)
 	v := w.echo(w.dial(client.Options{}), "s")
-	// This program, where others can run it.
+	// This copy of the test's program is where other users can execute it.
 	open := testkit.Dir(t)
 	exe := filepath.Join(open, "stranger")
 	copyProgram(t, exe)
@@ -87,7 +85,7 @@ func TestStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := ask(); err == nil || !strings.Contains(out, "permission denied") {
-		t.Errorf("the modes let another user through: %q, %v", out, err)
+		t.Errorf("the modes permit another user's connection: %q, %v", out, err)
 	}
 	if err := os.Chmod(w.Dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -103,7 +101,7 @@ func TestStranger(t *testing.T) {
 	}
 	for _, s := range sockets {
 		if !strings.Contains(out, s+": 0 bytes, reset\n") {
-			t.Errorf("%s does not refuse him: %s", s, out)
+			t.Errorf("%s does not refuse another user: %s", s, out)
 		}
 	}
 	refused := []string{`"security":true`, fmt.Sprintf(`"uid":%d`, nobody), `"message":"connection refused"`}
@@ -111,7 +109,7 @@ func TestStranger(t *testing.T) {
 		return w.lines("proxy.log", refused...) == 3 && w.lines("supervisor.log", refused...) == 1
 	}, "four security events are logged")
 	if r := w.Run("proxy", "serve", "--proxy", "blue"); r.Code == 0 || !strings.Contains(r.Errout, "chmod 700") {
-		t.Errorf("a proxy in a directory that is open to others: %v", r)
+		t.Errorf("start of a proxy in a directory that other users can read: %v", r)
 	}
 	if err := os.Chmod(w.Dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -177,13 +175,13 @@ func TestSharedSecret(t *testing.T) {
 	}, "each refusal is logged as a security event")
 	for _, log := range []string{"proxy.log", "supervisor.log"} {
 		if w.lines(log, secret[:16]) > 0 {
-			t.Errorf("the secret stands in %s", log)
+			t.Errorf("%s contains the secret", log)
 		}
 	}
 	v.ask("and with the secret it goes on")
 }
 
-// What is typed and what is printed stands in no log.
+// Input and output must never be logged.
 func TestNothingTypedIsLogged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "HOLDFAST_LOG_LEVEL=trace")
@@ -202,14 +200,14 @@ func TestNothingTypedIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m := v.last(); m.Kind != client.Exited || !strings.Contains(strings.Join(m.Exit.LastLines, "\n"), private) {
-		t.Errorf("it ends with %+v", m.Exit)
+		t.Errorf("the exit is %+v", m.Exit)
 	}
 	if _, err := c.Wait(w.ctx(), "s", limit); err != nil {
 		t.Fatal(err)
 	}
 	for _, log := range []string{"proxy.log", "supervisor.log"} {
 		if w.lines(log) == 0 || w.lines(log, private) > 0 || w.lines(log, "battery") > 0 {
-			t.Errorf("%s: %d lines, %d of them with what was typed", log, w.lines(log), w.lines(log, "battery"))
+			t.Errorf("%s: %d lines, %d of them contain input or output", log, w.lines(log), w.lines(log, "battery"))
 		}
 	}
 }

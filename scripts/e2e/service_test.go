@@ -19,8 +19,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// fakeSystemctl writes down what it is asked, and knows of a unit what stands in
-// a file; without that file it does not answer.
+// fakeSystemctl appends its arguments to a file, and answers show with the contents of another file. Without
+// that file it fails as if no manager ran.
 const fakeSystemctl = `#!/bin/sh
 echo "$@" >>"$FAKE_DIR/asked"
 [ -e "$FAKE_DIR/knows" ] || { echo 'Failed to connect to bus' >&2; exit 1; }
@@ -28,7 +28,7 @@ case "$*" in *" show "*) exec cat "$FAKE_DIR/knows" ;; esac
 [ ! -e "$FAKE_DIR/refuses" ] || { echo 'it is refused' >&2; exit 1; }
 `
 
-// A home is a world with a home directory, whose service manager is a fake.
+// A home is a world with a home directory and a fake service manager.
 type home struct {
 	*world
 	unit string // the unit's path
@@ -51,7 +51,7 @@ func (h *home) file(name string) string {
 	return filepath.Join(filepath.Dir(h.unit), "../../..", name)
 }
 
-// knows makes the manager answer.
+// knows sets the manager's answer.
 func (h *home) knows(state string) {
 	h.T.Helper()
 	if err := os.WriteFile(h.file("knows"), []byte(state), 0o600); err != nil {
@@ -59,8 +59,7 @@ func (h *home) knows(state string) {
 	}
 }
 
-// asked returns what the manager was asked since the last time, but for how
-// things are.
+// asked returns the requests to the manager since the last call, without requests for the state.
 func (h *home) asked() (all []string) {
 	b, _ := os.ReadFile(h.file("asked"))
 	_ = os.Remove(h.file("asked"))
@@ -72,7 +71,7 @@ func (h *home) asked() (all []string) {
 	return all
 }
 
-// A serviceStatus is what proxy service status --json prints.
+// A serviceStatus is the output of proxy service status --json.
 type serviceStatus struct {
 	Unit, Path, File string
 	Active, Enabled  bool
@@ -89,7 +88,8 @@ func (w *world) status() (s serviceStatus) {
 	return s
 }
 
-// The command has the manager do what is due, and touches nothing of others.
+// The command must make the manager do the necessary steps, and must not change units that Holdfast did not
+// install.
 func TestService(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -103,14 +103,14 @@ func TestService(t *testing.T) {
 	was := func(want ...string) {
 		t.Helper()
 		if got := h.asked(); !slices.Equal(got, want) {
-			t.Errorf("asked %q, want %q", got, want)
+			t.Errorf("the requests to the manager were %q, want %q", got, want)
 		}
 	}
 	exits(64, "", "start")
 	exits(0, "ExecStart=", "install", "--print")
 	exits(0, "systemctl --user enable", "install", "--dry-run")
 	if all, _ := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(h.unit))), "*")); len(all) > 0 || len(h.Running("")) > 0 {
-		t.Errorf("made %v, runs %v", all, h.Running(""))
+		t.Errorf("the dry run has made %v and started %v", all, h.Running(""))
 	}
 
 	exits(69, "systemctl --user start", "install") // no manager answers
@@ -133,7 +133,7 @@ func TestService(t *testing.T) {
 
 	link := h.link("bin")
 	if r := h.Run("proxy", "service", "install"); r.Code != 0 || !strings.Contains(r.Out, "+ ExecReload="+link+" --handoff") {
-		t.Errorf("by a link: %v", r)
+		t.Errorf("install through a link: %v", r)
 	}
 	was("daemon-reload", "enable FILE", "reload UNIT")
 
@@ -143,7 +143,7 @@ func TestService(t *testing.T) {
 	exits(0, "the supervisor and its sessions continue", "uninstall")
 	was("stop UNIT", "disable UNIT", "daemon-reload")
 	if _, err := os.Stat(h.unit); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the unit: %v", err)
+		t.Errorf("the unit file after uninstall: %v", err)
 	}
 	exits(0, "there is no", "uninstall")
 	was()
@@ -160,11 +160,12 @@ func TestService(t *testing.T) {
 	exits(71, "it is refused", "install", "--force")
 	was("daemon-reload")
 	if now := h.Only("proxy"); now != proxy {
-		t.Errorf("the proxy was %v, and is %v", proxy, now)
+		t.Errorf("the proxy was %v; now it is %v", proxy, now)
 	}
 }
 
-// link has the world's programs called by links, and returns that of the proxy.
+// link makes the world use its programs through symbolic links in a directory, and returns the link of the
+// proxy.
 func (w *world) link(dir string) string {
 	w.T.Helper()
 	bin := filepath.Join(testkit.Dir(w.T), dir)
@@ -176,7 +177,7 @@ func (w *world) link(dir string) string {
 	return w.Program("proxy")
 }
 
-// verify has systemd read the unit, if it is there.
+// verify checks the unit with systemd-analyze, if it is installed.
 func (h *home) verify() {
 	h.T.Helper()
 	cmd := exec.CommandContext(h.ctx(), "systemd-analyze", "verify", "--user", h.unit)
@@ -186,13 +187,12 @@ func (h *home) verify() {
 	}
 }
 
-// insideEnv makes TestServiceUnderSystemd the one that runs within.
+// insideEnv tells the test's program that it runs inside the namespaces of within.
 const insideEnv = "E2E_SYSTEMD"
 
-// within runs a command where a systemd that is all ours can run: process 1 and
-// its kin are others, so that all ends with the command, and so are the mounts
-// and the control groups, below the one that we are in. systemd runs only where
-// it seems to have booted.
+// within runs a command in namespaces where a systemd of its own can run. Process ids are separate, so that all
+// processes end with the command. Mounts and control groups are separate too; the control groups are below the
+// current one. systemd runs only if /run/systemd/system exists.
 const within = `
 set -e
 unified() { mount --make-rprivate /; umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; }
@@ -214,11 +214,11 @@ in) shift
 esac
 `
 
-// A unit that is installed takes over from the proxy that runs, is replaced by a
-// reload, comes back when it is killed, and goes, and one shell sees it all.
+// An installed unit must take over from the running proxy, must be replaced by a reload, must start again
+// after a kill, and must be removed by uninstall. One shell must survive all of it.
 func TestServiceUnderSystemd(t *testing.T) { ofItsOwn(t, underSystemd) }
 
-// ofItsOwn runs a test where it can have a systemd of its own.
+// ofItsOwn runs a test inside namespaces where it can start a systemd, or skips it.
 func ofItsOwn(t *testing.T, test func(*testing.T)) {
 	t.Helper()
 	if os.Getenv(insideEnv) != "" {
@@ -231,7 +231,7 @@ func ofItsOwn(t *testing.T, test func(*testing.T)) {
 	}
 	for _, program := range []string{"unshare", "systemctl", "systemd-run", systemdPath} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("there is no systemd that could be asked: %v", err)
+			t.Skipf("systemd is not installed: %v", err)
 		}
 	}
 	exe, err := os.Executable()
@@ -256,13 +256,13 @@ func ofItsOwn(t *testing.T, test func(*testing.T)) {
 
 const systemdPath = "/lib/systemd/systemd"
 
-// cgroup is the control group of a process.
+// cgroup returns the control group of a process.
 func cgroup(p process) string {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
 	return string(b)
 }
 
-// systemctl asks the real manager.
+// systemctl sends a request to the real manager.
 func (w *world) systemctl(args ...string) (string, error) {
 	cmd := exec.CommandContext(w.ctx(), "systemctl", append([]string{"--user"}, args...)...)
 	cmd.Env = w.Env
@@ -270,7 +270,7 @@ func (w *world) systemctl(args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// newManager starts a systemd for the world's user.
+// newManager starts a systemd for the world's user, or skips the test.
 func (w *world) newManager() {
 	home := testkit.Dir(w.T)
 	w.Env = append(w.Env, "HOME="+home, "XDG_RUNTIME_DIR="+home)
@@ -297,16 +297,16 @@ func (w *world) newManager() {
 func underSystemd(t *testing.T) {
 	w := newWorld(t)
 	w.newManager()
-	w.Must("proxy", "start") // starts both: no client does, or one would at any time
+	w.Must("proxy", "start") // starts proxy and supervisor; the clients of this test start none, because they would at any time
 	v := w.echo(w.connect(client.Options{Name: "e2e"}), "s")
 	before, held := w.Only("proxy"), w.Only("supervisor")
-	// One shell that the kernel kills for memory must not cost all others.
+	// If the kernel kills one shell because memory is short, the other sessions must survive.
 	scope := filepath.Base(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(cgroup(held)), "/holdfast")))
 	if out, err := w.systemctl("show", "--property=Delegate,OOMPolicy", scope); err != nil || !strings.Contains(out, "Delegate=yes") || strings.Contains(out, "OOMPolicy=stop") {
 		t.Errorf("the supervisor's scope %s: %q, %v", scope, out, err)
 	}
 
-	// Each session is alone in a cgroup of its own there.
+	// Each session has a control group of its own in the supervisor's scope.
 	if in, shell := cgroup(held), cgroup(lookup(w.info("s").PID)); !strings.Contains(in, scope+"/holdfast\n") || !strings.Contains(shell, scope+"/session-") {
 		t.Errorf("the supervisor is in %q, a session in %q", in, shell)
 	}
@@ -315,14 +315,14 @@ func underSystemd(t *testing.T) {
 	w.Gone(before)
 	s := w.status()
 	if !s.Active || !s.Enabled || s.File != "ours" || s.PID == 0 || s.PID != s.Serving {
-		t.Fatalf("installed: %+v", s)
+		t.Fatalf("the status after install is %+v", s)
 	}
 	v.ask("it took over\n")
 
 	again := func(what string) {
 		t.Helper()
 		old := s
-		testkit.Eventually(t, limit, func() bool { s = w.status(); return s.Active && s.PID == s.Serving && s.PID != old.PID }, what+": the unit has another proxy")
+		testkit.Eventually(t, limit, func() bool { s = w.status(); return s.Active && s.PID == s.Serving && s.PID != old.PID }, what+": the unit runs another proxy")
 		v.ask("and after a " + what + "\n")
 		if enabled, err := w.systemctl("is-enabled", s.Unit); enabled != "enabled" || err != nil {
 			t.Errorf("%s, %v", enabled, err)
@@ -335,7 +335,7 @@ func underSystemd(t *testing.T) {
 	same := s
 	w.Must("proxy", "service", "install")
 	if s = w.status(); s != same {
-		t.Errorf("a second install: %+v became %+v", same, s)
+		t.Errorf("a second install changed the status %+v to %+v", same, s)
 	}
 	lookup(s.PID).Signal(syscall.SIGKILL)
 	again("kill")
@@ -344,28 +344,28 @@ func underSystemd(t *testing.T) {
 	w.Must("proxy", "service", "uninstall")
 	w.Gone(main)
 	if out, err := w.systemctl("show", "--property=LoadState", s.Unit); out != "LoadState=not-found" || err != nil {
-		t.Errorf("uninstalled: %s, %v", out, err)
+		t.Errorf("the unit after uninstall: %s, %v", out, err)
 	}
-	w.Must("proxy", "ls") // starts one
+	w.Must("proxy", "ls") // ls starts a proxy
 	v.ask("and without a unit\n")
 	if now := w.Holder("supervisor.sock"); now != held.PID {
-		t.Errorf("supervisor %d became %d", held.PID, now)
+		t.Errorf("the supervisor was process %d; now it is %d", held.PID, now)
 	}
 	w.Must("proxy", "stop")
 	w.Must("supervisor", "stop", "--sessions=end")
 
-	// A supervisor that the unit starts does not belong to it; and the manager
-	// does not look where the unit lies by what is set here.
+	// A supervisor that the unit's proxy starts must not belong to the unit. The manager does not use this
+	// XDG_CONFIG_HOME to find the unit.
 	w.Env = append(w.Env, "XDG_CONFIG_HOME="+testkit.Dir(t))
 	w.link("a 'b $HOME 100%h")
 	if r := w.Run("proxy", "service", "install"); r.Code != 64 || !strings.Contains(r.Errout, "quote") {
-		t.Errorf("a path that systemd does not take: %v", r)
+		t.Errorf("install with a path that systemd does not accept: %v", r)
 	}
 	link := w.link("a ; b $HOME ${HOME} 100%h ü")
 	w.Must("proxy", "service", "install")
 	s = w.status()
 	if args := list(s.PID, "cmdline"); args[0] != link || s.PID != s.Serving {
-		t.Errorf("run as %q, %+v", args, s)
+		t.Errorf("the unit runs %q, %+v", args, s)
 	}
 	if out, err := w.systemctl("reload", s.Unit); err != nil || w.status().PID == s.PID {
 		t.Errorf("reload: %v, %s", err, out)
@@ -380,11 +380,11 @@ func underSystemd(t *testing.T) {
 	next := w.KillSupervisor()
 	v.ask("and after the supervisor's death\n")
 	if now := cgroup(next); next.Parent() != keeper.PID || now != group {
-		t.Errorf("the next supervisor is in %s, a child of %d; it was in %s, of %d", now, next.Parent(), group, keeper.PID)
+		t.Errorf("the next supervisor is in %s, a child of %d; want %s, a child of %d", now, next.Parent(), group, keeper.PID)
 	}
 	held = next
 	if out, err := w.systemctl("stop", s.Unit); err != nil || w.status().Active || !held.Running() {
-		t.Errorf("stopped: %s, %v", out, err)
+		t.Errorf("stop of the unit: %s, %v", out, err)
 	}
 	w.Must("proxy", "ls")
 	v.ask("and after a stop\n")

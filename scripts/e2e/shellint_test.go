@@ -16,9 +16,9 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A teller is a session of a shell that tells of its prompts and commands, in a home
-// directory of its own.
-type teller struct {
+// A shellSession is a session of a shell with shell integration, which prints marks of its prompts and commands, in
+// a home directory of its own.
+type shellSession struct {
 	t    *testing.T
 	w    *world
 	c    *client.Client
@@ -26,28 +26,28 @@ type teller struct {
 	pid  int // of the shell
 	home string
 	env  []string
-	seen int // bytes of its output that were looked at
+	seen int // bytes of the output that were checked already
 }
 
-func newTeller(t *testing.T, shell string) *teller {
+func newShellSession(t *testing.T, shell string) *shellSession {
 	t.Helper()
 	if _, err := exec.LookPath(shell); err != nil {
 		t.Skip(err)
 	}
 	if own := map[string]string{"bash": "[[ ${BASH_VERSINFO[0]} -lt 5 ]]", "fish": "string match -qr '^[4-9]' $version"}[shell]; own != "" {
 		if exec.Command(shell, "-c", own).Run() == nil {
-			t.Skip("this bash has not all that is tested, or this fish tells by itself")
+			t.Skip("this bash lacks features that are tested, or this fish prints marks by itself")
 		}
 	}
 	w := newWorld(t)
-	s := &teller{t: t, w: w, c: w.dial(client.Options{}), home: w.Home}
+	s := &shellSession{t: t, w: w, c: w.dial(client.Options{}), home: w.Home}
 	s.env = []string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "PS1=$ "}
-	s.write(".zshrc", "PS1='%# '\n") // without any zsh asks what to do
+	s.write(".zshrc", "PS1='%# '\n") // without .zshrc zsh asks questions
 	return s
 }
 
 // write writes a file in the home directory.
-func (s *teller) write(name, text string) {
+func (s *shellSession) write(name, text string) {
 	s.t.Helper()
 	path := filepath.Join(s.home, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -58,14 +58,14 @@ func (s *teller) write(name, text string) {
 	}
 }
 
-// start starts the shell, and returns what it has printed by its first prompt.
-func (s *teller) start(argv ...string) string {
+// start starts the shell, and returns the output up to its first prompt.
+func (s *shellSession) start(argv ...string) string {
 	s.t.Helper()
 	s.spawn(true, argv...)
 	return s.prompt()
 }
 
-func (s *teller) spawn(integration bool, argv ...string) {
+func (s *shellSession) spawn(integration bool, argv ...string) {
 	s.t.Helper()
 	made, err := s.c.Spawn(s.w.ctx(), client.SpawnRequest{
 		SpawnSpec:        protocol.SpawnSpec{Argv: argv, Cwd: s.home, Env: s.env, ClearInheritedEnv: true},
@@ -79,9 +79,8 @@ func (s *teller) spawn(integration bool, argv ...string) {
 	s.w.Adopt(lookup(made.PID))
 }
 
-// until returns what was printed since it was asked last, once that is all of it that
-// is wanted.
-func (s *teller) until(what string, enough func(news string) bool) string {
+// until waits until enough holds for the output since the last call, and returns this output.
+func (s *shellSession) until(what string, enough func(news string) bool) string {
 	s.t.Helper()
 	news := ""
 	if !eventually(func() bool {
@@ -92,7 +91,7 @@ func (s *teller) until(what string, enough func(news string) bool) string {
 		news = string(all[s.seen:])
 		return enough(news)
 	}) {
-		s.t.Fatalf("%s does not come: %q", what, news)
+		s.t.Fatalf("waiting for %s: got %q", what, news)
 	}
 	s.seen += len(news)
 	return news
@@ -100,25 +99,24 @@ func (s *teller) until(what string, enough func(news string) bool) string {
 
 const promptStart, promptEnd = "\x1b]133;A\a", "\x1b]133;B\a"
 
-// prompt returns what is printed up to the next prompt.
-func (s *teller) prompt() string {
+// prompt returns the output up to the next prompt.
+func (s *shellSession) prompt() string {
 	s.t.Helper()
 	return s.until("a prompt", func(news string) bool {
 		return strings.LastIndex(news, promptStart) >= 0 && strings.LastIndex(news, promptEnd) > strings.LastIndex(news, promptStart)
 	})
 }
 
-// prints returns when some text has been printed.
-func (s *teller) prints(text string) string {
+// prints waits until the shell has printed a text, and returns the output.
+func (s *shellSession) prints(text string) string {
 	s.t.Helper()
 	return s.until(fmt.Sprintf("%q", text), func(news string) bool { return strings.Contains(news, text) })
 }
 
-// awaitIdle returns when the shell has one thread, which sleeps. Before an interrupt of a line
-// that is the only safe state of fish 3: it notices the signal only if the signal ends its wait
-// for input, so it loses an interrupt that comes while it draws the colours that another of its
-// threads has computed.
-func (s *teller) awaitIdle() {
+// awaitIdle waits until the shell has one thread, which sleeps. Before an interrupt of a line this is the
+// only safe state of fish 3: it notices the signal only if the signal ends its wait for input, so it loses an
+// interrupt that comes while it draws the colours that another of its threads has computed.
+func (s *shellSession) awaitIdle() {
 	s.t.Helper()
 	testkit.Eventually(s.t, limit, func() bool {
 		state, _ := testkit.Stat(s.pid)
@@ -126,15 +124,15 @@ func (s *teller) awaitIdle() {
 	}, "the shell is idle")
 }
 
-func (s *teller) typ(text string) {
+func (s *shellSession) typ(text string) {
 	s.t.Helper()
 	if err := s.c.Type(s.w.ctx(), s.id, []byte(text)); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// does types a line, and returns what is printed up to the next prompt.
-func (s *teller) does(line string) string {
+// runLine types a line, and returns the output up to the next prompt.
+func (s *shellSession) runLine(line string) string {
 	s.t.Helper()
 	s.typ(strings.ReplaceAll(line, "\n", "\r") + "\r")
 	return s.prompt()
@@ -142,7 +140,7 @@ func (s *teller) does(line string) string {
 
 var mark = regexp.MustCompile(`\x1b\](133;[^\a\x1b]*|633;[^\a\x1b]*)(?:\a|\x1b\\)`)
 
-// marks are those in what was printed. A prompt may be drawn again, and is one.
+// marks returns the shell marks in an output. A prompt that is drawn again counts once.
 func marks(out string) (all []string) {
 	for _, m := range mark.FindAllStringSubmatch(out, -1) {
 		drawn := strings.HasPrefix(m[1], "133;A") || m[1] == "133;B"
@@ -154,93 +152,93 @@ func marks(out string) (all []string) {
 	return all
 }
 
-// tells fails the test unless those are the marks.
-func (s *teller) tells(what, out string, want ...string) {
+// wantMarks fails the test unless the marks in an output are want.
+func (s *shellSession) wantMarks(what, out string, want ...string) {
 	s.t.Helper()
 	if got := marks(out); !slices.Equal(got, want) {
 		s.t.Errorf("%s: got %q, want %q in %q", what, got, want, out)
 	}
 }
 
-// ran is what a command's marks are, and those of the prompt behind it.
-func ran(line string, code int) []string {
+// commandMarks returns the marks of a command and of the prompt after it.
+func commandMarks(line string, code int) []string {
 	return []string{"633;E;" + line, "133;C", fmt.Sprintf("133;D;%d", code), "133;A", "133;B"}
 }
 
-// Each shell tells of each command, and of nothing else.
+// Each shell must print the marks of each command, and no other marks.
 func TestShellIntegration(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
-			s := newTeller(t, shell)
-			s.tells("the first prompt", s.start(shell), "133;A", "133;B")
-			s.tells("an empty line", s.does(""), "133;A", "133;B")
-			s.tells("a command", s.does("true"), ran("true", 0)...)
-			s.tells("one that fails", s.does("false"), ran("false", 1)...)
+			s := newShellSession(t, shell)
+			s.wantMarks("the first prompt", s.start(shell), "133;A", "133;B")
+			s.wantMarks("an empty line", s.runLine(""), "133;A", "133;B")
+			s.wantMarks("a command", s.runLine("true"), commandMarks("true", 0)...)
+			s.wantMarks("one that fails", s.runLine("false"), commandMarks("false", 1)...)
 			subshell, loop := "(exit 7)", "for i in 1 2; do\necho $i\ndone"
 			if shell == "fish" {
 				subshell, loop = "sh -c 'exit 7'", "for i in 1 2\necho $i\nend"
 			}
-			s.tells("a code of its own", s.does(subshell), ran(strings.ReplaceAll(subshell, ";", `\x3b`), 7)...)
+			s.wantMarks("a code of its own", s.runLine(subshell), commandMarks(strings.ReplaceAll(subshell, ";", `\x3b`), 7)...)
 			status := "$?"
 			if shell == "fish" {
 				status = "$status"
 			}
-			if out := s.does("echo code=" + status); !strings.Contains(out, "code=7\r\n") {
-				t.Errorf("the code is lost: %q", out)
+			if out := s.runLine("echo code=" + status); !strings.Contains(out, "code=7\r\n") {
+				t.Errorf("the exit code is lost: %q", out)
 			}
-			s.tells("a pipeline", s.does("true | false"), ran("true | false", 1)...)
-			s.tells("two commands", s.does("false; true"), ran(`false\x3b true`, 0)...)
-			s.tells("an unknown one", s.does("no-such-command"), ran("no-such-command", 127)...)
-			s.tells("a backslash", s.does(`echo 'a\b;c'`), ran(`echo 'a\\b\x3bc'`, 0)...)
+			s.wantMarks("a pipeline", s.runLine("true | false"), commandMarks("true | false", 1)...)
+			s.wantMarks("two commands", s.runLine("false; true"), commandMarks(`false\x3b true`, 0)...)
+			s.wantMarks("an unknown one", s.runLine("no-such-command"), commandMarks("no-such-command", 127)...)
+			s.wantMarks("a backslash", s.runLine(`echo 'a\b;c'`), commandMarks(`echo 'a\\b\x3bc'`, 0)...)
 
-			out := s.does(loop)
+			out := s.runLine(loop)
 			if got := marks(out); len(got) != 5 || !strings.HasPrefix(got[0], "633;E;for i in 1 2") || got[1] != "133;C" || got[2] != "133;D;0" {
-				t.Errorf("lines that are one command: %q in %q", got, out)
+				t.Errorf("the marks of a command of several lines are %q in %q", got, out)
 			}
 			if begin, end := strings.Index(out, "\x1b]133;C"), strings.Index(out, "\x1b]133;D"); !strings.Contains(out[begin:end], "1\r\n2\r\n") {
-				t.Errorf("its output is not between its marks: %q", out)
+				t.Errorf("the output is not between the marks of its command: %q", out)
 			}
 
 			s.typ("sh -c 'echo u\"\"p; exec sleep 100'\r")
-			out = s.prints("up\r\n") // before that it may be the shell that is interrupted
+			out = s.prints("up\r\n") // before that, the interrupt might reach the shell itself
 			s.typ("\x03")
-			s.tells("an interrupted one", out+s.prompt(), ran(`sh -c 'echo u""p\x3b exec sleep 100'`, 130)...)
+			s.wantMarks("an interrupted one", out+s.prompt(), commandMarks(`sh -c 'echo u""p\x3b exec sleep 100'`, 130)...)
 			s.typ("echo not-this")
 			s.prints("this")
 			s.awaitIdle()
 			s.typ("\x03")
-			s.tells("an interrupted line", s.prompt(), "133;A", "133;B")
+			s.wantMarks("an interrupted line", s.prompt(), "133;A", "133;B")
 
-			if out := s.does("mkdir 'ä b'; cd 'ä b'"); !regexp.MustCompile(`\x1b\]7;file://[^/]*` + regexp.QuoteMeta(s.home+"/%C3%A4%20b") + `(\a|\x1b\\)`).MatchString(out) {
-				t.Errorf("the directory is not told: %q", out)
+			if out := s.runLine("mkdir 'ä b'; cd 'ä b'"); !regexp.MustCompile(`\x1b\]7;file://[^/]*` + regexp.QuoteMeta(s.home+"/%C3%A4%20b") + `(\a|\x1b\\)`).MatchString(out) {
+				t.Errorf("the working directory is not reported: %q", out)
 			}
 			info, err := s.c.SessionInfo(s.w.ctx(), s.id)
 			if err != nil || info.CurrentCwd != s.home+"/ä b" {
-				t.Errorf("its directory is %q, %v", info.CurrentCwd, err)
+				t.Errorf("the session's directory is %q, %v", info.CurrentCwd, err)
 			}
 
-			// Children know of nothing, and print nothing.
-			out = s.does("bash -c 'echo $0-ran' ; zsh -c 'echo zsh-ran'; fish -c 'echo fish-ran'; env | grep -ci 'zdotdir\\|__holdfast\\|prompt_command'")
+			// Child shells must not inherit the integration, and must not print marks.
+			out = s.runLine("bash -c 'echo $0-ran' ; zsh -c 'echo zsh-ran'; fish -c 'echo fish-ran'; env | grep -ci 'zdotdir\\|__holdfast\\|prompt_command'")
 			if got := marks(out); len(got) != 5 || !strings.Contains(out, "\r\n0\r\n") {
-				t.Errorf("children: %q in %q", got, out)
+				t.Errorf("the marks with child shells are %q in %q", got, out)
 			}
 			s.typ("bash --norc\r")
 			s.prints("\x1b]133;C")
 			s.typ("echo nes''ted; exit 3\r")
 			if got := marks(s.prompt()); !slices.Equal(got, []string{"133;D;3", "133;A", "133;B"}) {
-				t.Errorf("a bash in it: %q", got)
+				t.Errorf("the marks of a nested bash are %q", got)
 			}
 			s.typ("exit 12\r")
 			if exit, err := s.c.Wait(s.w.ctx(), s.id, limit); err != nil || exit.ExitCode != 12 {
-				t.Errorf("it ended with %+v, %v", exit, err)
+				t.Errorf("the exit is %+v, %v; want 12", exit, err)
 			}
 		})
 	}
 }
 
-// The user's files are read, in the order that the shell has, each once.
+// The shell must read each of the user's files once, in the shell's own order.
 func TestShellIntegrationFiles(t *testing.T) {
 	t.Parallel()
 	all := map[string][]string{
@@ -251,7 +249,7 @@ func TestShellIntegrationFiles(t *testing.T) {
 	for _, tt := range []struct {
 		name, argv string
 		env        string
-		without    []string // of the files
+		without    []string // files that do not exist
 		zshenv     string
 		want       string
 	}{
@@ -269,7 +267,7 @@ func TestShellIntegrationFiles(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			argv := strings.Fields(tt.argv)
-			s := newTeller(t, argv[0])
+			s := newShellSession(t, argv[0])
 			for _, name := range all[argv[0]] {
 				if !slices.Contains(tt.without, name) {
 					s.write(name, "echo READ "+name+"\n")
@@ -287,35 +285,35 @@ func TestShellIntegrationFiles(t *testing.T) {
 				read = append(read, m[1])
 			}
 			if got := strings.Join(read, " "); got != tt.want {
-				t.Errorf("read %q, want %q in %q", got, tt.want, out)
+				t.Errorf("the shell has read %q, want %q in %q", got, tt.want, out)
 			}
-			s.tells("a command", s.does("false"), ran("false", 1)...)
+			s.wantMarks("a command", s.runLine("false"), commandMarks("false", 1)...)
 			if argv[0] == "zsh" {
 				want := "[]"
 				if strings.Contains(tt.env+tt.zshenv, "ZDOTDIR") {
 					want = "[" + s.home + "/z]"
 				}
-				if out := s.does(`zsh -c 'echo "[$ZDOTDIR]"'`); !strings.Contains(out, want+"\r\n") {
-					t.Errorf("a child does not have ZDOTDIR %s: %q", want, out)
+				if out := s.runLine(`zsh -c 'echo "[$ZDOTDIR]"'`); !strings.Contains(out, want+"\r\n") {
+					t.Errorf("ZDOTDIR of a child is not %s: %q", want, out)
 				}
 			}
 			if tt.argv == "bash -l" {
 				s.typ("logout\r")
 				if out := s.prints(".bash_logout"); !strings.Contains(out, "READ .bash_logout") {
-					t.Errorf("got %q", out)
+					t.Errorf(".bash_logout was not read: %q", out)
 				}
 			}
 		})
 	}
 }
 
-// Whatever a user has set up goes on: the exit code in the prompt, prompts that are made
-// anew each time, traps, strict modes.
+// The user's configuration must still work: an exit code in the prompt, prompts that are computed each time,
+// traps, strict modes.
 func TestShellIntegrationOfUsers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, shell, rc string
-		prompt, after   string // what the first prompt shows, and that behind "(exit 7)"
+		prompt, after   string // the first prompt, and the prompt after "(exit 7)"
 	}{
 		{name: "a prompt with a code", shell: "bash", rc: `PS1='<$?> '`, prompt: "<0> ", after: "<7> "},
 		{name: "one that is made each time", shell: "bash", rc: `f() { PS1="<$?> "; }; PROMPT_COMMAND=f`, prompt: "<0> ", after: "<7> "},
@@ -344,31 +342,31 @@ func TestShellIntegrationOfUsers(t *testing.T) {
 	} {
 		t.Run(tt.shell+"/"+tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newTeller(t, tt.shell)
+			s := newShellSession(t, tt.shell)
 			rc := map[string]string{"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/config.fish"}[tt.shell]
 			s.write(rc, tt.rc+"\n")
 			out := s.start(tt.shell)
-			s.tells("the first prompt", out, "133;A", "133;B")
+			s.wantMarks("the first prompt", out, "133;A", "133;B")
 			if got := shown(out); !strings.HasPrefix(got, tt.prompt) {
 				t.Errorf("the first prompt is %q in %q", got, out)
 			}
 			if tt.after == "" {
-				s.tells("a command", s.does("true"), ran("true", 0)...)
+				s.wantMarks("a command", s.runLine("true"), commandMarks("true", 0)...)
 				return
 			}
 			line := "(exit 7)"
 			if tt.shell == "fish" {
 				line = "sh -c 'exit 7'"
 			}
-			out = s.does(line)
-			if want := ran(strings.ReplaceAll(line, ";", `\x3b`), 7); !slices.Equal(marks(out), want) && tt.name != "no promptvars" {
+			out = s.runLine(line)
+			if want := commandMarks(strings.ReplaceAll(line, ";", `\x3b`), 7); !slices.Equal(marks(out), want) && tt.name != "no promptvars" {
 				t.Errorf("got %q, want %q in %q", marks(out), want, out)
 			}
 			if got := shown(out); !strings.HasPrefix(got, tt.after) {
-				t.Errorf("the prompt behind it is %q in %q", got, out)
+				t.Errorf("the next prompt is %q in %q", got, out)
 			}
 			if strings.Contains(out, "__holdfast") {
-				t.Errorf("something of ours is seen: %q", out)
+				t.Errorf("the output contains names of the integration: %q", out)
 			}
 		})
 	}
@@ -376,7 +374,7 @@ func TestShellIntegrationOfUsers(t *testing.T) {
 
 var sequence = regexp.MustCompile(`\x1b\][^\a\x1b]*(\a|\x1b\\)|\x1b\[[0-9;?]*[a-zA-Z]|\x1b[()]?[A-Z0-9=>]`)
 
-// shown is the text of the last prompt in what was printed.
+// shown returns the text of the last prompt in an output.
 func shown(out string) string {
 	_, prompt, _ := cutLast(out, promptStart)
 	prompt, _, _ = strings.Cut(prompt, promptEnd)
@@ -390,57 +388,58 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// A read-only PROMPT_COMMAND is left alone, and a fish's prompt can be saved.
+// The integration must not change a read-only PROMPT_COMMAND, and a fish user must be able to save the
+// prompt.
 func TestShellIntegrationLeavesUsers(t *testing.T) {
 	t.Parallel()
 	t.Run("bash", func(t *testing.T) {
 		t.Parallel()
-		s := newTeller(t, "bash")
+		s := newShellSession(t, "bash")
 		s.write(".bashrc", "PROMPT_COMMAND=true; readonly PROMPT_COMMAND; PS1='<> '\n")
 		s.spawn(true, "bash")
 		if out := s.prints("<> "); strings.Contains(out, "readonly") || strings.Contains(out, "\x1b]133") {
-			t.Errorf("got %q", out)
+			t.Errorf("the output with a read-only PROMPT_COMMAND is %q", out)
 		}
 	})
 	t.Run("fish", func(t *testing.T) {
 		t.Parallel()
-		s := newTeller(t, "fish")
+		s := newShellSession(t, "fish")
 		s.write(".config/fish/config.fish", "function fish_prompt; echo -n '<> '; end\n")
 		s.start("fish")
-		s.tells("a command", s.does("funcsave fish_prompt"), ran("funcsave fish_prompt", 0)...)
-		s.tells("the next", s.does("true"), ran("true", 0)...)
+		s.wantMarks("a command", s.runLine("funcsave fish_prompt"), commandMarks("funcsave fish_prompt", 0)...)
+		s.wantMarks("the next", s.runLine("true"), commandMarks("true", 0)...)
 		saved, err := os.ReadFile(filepath.Join(s.home, ".config/fish/functions/fish_prompt.fish"))
 		if err != nil || !strings.Contains(string(saved), "<> ") || strings.Contains(string(saved), "holdfast") {
-			t.Errorf("saved %q, %v", saved, err)
+			t.Errorf("the saved prompt is %q, %v", saved, err)
 		}
 	})
 }
 
-// What a shell keeps out of its history is not told.
+// The marks must not contain a command that the shell keeps out of its history.
 func TestShellIntegrationSecrets(t *testing.T) {
 	t.Parallel()
 	for shell, rc := range map[string]string{"bash": "HISTCONTROL=ignoreboth", "zsh": "setopt hist_ignore_space; HISTSIZE=10", "fish": ""} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
-			s := newTeller(t, shell)
+			s := newShellSession(t, shell)
 			s.write(map[string]string{"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/config.fish"}[shell], rc+"\n")
 			s.start(shell)
-			s.tells("a command", s.does("true"), ran("true", 0)...)
-			s.tells("a secret", s.does(" false"), "133;C", "133;D;1", "133;A", "133;B")
-			s.tells("the next", s.does("echo next"), ran("echo next", 0)...)
+			s.wantMarks("a command", s.runLine("true"), commandMarks("true", 0)...)
+			s.wantMarks("a secret", s.runLine(" false"), "133;C", "133;D;1", "133;A", "133;B")
+			s.wantMarks("the next", s.runLine("echo next"), commandMarks("echo next", 0)...)
 		})
 	}
 }
 
-// Nothing is written but what the shell writes by itself; a session that is started
-// again tells, too; and ls shows what was asked for.
+// The integration must write no files beside those of the shell itself. A session that is started again must
+// print marks too, and ls must show the command as it was requested.
 func TestShellIntegrationLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
 			files := func(integration bool) (found []string) {
-				s := newTeller(t, shell)
+				s := newShellSession(t, shell)
 				s.spawn(integration, shell, "-l")
 				if integration {
 					s.prompt()
@@ -463,23 +462,23 @@ func TestShellIntegrationLeavesNothing(t *testing.T) {
 				}
 				s.seen = 0
 				s.prompt()
-				s.tells("once more", s.does("true"), ran("true", 0)...)
+				s.wantMarks("once more", s.runLine("true"), commandMarks("true", 0)...)
 				if r := s.w.Must("proxy", "ls"); !regexp.MustCompile(`(?m) ` + shell + ` -l$`).MatchString(r) {
 					t.Errorf("ls: %s", r)
 				}
 				return found
 			}
 			if with, without := files(true), files(false); !slices.Equal(with, without) {
-				t.Errorf("with %q, without %q", with, without)
+				t.Errorf("files with the integration %q, without it %q", with, without)
 			}
 		})
 	}
 }
 
-// Where the integration was not asked for there is none, by a flag and by the setting.
+// The integration must be active only if a flag or the setting asks for it.
 func TestShellIntegrationIsAsked(t *testing.T) {
 	t.Parallel()
-	s := newTeller(t, "bash")
+	s := newShellSession(t, "bash")
 	s.w.Env = append(s.w.Env, "HOME="+s.home, "SHELL=/bin/bash", "TERM=xterm-256color", "LANG=C.UTF-8")
 	s.write(".profile", "PS1='ready> '\n")
 	for i, tt := range []struct {
@@ -507,13 +506,13 @@ func TestShellIntegrationIsAsked(t *testing.T) {
 			return found && strings.Contains(behind, "ready> ")
 		})
 		if got := strings.Contains(out, "\x1b]133;C"); got != tt.want {
-			t.Errorf("%s %q: told: %v, in %q", tt.setting, tt.args, got, out)
+			t.Errorf("setting %s, arguments %q: marks printed: %v, in %q", tt.setting, tt.args, got, out)
 		}
 	}
 }
 
-// Before 4.4 bash has no PS0, and before 5.1 no array of prompt commands: what is done
-// there works in a newer one, too.
+// bash before 4.4 has no PS0, and bash before 5.1 has no array of prompt commands. The code for these
+// versions works in a newer bash too, so it is tested there.
 func TestShellIntegrationOfOldBash(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, rc, prompt string }{
@@ -524,11 +523,11 @@ func TestShellIntegrationOfOldBash(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newTeller(t, "bash")
+			s := newShellSession(t, "bash")
 			s.start("bash")
 			found, err := filepath.Glob(s.w.Path("shell-*/bash*"))
 			if err != nil || len(found) != 3 {
-				t.Fatalf("found %q, %v", found, err)
+				t.Fatalf("the files of the integration are %q, %v; want 3", found, err)
 			}
 			for _, path := range found {
 				script, err := os.ReadFile(path)
@@ -537,21 +536,21 @@ func TestShellIntegrationOfOldBash(t *testing.T) {
 				}
 				old := regexp.MustCompile(`(BASH_VERSINFO\[0\]\} -(?:gt|eq)) \d`).ReplaceAllString(string(script), "$1 99")
 				if old == string(script) && filepath.Base(path) == "bash" {
-					t.Fatal("there is no version in the script")
+					t.Fatal("the script contains no comparison of versions")
 				}
 				s.write("old/"+filepath.Base(path), old)
 			}
 			s.write(".bashrc", tt.rc+"\n")
 			s.spawn(false, "bash", "--init-file", filepath.Join(s.home, "old/bash-rc"))
-			s.tells("the first prompt", s.prompt(), "133;A", "133;B")
-			s.tells("an empty line", s.does(""), "133;A", "133;B")
-			s.tells("a command", s.does("true"), ran("true", 0)...)
-			s.tells("lines that are one", s.does("for i in 1 2; do\necho $i\ndone"), ran(`for i in 1 2\x3b do echo $i\x3b done`, 0)...)
-			s.tells("a pipeline", s.does("true | sh -c 'exit 5'"), ran("true | sh -c 'exit 5'", 5)...)
-			out := s.does("sh -c 'exit 7'")
-			s.tells("a code", out, ran("sh -c 'exit 7'", 7)...)
+			s.wantMarks("the first prompt", s.prompt(), "133;A", "133;B")
+			s.wantMarks("an empty line", s.runLine(""), "133;A", "133;B")
+			s.wantMarks("a command", s.runLine("true"), commandMarks("true", 0)...)
+			s.wantMarks("lines that are one", s.runLine("for i in 1 2; do\necho $i\ndone"), commandMarks(`for i in 1 2\x3b do echo $i\x3b done`, 0)...)
+			s.wantMarks("a pipeline", s.runLine("true | sh -c 'exit 5'"), commandMarks("true | sh -c 'exit 5'", 5)...)
+			out := s.runLine("sh -c 'exit 7'")
+			s.wantMarks("a code", out, commandMarks("sh -c 'exit 7'", 7)...)
 			if got := shown(out); got != tt.prompt {
-				t.Errorf("the prompt behind it is %q in %q", got, out)
+				t.Errorf("the next prompt is %q in %q", got, out)
 			}
 		})
 	}

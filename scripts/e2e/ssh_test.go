@@ -16,8 +16,8 @@ import (
 	"holdfast/shared/testkit/sshhost"
 )
 
-// The connections of a client on another host are cut again and again while it types and reads: no
-// byte is missing or comes twice in either direction, also if the proxy is replaced meanwhile.
+// The connections of a client on another host are cut repeatedly while the client types and reads. No byte
+// may be missing or duplicated in either direction, even if the proxy is replaced meanwhile.
 // demand: S9
 func TestSSHCut(t *testing.T) {
 	const cuts = 6
@@ -39,7 +39,7 @@ func TestSSHCut(t *testing.T) {
 		before := flow.lines.Load()
 		worst = max(worst, s.longest(t, end()))
 		if !eventually(func() bool { return t.Failed() || flow.lines.Load() > before }) {
-			t.Errorf("no line comes after line %d", before)
+			t.Errorf("the output stopped at line %d", before)
 		}
 	}
 	flow.over.Store(true)
@@ -48,15 +48,15 @@ func TestSSHCut(t *testing.T) {
 	t.Logf("%d cuts: the longest echo took %v, %d lines came", cuts, worst, flow.lines.Load())
 }
 
-// lineReader reads the numbered lines of the session flowing in a goroutine of its own, and fails the
-// test if a line is missing or comes twice.
+// lineReader reads the numbered lines of a flowing session in a goroutine, and fails the test if a line is
+// missing or comes twice.
 type lineReader struct {
-	lines atomic.Int64 // that were read
+	lines atomic.Int64 // number of lines read
 	over  atomic.Bool  // ends the goroutine after its next message
 	wg    sync.WaitGroup
 }
 
-// followLines attaches to a session that runs flowing, and lets it print.
+// followLines attaches to a session that runs flowing, and makes it print.
 func (w *world) followLines(c *client.Client, id string) *lineReader {
 	w.T.Helper()
 	flow := w.attach(c, id, client.AttachOptions{})
@@ -68,7 +68,7 @@ func (w *world) followLines(c *client.Client, id string) *lineReader {
 		for !r.over.Load() {
 			m, err := flow.Receive(limit)
 			if err != nil || m.Kind != client.Output && m.Kind != client.Resized {
-				w.T.Errorf("after line %d comes %+v, %v", r.lines.Load(), m, err)
+				w.T.Errorf("unexpected message after line %d: %+v, %v", r.lines.Load(), m, err)
 				return
 			}
 			for seen = append(seen, m.Data...); ; {
@@ -77,7 +77,7 @@ func (w *world) followLines(c *client.Client, id string) *lineReader {
 					break
 				}
 				if want := fmt.Sprint("line ", r.lines.Add(1)); string(line) != want {
-					w.T.Errorf("%q comes, want %q", line, want)
+					w.T.Errorf("the line is %q, want %q", line, want)
 					return
 				}
 				seen = rest
@@ -87,7 +87,7 @@ func (w *world) followLines(c *client.Client, id string) *lineReader {
 	return r
 }
 
-// The npm client reaches another host as the Go client does, and loses nothing if the connections are
+// The npm client reaches another host as the Go client does, and must lose no byte if the connections are
 // cut.
 // demand: S9
 func TestNPMClientSSH(t *testing.T) {

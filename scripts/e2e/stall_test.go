@@ -16,21 +16,19 @@ import (
 	"holdfast/proxy/client"
 )
 
-// The claim: a handoff stalls no client for long: 99 of 100 at most 10 ms where
-// there is 1, 30 ms where there are 100, 100 ms where there are 1,000.
+// The claim: in 99 of 100 cases a handoff stalls a client for at most 10 ms if there is 1 client, 30 ms if
+// there are 100, and 100 ms if there are 1,000.
 //
-// stallHandoffs are made each time; before each, nothing happens for as long as
-// one takes.
+// Each round makes stallHandoffs handoffs. Before each, a quiet span as long as a handoff is measured.
 const stallHandoffs = 5
 
-// BenchmarkHandoffStall has connections, every other one a WebSocket, each of
-// which types into a session of its own and reads the echo, every so often. A
-// connection's stall is the longest of its round trips that are under way at some
-// time from a handoff's begin to its end; quiet is the same without a handoff.
+// BenchmarkHandoffStall has connections, every other one a WebSocket, each of which types into its own
+// session and waits for the echo. A connection's stall is its longest round trip that overlaps a handoff.
+// "quiet" is the same measurement without a handoff.
 func BenchmarkHandoffStall(b *testing.B) {
 	for _, tt := range []struct {
 		connections int
-		every       time.Duration // so long that two cores are half idle
+		every       time.Duration // chosen so that two cores are half idle
 	}{{1, 10 * time.Millisecond}, {100, 100 * time.Millisecond}, {1000, time.Second}} {
 		b.Run(fmt.Sprint(tt.connections), func(b *testing.B) {
 			w := newWorld(b)
@@ -53,7 +51,7 @@ func BenchmarkHandoffStall(b *testing.B) {
 			for b.Loop() {
 				for range stallHandoffs {
 					end := beginSpan()
-					time.Sleep(took) // that is what is measured
+					time.Sleep(took) // the duration of the quiet span
 					quiet = append(quiet, end())
 					end = beginSpan()
 					proxy = w.replaceProxy(proxy)
@@ -68,10 +66,11 @@ func BenchmarkHandoffStall(b *testing.B) {
 	}
 }
 
-// echoSlowly is echoAlone for more sessions than may be started at once.
+// echoSlowly is like echoAlone, for more sessions than may be started at once.
 func (d *doors) echoSlowly(id string) { d.T.Helper(); d.spawnSlowly(id, echoing) }
 
-// spawnSlowly starts what says that it is ready.
+// spawnSlowly starts a session and waits until it prints "ready". If the rate of starts is exceeded, it waits
+// and tries again.
 func (d *doors) spawnSlowly(id string, spec protocol.SpawnSpec) {
 	d.T.Helper()
 	for {
@@ -83,7 +82,7 @@ func (d *doors) spawnSlowly(id string, spec protocol.SpawnSpec) {
 		if !e.Retryable {
 			d.T.Fatalf("spawn %s: %v", id, err)
 		}
-		time.Sleep(time.Duration(e.RetryAfterMS) * time.Millisecond) // as it says
+		time.Sleep(time.Duration(e.RetryAfterMS) * time.Millisecond) // the error says how long to wait
 	}
 	v := d.attach(d.c, id, client.AttachOptions{})
 	v.until("ready\n")
@@ -92,23 +91,23 @@ func (d *doors) spawnSlowly(id string, spec protocol.SpawnSpec) {
 	}
 }
 
-// A span is from one moment to another.
+// A span is the time between two moments.
 type span struct {
 	begin, end time.Time
-	stolen     time.Duration // of all processors, by other machines on the host; counted where it is asked for
+	stolen     time.Duration // processor time taken by other virtual machines during the span, or 0 if it was not measured
 }
 
 func (s span) took() time.Duration { return s.end.Sub(s.begin) }
 
-// beginSpan returns what ends it.
+// beginSpan returns a function that ends the span.
 func beginSpan() (end func() span) {
 	begin, stolen := time.Now(), stolenTime()
 	return func() span { return span{begin, time.Now(), stolenTime() - stolen} }
 }
 
-// stolenTime is how long our processors have been others', since the machine was
-// started: "steal" of proc_stat(5), which counts in hundredths of a second. It is 0
-// where that is not told.
+// stolenTime returns how long the host's other virtual machines have used our processors since the start of
+// the machine: "steal" of proc_stat(5), which counts in hundredths of a second. If the kernel does not report
+// it, stolenTime returns 0.
 func stolenTime() time.Duration {
 	data, _ := os.ReadFile("/proc/stat")
 	fields := strings.Fields(string(data))
@@ -119,24 +118,24 @@ func stolenTime() time.Duration {
 	return time.Duration(n) * time.Second / 100
 }
 
-// probes are connections that type and read all the time.
+// probes are connections that type and wait for the echo, all the time.
 type probes struct {
 	every   time.Duration
 	conns   []terminal
 	stopped atomic.Bool
 	wg      sync.WaitGroup
-	trips   [][]span // of each connection, in their order; its own until stop
+	trips   [][]span // by connection, in order; owned by the connection's goroutine until stop
 }
 
-// start returns when each has made a round trip.
+// start returns when each connection has made a round trip.
 func (p *probes) start(t testing.TB) {
-	t.Cleanup(p.stop) // before they are closed
+	t.Cleanup(p.stop) // runs before the connections are closed
 	p.trips = make([][]span, len(p.conns))
 	var begun sync.WaitGroup
 	for i, s := range p.conns {
 		begun.Add(1)
 		p.wg.Go(func() {
-			turn := p.every * time.Duration(i) / time.Duration(len(p.conns)) // else all would probe at the same time
+			turn := p.every * time.Duration(i) / time.Duration(len(p.conns)) // otherwise all would probe at the same time
 			if err := p.probe(s, &p.trips[i], sync.OnceFunc(begun.Done), turn); err != nil {
 				t.Errorf("connection %d: %v", i, err)
 			}
@@ -176,18 +175,18 @@ func (p *probes) probe(s terminal, trips *[]span, begun func(), turn time.Durati
 	return nil
 }
 
-// stop returns when nothing is typed any more.
+// stop ends the goroutines and waits for them.
 func (p *probes) stop() {
 	p.stopped.Store(true)
 	p.wg.Wait()
 }
 
-// mostStolen is the share of the processors' time that others may have taken in a
-// span that still says something about us.
+// mostStolen is the largest share of processor time that other virtual machines may take during a span that
+// still measures Holdfast.
 const mostStolen = 0.02
 
-// report reports the longest trips within stalls, and within what was quiet: of all
-// spans, and of those in which the processors were ours ("own").
+// report reports the longest trips within stalls and within quiet: of all spans, and of the spans without
+// much stolen time ("own").
 func (p *probes) report(b *testing.B, stalls, quiet []span) {
 	var own []span
 	for _, s := range stalls {
@@ -211,8 +210,7 @@ func (p *probes) report(b *testing.B, stalls, quiet []span) {
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// longest returns how long each connection's longest trip took within each of
-// the spans, sorted.
+// longest returns the longest trip of each connection within each span, sorted.
 func (p *probes) longest(within []span) []time.Duration {
 	var all []time.Duration
 	for _, s := range within {

@@ -14,9 +14,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A round measures so many echoes in each state. There are enough rounds for
-// 500 of each, and as many more as it takes on a machine that is busy with
-// other things, up to the last.
+// A round measures stoppedEchoes echoes in each state. There are at least stoppedRounds rounds, so 500 echoes
+// in each state. If the machine is busy with other work, there are up to stoppedLast rounds.
 const (
 	stoppedEchoes = 100
 	stoppedRounds = 5
@@ -24,11 +23,9 @@ const (
 	stoppedFlood  = 5 * time.Second
 )
 
-// A viewer that is stopped while its session floods costs another session
-// little: a key's echo there takes at most twice as long as without the flood.
-// The supervisor does not grow meanwhile, and when the viewer goes on, it shows
-// the present.
-// It is not parallel, as it measures.
+// If a viewer is stopped while its session floods, an echo in another session may take at most twice as long
+// as without the flood. The supervisor must not grow meanwhile, and when the viewer continues, it must show
+// the current screen. The test is not parallel, because it measures times.
 // demand: R6, R10
 func TestStoppedViewer(t *testing.T) {
 	w := newWorld(t)
@@ -43,7 +40,7 @@ func TestStoppedViewer(t *testing.T) {
 		}
 	}
 	var quiet, read, stopped p99s
-	for i := range stoppedLast { // in turns: what others do on this machine changes
+	for i := range stoppedLast { // in turns, because the load of the machine changes
 		signal("STOP")
 		quiet.add(beside.keys(t))
 		signal("CONT")
@@ -55,13 +52,13 @@ func TestStoppedViewer(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("p99 of an echo without a flood: %v at best, %v mostly, in %d rounds", quiet.best(), median(quiet), len(quiet))
+	t.Logf("p99 of an echo without a flood: %v at best, median %v, in %d rounds", quiet.best(), median(quiet), len(quiet))
 	t.Logf("beside a flood whose viewer reads: %v, %v; whose viewer is stopped: %v, %v", read.best(), median(read), stopped.best(), median(stopped))
 	if stopped.best() > 2*quiet.best() {
-		t.Error("a stopped viewer, or its flood, holds up another session")
+		t.Error("a stopped viewer, or its flood, delays another session")
 	}
 	v.Signal(syscall.SIGSTOP)
-	w.floodsNobody(c, beside)
+	w.floodWithoutReader(c, beside)
 	if err := c.Type(w.ctx(), "flood", []byte("\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -73,15 +70,14 @@ func TestStoppedViewer(t *testing.T) {
 	v.shows(t, "typed after all this")
 }
 
-// p99s are the 99th percentiles of rounds.
+// p99s are the 99th percentiles of the rounds.
 type p99s []time.Duration
 
 func (p *p99s) add(d time.Duration) { *p = append(*p, d) }
 
 func (p p99s) best() time.Duration { return slices.Min(p) }
 
-// keys types keys into an echoing session, and returns the 99th percentile of
-// how long their echoes take.
+// keys types keys into an echoing session, and returns the 99th percentile of the times of their echoes.
 func (v *view) keys(t *testing.T) time.Duration {
 	t.Helper()
 	took := make([]time.Duration, stoppedEchoes)
@@ -96,9 +92,9 @@ func (v *view) keys(t *testing.T) time.Duration {
 	return took[len(took)*99/100]
 }
 
-// floodsNobody fails the test if the processes grow while a session floods that
-// nobody reads, and another echoes.
-func (w *world) floodsNobody(c *client.Client, beside *view) {
+// floodWithoutReader fails the test if a process grows while one session floods without a reading viewer and
+// another one echoes.
+func (w *world) floodWithoutReader(c *client.Client, beside *view) {
 	w.T.Helper()
 	before, printed := w.usages(), w.printed(c, "flood")
 	most := map[string]int{}
@@ -110,7 +106,7 @@ func (w *world) floodsNobody(c *client.Client, beside *view) {
 			most[name] = max(most[name], usageOf(w.Only(name).PID).RSS)
 		}
 	}
-	w.T.Logf("%d MiB were printed to nobody", (w.printed(c, "flood")-printed)>>20)
+	w.T.Logf("%d MiB were printed without a reader", (w.printed(c, "flood")-printed)>>20)
 	for name, was := range before {
 		w.T.Logf("the %s had %d KiB, and at most %d", name, was.RSS, most[name])
 		if most[name] > was.RSS+moreRSS() {
@@ -119,7 +115,7 @@ func (w *world) floodsNobody(c *client.Client, beside *view) {
 	}
 }
 
-// printed is how much a session has printed.
+// printed returns the number of bytes that a session has printed.
 func (w *world) printed(c *client.Client, id protocol.SessionID) uint64 {
 	w.T.Helper()
 	info, err := c.SessionInfo(w.ctx(), id)
@@ -129,17 +125,16 @@ func (w *world) printed(c *client.Client, id protocol.SessionID) uint64 {
 	return info.OutputOffset
 }
 
-// A watcher is the command line's viewer, on a terminal that takes all it is
-// shown.
+// A watcher is the command line's viewer on a terminal whose output the test reads without a pause.
 type watcher struct {
 	process
 	tty *os.File
 
 	mu    sync.Mutex
-	shown []byte // the last
+	shown []byte // the last 4 KiB of its output
 }
 
-// watch starts a viewer, and returns once it shows something.
+// watch starts a viewer, and waits until it shows a line "y".
 func (w *world) watch(id string) *watcher {
 	w.T.Helper()
 	cmd := w.Command("proxy", "attach", id)
@@ -153,7 +148,7 @@ func (w *world) watch(id string) *watcher {
 		}
 	}
 	if !v.Running() {
-		w.T.Fatal("the viewer does not run")
+		w.T.Fatal("the process of the viewer was not found")
 	}
 	return v
 }
@@ -173,7 +168,7 @@ func (v *watcher) look() {
 	}
 }
 
-// shows waits until the last that the viewer has shown has a text in it.
+// shows waits until the last output of the viewer contains a text.
 func (v *watcher) shows(t testing.TB, text string) {
 	t.Helper()
 	testkit.Eventually(t, limit, func() bool {

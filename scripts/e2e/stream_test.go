@@ -18,13 +18,15 @@ import (
 	"holdfast/proxy/client"
 )
 
-// A stream is a session whose child prints numbered lines and answers typed
-// ones without a pause, and an attachment that checks each byte of it. What is
-// done to the processes meanwhile is the test's.
+// A stream is a session whose child prints numbered lines and repeats the numbered lines that it reads as
+// input, without a pause, together with an attachment that checks each byte of the output. A test replaces,
+// stops or kills processes meanwhile.
 //
-//	read   reads the attachment; owns what it has seen
-//	feed   gives the child leave to print, as far ahead as ahead says
-//	type   types the next line when an earlier one was answered
+// Three goroutines work on it:
+//
+//	read   reads the attachment; owns line, all and from
+//	feed   grants the child lines to print, up to linesAhead more than were read
+//	type_  types the next line if fewer than typedAhead lines are without an answer
 type stream struct {
 	w       *world
 	c       *client.Client
@@ -34,21 +36,22 @@ type stream struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	granted int // lines the child may have printed
+	granted int // lines that the child may have printed
 	printed int // lines read
-	typed   int // lines written
-	heard   int // lines read that say what was typed
+	typed   int // lines typed
+	heard   int // typed lines that the child has repeated
 	stopped bool
 	ended   bool
 	err     error
 
-	line []byte       // begun; owned by read
-	all  bytes.Buffer // what was read last; owned by read until it has ended
-	from uint64       // the offset of its first byte
+	line []byte       // the beginning of a line; owned by read
+	all  bytes.Buffer // the output that was read last; owned by read until it has ended
+	from uint64       // the offset of the first byte of all
 	wg   sync.WaitGroup
 }
 
-// How far the child runs ahead of the reader, and the typist of the child.
+// linesAhead limits how far the child runs ahead of the reader, typedAhead how many typed lines are without
+// an answer. The child prints perGrant lines for each byte in the fifo.
 const (
 	linesAhead = 1500
 	typedAhead = 8
@@ -63,8 +66,8 @@ const (
 	burstInterval  = 20 * time.Millisecond
 )
 
-// mostRead is how much a stream remembers of what it has read: all that any ring
-// here keeps, and twice that for a while.
+// mostRead is the number of bytes of output that a stream remembers at least. It is more than any ring of
+// these tests holds. Up to twice as much is in memory.
 const mostRead = 72 << 20
 
 func newStream(t testing.TB, w *world, id string) *stream {
@@ -84,7 +87,7 @@ func newStream(t testing.TB, w *world, id string) *stream {
 	v := w.attach(s.c, id, client.AttachOptions{})
 	v.until("ready\n")
 	if len(v.buf) > 0 {
-		t.Fatalf("printed unasked: %q", v.buf)
+		t.Fatalf("the child printed %q without a grant", v.buf)
 	}
 	s.a = v.Attachment
 	s.wg.Go(s.read)
@@ -93,8 +96,8 @@ func newStream(t testing.TB, w *world, id string) *stream {
 	return s
 }
 
-// printer is the child: it prints perGrant lines for each byte of the fifo,
-// and says each line that is typed.
+// printer is the child: it prints perGrant lines for each byte of the fifo, and repeats each line of its
+// input.
 func printer(args []string) error {
 	if err := raw(os.Stdin); err != nil {
 		return err
@@ -107,7 +110,7 @@ func printer(args []string) error {
 	go func() {
 		typed := bufio.NewScanner(os.Stdin)
 		for typed.Scan() {
-			fmt.Printf("typed %s\n", typed.Text()) // one write(2): lines stay whole
+			fmt.Printf("typed %s\n", typed.Text()) // in one write(2), so that lines do not mix
 		}
 	}()
 	grant := make([]byte, 1)
@@ -126,7 +129,7 @@ func printer(args []string) error {
 	}
 }
 
-// raw makes a terminal pass bytes on as they are.
+// raw makes a terminal pass on all bytes unchanged.
 func raw(f *os.File) error {
 	t, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	if err != nil {
@@ -138,8 +141,7 @@ func raw(f *os.File) error {
 	return unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, t)
 }
 
-// read checks what comes: each byte at the offset where it belongs, each line
-// the next one.
+// read checks that each byte of the output comes at its offset, and that each line continues the numbers.
 func (s *stream) read() {
 	const begin = uint64(len("ready\n"))
 	s.all.WriteString("ready\n")
@@ -147,13 +149,13 @@ func (s *stream) read() {
 	for {
 		m, err := s.a.Receive(limit)
 		if err != nil {
-			s.fail(fmt.Errorf("nothing comes after offset %d: %w", pos, err))
+			s.fail(fmt.Errorf("receive after offset %d: %w", pos, err))
 			return
 		}
 		switch m.Kind {
 		case client.Output:
 			if m.Offset != pos {
-				s.fail(fmt.Errorf("output at offset %d, %d is the next", m.Offset, pos))
+				s.fail(fmt.Errorf("output at offset %d, want offset %d", m.Offset, pos))
 				return
 			}
 			pos += uint64(len(m.Data))
@@ -166,9 +168,9 @@ func (s *stream) read() {
 				s.fail(err)
 				return
 			}
-		case client.Resized: // the same size again, after a resume
+		case client.Resized: // a resume repeats the size
 			if m.Size != s.spawned.Session.Size {
-				s.fail(fmt.Errorf("the size is %v after offset %d", m.Size, pos))
+				s.fail(fmt.Errorf("the size became %v after offset %d", m.Size, pos))
 				return
 			}
 		case client.Exited:
@@ -178,13 +180,13 @@ func (s *stream) read() {
 			s.mu.Unlock()
 			return
 		default:
-			s.fail(fmt.Errorf("after offset %d comes %+v", pos, m))
+			s.fail(fmt.Errorf("unexpected message after offset %d: %+v", pos, m))
 			return
 		}
 	}
 }
 
-// take counts the lines in what has come.
+// take counts the complete lines in data.
 func (s *stream) take(data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +204,7 @@ func (s *stream) take(data []byte) error {
 		case fmt.Sprintf("typed %08d", s.heard+1):
 			s.heard++
 		default:
-			return fmt.Errorf("after line %d and typed line %d comes %q", s.printed, s.heard, text)
+			return fmt.Errorf("after line %d and typed line %d: unexpected line %q", s.printed, s.heard, text)
 		}
 	}
 }
@@ -214,8 +216,7 @@ func (s *stream) fail(err error) {
 	s.changed.Broadcast()
 }
 
-// until waits for cond, which is asked with mu held, and reports whether the
-// stream still runs.
+// until waits until cond holds, and reports whether the stream still runs. It calls cond with mu held.
 func (s *stream) until(cond func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,8 +273,8 @@ func (s *stream) type_() {
 	}
 }
 
-// flow waits until n more lines have come than the child was granted by now:
-// they have been printed from here on, and so has an answer to a typed line.
+// flow waits until the child has printed n lines that were not granted before the call, and has repeated the
+// lines typed before the call. So output and input both passed after the call.
 func (s *stream) flow(t testing.TB, n int) {
 	t.Helper()
 	s.mu.Lock()
@@ -284,8 +285,8 @@ func (s *stream) flow(t testing.TB, n int) {
 	}
 }
 
-// finish lets the stream run dry, ends the child, and holds what was read
-// against what the supervisor has kept.
+// finish waits for the remaining output, ends the child, and compares the bytes that were read with the bytes
+// in the supervisor's ring.
 func (s *stream) finish(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
@@ -300,7 +301,7 @@ func (s *stream) finish(t testing.TB) {
 		t.Fatal(err)
 	}
 	if info.PID != s.spawned.PID || info.Instance != s.spawned.Session.Instance || !lookup(info.PID).Running() {
-		t.Errorf("the child was pid %d of %s, and is %d of %s", s.spawned.PID, s.spawned.Session.Instance, info.PID, info.Instance)
+		t.Errorf("the child was pid %d of instance %s; now it is %d of %s", s.spawned.PID, s.spawned.Session.Instance, info.PID, info.Instance)
 	}
 	kept, from, err := s.c.Output(s.w.ctx(), s.spawned.SessionID)
 	if err != nil {
@@ -315,7 +316,7 @@ func (s *stream) finish(t testing.TB) {
 	s.wg.Wait()
 	read := s.all.Bytes()
 	if end := s.from + uint64(len(read)); from < s.from || from > end || !bytes.Equal(kept, read[from-s.from:]) {
-		t.Errorf("%d bytes were read; the supervisor has others from offset %d on", end, from)
+		t.Errorf("the %d bytes that were read differ from the supervisor's, which begin at offset %d", end, from)
 	}
 	if missed := s.a.Missed(); missed != 0 {
 		t.Errorf("%d bytes were missed", missed)
@@ -323,9 +324,9 @@ func (s *stream) finish(t testing.TB) {
 	t.Logf("%d lines, %d of them typed, %d bytes", s.printed+s.heard, s.heard, s.from+uint64(len(read)))
 }
 
-// hammer connects, says hello and lists, over and over, until stop; it returns
-// how often that went well, how often a connection that was made was closed
-// before its answer, and the errors of those that were not made.
+// hammer connects, sends hello and asks for the list in a loop, until stop is true. It returns how often all
+// succeeded, how often a connection was closed before its answer, and the errors of the attempts to connect
+// that failed.
 func (w *world) hammer(stop *atomic.Bool) (good, cut int, refused error) {
 	for !stop.Load() {
 		p, err := w.peer("proxy.sock")
@@ -343,7 +344,7 @@ func (w *world) hammer(stop *atomic.Bool) (good, cut int, refused error) {
 	return good, cut, refused
 }
 
-// lines counts lines in a log that contain all words.
+// lines counts the lines of a log that contain all words.
 func (w *world) lines(name string, words ...string) int {
 	b, _ := os.ReadFile(w.Path(name))
 	n := 0

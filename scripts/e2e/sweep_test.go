@@ -9,9 +9,9 @@ import (
 	"holdfast/proxy/client"
 )
 
-// A session that nobody uses is marked, then ended: its viewer reads why and its
-// last lines as the last of it, and it stays known with its exit record. One that
-// is used lives, and so does one whose own timeout says so.
+// The sweep must end an idle session. Its viewer must receive the reason and the last lines with the exit, and
+// the session must stay listed with its exit record. A session that is used must live, and so must a session
+// whose label sets a longer timeout or none.
 // demand: M11, B7, B4, B8
 func TestIdleSweep(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestIdleSweep(t *testing.T) {
 		for {
 			m, err := p.receive()
 			if err != nil {
-				t.Errorf("the viewer: %v", err)
+				t.Errorf("receive of the viewer: %v", err)
 				return
 			}
 			if m, ok := m.(*api.PTYExited); ok {
@@ -64,11 +64,11 @@ func TestIdleSweep(t *testing.T) {
 	}
 	if !exited.TimedOut || exited.Reason != protocol.ReasonIdleTimeout || exited.SessionTitle != "a title" ||
 		len(exited.LastLines) != 2 || exited.LastLines[0] != "one" || exited.LastLines[1] != "two" {
-		t.Errorf("the viewer is told %+v", exited)
+		t.Errorf("the viewer received the exit %+v", exited)
 	}
 	info, err := c.SessionInfo(w.ctx(), "idle")
 	if err != nil || info.State != protocol.StateExited || info.Exit == nil || !info.Exit.TimedOut {
-		t.Errorf("afterwards it is %+v, %v", info, err)
+		t.Errorf("the swept session is %+v, %v", info, err)
 	}
 	for _, id := range []protocol.SessionID{"used", "kept", "long"} {
 		if info, err := c.SessionInfo(w.ctx(), id); err != nil || info.State != protocol.StateRunning {
@@ -76,11 +76,11 @@ func TestIdleSweep(t *testing.T) {
 		}
 	}
 	used.ask("and here\n")
-	// One that ends otherwise has not timed out, however long it was idle.
+	// An idle session that ends for another reason must not count as timed out.
 	if err := c.Terminate(w.ctx(), "kept", client.End{}); err != nil {
 		t.Fatal(err)
 	}
 	if exit, err := c.Wait(w.ctx(), "kept", limit); err != nil || exit.TimedOut || exit.Reason != protocol.ReasonUserRequested {
-		t.Errorf("one that was ended: %+v, %v", exit, err)
+		t.Errorf("the exit of a terminated session is %+v, %v", exit, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"holdfast/proxy/client"
 )
 
-// A way is how a client by hand connects.
+// A way is a transport by which the test's own client connects.
 type way int
 
 const (
@@ -29,22 +29,22 @@ func (by way) String() string {
 	return [...]string{"frames", "WebSocket on a Unix socket", "WebSocket on TCP", "raw WebSocket on a Unix socket", "raw WebSocket on TCP"}[by]
 }
 
-// doors are what a proxy lets clients by hand in at.
+// doors are the addresses of a proxy, for clients that the test implements itself.
 type doors struct {
 	*world
-	c              *client.Client // for all else
+	c              *client.Client // for all other requests
 	address, token string
-	relinks        bool // the supervisor is replaced: what is typed meanwhile may have to be typed again
+	relinks        bool // the supervisor is replaced, so that the proxy may ask a client to send input again
 }
 
-// doors starts a proxy.
+// doors starts a proxy with a web address.
 func (w *world) doors() *doors {
 	w.T.Helper()
 	address, token := w.webProxy()
 	return &doors{world: w, c: w.connect(client.Options{Name: "e2e"}), address: address, token: token}
 }
 
-// open opens a WebSocket.
+// open opens a WebSocket to a target, which is a path with a query.
 func (d *doors) open(by way, target string) (*webSocket, error) {
 	if by == webTCP || by == rawTCP {
 		return openWebSocket("tcp", d.address, target)
@@ -52,7 +52,7 @@ func (d *doors) open(by way, target string) (*webSocket, error) {
 	return openWebSocket("unix", d.Path("proxy.web.sock"), target)
 }
 
-// greeted returns a connection of the api with its hello said and answered.
+// greeted returns a connection to the api after hello and welcome.
 func (d *doors) greeted(by way) (*peer, error) {
 	if by == framed {
 		p, err := d.peer("proxy.sock")
@@ -69,17 +69,17 @@ func (d *doors) greeted(by way) (*peer, error) {
 	return p, p.greet(d.token)
 }
 
-// A terminal is a session as one connection sees it. What is written is typed.
+// A terminal is a connection that is attached to one session. Write sends input.
 type terminal interface {
 	Write(p []byte) (int, error)
 	SetDeadline(time.Time) error
 	Close() error
-	// printed returns what is printed next; it fails where a byte is missing or
-	// comes twice, as far as the connection can tell.
+	// printed returns the next output. It fails if the connection can tell that a byte is missing or comes
+	// twice.
 	printed() ([]byte, error)
 }
 
-// terminal connects to a session.
+// terminal attaches to a session.
 func (d *doors) terminal(by way, id string, mode protocol.Mode) (terminal, error) {
 	if by == rawUnix || by == rawTCP {
 		target := "/v1/sessions/" + id + "/raw?mode=" + string(mode)
@@ -105,19 +105,19 @@ func (d *doors) terminal(by way, id string, mode protocol.Mode) (terminal, error
 	return a, nil
 }
 
-// An attached is an attachment by hand.
+// An attached is an attachment of the test's own client.
 type attached struct {
 	*peer
 	pos      uint64
-	snapshot int  // bytes of it that are to come
-	relinks  bool // as of its doors
+	snapshot int  // bytes of the snapshot that are still to come
+	relinks  bool // copied from doors
 
 	mu    sync.Mutex
 	typed uint64
-	kept  []byte // the last of what was written: nobody has accepted it yet
+	kept  []byte // the last bytes of the input, which were not acknowledged yet
 }
 
-// attach makes the connection's only attachment.
+// attach makes the only attachment of the connection.
 func (p *peer) attach(spec protocol.AttachSpec) (*attached, error) {
 	if err := p.send(api.Attach{Attachment: 1, AttachSpec: spec}); err != nil {
 		return nil, err
@@ -133,8 +133,8 @@ func (p *peer) attach(spec protocol.AttachSpec) (*attached, error) {
 	return &attached{peer: p, pos: info.Offset, typed: info.InputOffset, snapshot: info.SnapshotBytes}, nil
 }
 
-// Write types one frame, in two parts, so that a move finds half of it now and
-// then.
+// Write sends p as one input frame, in two parts, so that now and then a handoff begins in the middle of a
+// frame.
 func (a *attached) Write(p []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,7 +150,7 @@ func (a *attached) write(f []byte) error {
 	return err
 }
 
-// accepted forgets what need not be typed again.
+// accepted drops the input before offset, which need not be sent again.
 func (a *attached) accepted(offset uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,13 +159,13 @@ func (a *attached) accepted(offset uint64) {
 	}
 }
 
-// again types what nobody has accepted.
+// again sends the input that was not acknowledged.
 func (a *attached) again(offset uint64) error {
 	a.accepted(offset)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if from := a.typed - uint64(len(a.kept)); offset != from {
-		return fmt.Errorf("it is to be typed from offset %d on, and up to %d all was accepted", offset, from)
+		return fmt.Errorf("the proxy asks for input from offset %d, but has accepted all input before %d", offset, from)
 	}
 	if len(a.kept) == 0 {
 		return nil
@@ -173,7 +173,7 @@ func (a *attached) again(offset uint64) error {
 	return a.write(frame.AppendData(nil, frame.Input, 1, offset, a.kept))
 }
 
-// input returns the next frame to type.
+// input returns the next input frame.
 func (a *attached) input(p []byte) []byte {
 	f := frame.AppendData(nil, frame.Input, 1, a.typed, p)
 	a.typed += uint64(len(p))
@@ -200,32 +200,32 @@ func (a *attached) printed() ([]byte, error) {
 					}
 					continue
 				}
-			case *api.Resized: // the same size again, after a resume
+			case *api.Resized: // a resume repeats the size
 				if a.relinks && m.Cols == 80 && m.Rows == 24 {
 					continue
 				}
 			}
-			return nil, fmt.Errorf("told %+v, %w", m, err)
+			return nil, fmt.Errorf("unexpected message %+v, %w", m, err)
 		}
 		_, offset, data, err := frame.ParseData(payload)
 		switch {
 		case err != nil || offset != a.pos:
-			return nil, fmt.Errorf("kind %d at %d, want %d: %w", kind, offset, a.pos, err)
+			return nil, fmt.Errorf("frame of kind %d at offset %d, want offset %d: %w", kind, offset, a.pos, err)
 		case kind == frame.Snapshot:
 			if a.snapshot -= len(data); a.snapshot < 0 {
-				return nil, errors.New("the snapshot is too long")
+				return nil, errors.New("the snapshot is longer than announced")
 			}
 			continue
 		case a.snapshot > 0:
-			return nil, fmt.Errorf("output with %d bytes of snapshot to come", a.snapshot)
+			return nil, fmt.Errorf("output before the last %d bytes of the snapshot", a.snapshot)
 		}
 		a.pos += uint64(len(data))
 		return data, nil
 	}
 }
 
-// until reads until text has come; what is before it may be the snapshot of a raw
-// WebSocket. It returns what came behind.
+// until reads until text has come, and returns the bytes after it. The bytes before it may include the
+// snapshot of a raw WebSocket.
 func until(s terminal, text string) ([]byte, error) {
 	var seen []byte
 	for {
@@ -234,16 +234,17 @@ func until(s terminal, text string) ([]byte, error) {
 		}
 		data, err := s.printed()
 		if err != nil {
-			return nil, fmt.Errorf("%q does not come, but %q: %w", text, last(string(seen), 100), err)
+			return nil, fmt.Errorf("waiting for %q, after %q: %w", text, last(string(seen), 100), err)
 		}
 		seen = append(seen, data...)
 	}
 }
 
-// flowing prints lines with their numbers, once a line is typed.
+// flowing prints numbered lines without end, once a line is typed.
 var flowing = shell(`stty -opost -echo; echo ready; read go; i=0; while :; do i=$((i+1)); echo line $i; [ $((i % 50)) = 0 ] && sleep 0.01; done`)
 
-// followsFlow reads a session that flows, from its first line on.
+// followsFlow checks the output of a flowing session from its first line until over is true, and for at least
+// 1,000 lines.
 func followsFlow(s terminal, over *atomic.Bool) error {
 	seen, err := until(s, "line 1\n")
 	if err != nil {
@@ -268,15 +269,14 @@ func followsFlow(s terminal, over *atomic.Bool) error {
 	return nil
 }
 
-// A stroke is what was typed, and when.
+// A stroke is a piece of input with the time at which it was sent.
 type stroke struct {
 	text []byte
 	at   time.Time
 }
 
-// typesAndReads types numbers into a session that echoes, one each pace whether
-// or not the one before has come back, and reads them. longest is how long that
-// took at most.
+// typesAndReads types numbers into a session that echoes, one per pace, even if the one before has not come
+// back. It checks each echo. It sets longest to the longest time that an echo took.
 func typesAndReads(s terminal, pace time.Duration, over *atomic.Bool, longest *time.Duration) error {
 	if err := begins(s); err != nil {
 		return err
@@ -308,7 +308,7 @@ func typesAndReads(s terminal, pace time.Duration, over *atomic.Bool, longest *t
 	return errors.Join(err, typing)
 }
 
-// begins types a mark, and reads it.
+// begins types a mark and waits for its echo. No other output may follow.
 func begins(s terminal) error {
 	const mark = "<begin>"
 	if _, err := s.Write([]byte(mark)); err != nil {
@@ -316,12 +316,12 @@ func begins(s terminal) error {
 	}
 	rest, err := until(s, mark)
 	if len(rest) > 0 {
-		err = fmt.Errorf("%q is read behind all that was typed", rest)
+		err = fmt.Errorf("unexpected output %q after the echo", rest)
 	}
 	return err
 }
 
-// readsStrokes reads what is typed, and nothing else.
+// readsStrokes checks that the output consists of the echoes of the strokes.
 func readsStrokes(s terminal, strokes <-chan stroke, longest *time.Duration) error {
 	var data []byte
 	for k := range strokes {
@@ -329,19 +329,19 @@ func readsStrokes(s terminal, strokes <-chan stroke, longest *time.Duration) err
 			if len(data) == 0 {
 				var err error
 				if data, err = s.printed(); err != nil {
-					return fmt.Errorf("before %q: %w", last(string(want), 100), err)
+					return fmt.Errorf("waiting for the echo %q: %w", last(string(want), 100), err)
 				}
 			}
 			n := min(len(want), len(data))
 			if !bytes.Equal(data[:n], want[:n]) {
-				return fmt.Errorf("%q is read, want %q", last(string(data), 100), last(string(want), 100))
+				return fmt.Errorf("output %q, want %q", last(string(data), 100), last(string(want), 100))
 			}
 			data, want = data[n:], want[n:]
 		}
 		*longest = max(*longest, time.Since(k.at))
 	}
 	if len(data) > 0 {
-		return fmt.Errorf("%q is read behind all that was typed", data)
+		return fmt.Errorf("unexpected output %q after the last echo", data)
 	}
 	return nil
 }

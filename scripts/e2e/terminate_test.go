@@ -22,30 +22,30 @@ func TestTerminate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if took := time.Since(begun); took > grace {
-		t.Errorf("it returns after %v: not when it is scheduled", took)
+		t.Errorf("terminate returned after %v, want at once", took)
 	}
 	if err := c.Terminate(w.ctx(), "stubborn", client.End{Reason: "another"}); err != nil {
 		t.Errorf("a second terminate: %v", err)
 	}
 	if err := c.Resize(w.ctx(), "stubborn", 100, 30); code(err) != protocol.CodeSessionNotFound {
-		t.Errorf("a resize while it ends: %v", err)
+		t.Errorf("resize while the session ends: %v", err)
 	}
 	if err := c.Type(w.ctx(), "stubborn", []byte("x")); code(err) != protocol.CodeSessionNotFound {
-		t.Errorf("input while it ends: %v", err)
+		t.Errorf("input while the session ends: %v", err)
 	}
-	v.until("got hangup") // its output is read all the same
+	v.until("got hangup") // the output is still read
 	end := v.last()
 	if end.Kind != client.Exited || end.Exit.Outcome != protocol.OutcomeHard || end.Exit.Signal != "SIGKILL" || end.Exit.Reason != "tired" {
-		t.Errorf("it ends with %+v", end.Exit)
+		t.Errorf("the exit is %+v", end.Exit)
 	}
 	if took := time.Since(begun); took < grace {
-		t.Errorf("it was killed after %v", took)
+		t.Errorf("the child was killed after %v, before the grace period has passed", took)
 	}
 	if err := c.Terminate(w.ctx(), "stubborn", client.End{}); code(err) != protocol.CodeSessionExited {
-		t.Errorf("terminated after its end: %v", err)
+		t.Errorf("terminate of an exited session: %v", err)
 	}
 
-	// The whole tree goes with it, and whatever left its process group.
+	// The whole process tree must end, including processes that left the process group.
 	w.spawn(c, "tree", shell("sh -c 'trap \"\" HUP; sleep 1001 & setsid sleep 1002 & echo child; wait' & echo ready; wait"))
 	v = w.attach(c, "tree", client.AttachOptions{})
 	v.until("child")
@@ -55,7 +55,7 @@ func TestTerminate(t *testing.T) {
 	}
 	tree := descendants(info.PID)
 	if len(tree) < 3 {
-		t.Fatalf("it has the descendants %v", tree)
+		t.Fatalf("the child has the descendants %v, want at least 3", tree)
 	}
 	if err := c.Terminate(w.ctx(), "tree", client.End{}); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestTerminate(t *testing.T) {
 	for _, p := range tree {
 		w.Gone(p)
 	}
-	// One that has gone costs no wait.
+	// If the child ends at once, terminate must not wait for the grace period.
 	w.spawn(c, "quick", echoing)
 	v = w.attach(c, "quick", client.AttachOptions{})
 	v.until("ready")
@@ -74,7 +74,7 @@ func TestTerminate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if end := v.last(); end.Exit == nil || end.Exit.Outcome != protocol.OutcomeSoft || time.Since(begun) > limit {
-		t.Errorf("it ends with %+v, after %v", end.Exit, time.Since(begun))
+		t.Errorf("the exit is %+v, after %v", end.Exit, time.Since(begun))
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"holdfast/proxy/client"
 )
 
-// One command replaces both halves under their clients, by the next release and
-// back by the one before; and so do two commands, whichever half is first.
+// One command must replace both programs while clients are connected, by the next release and by the one
+// before. Two commands must do the same in either order.
 // demand: S9, S10
 func TestProxyUpgrade(t *testing.T) {
 	t.Parallel()
@@ -24,12 +24,12 @@ func TestProxyUpgrade(t *testing.T) {
 			fmt.Sprintf("proxy %s could take over from pid %d", to.version, old.PID),
 		} {
 			if r.Code != 0 || !strings.Contains(r.Out, says) {
-				t.Errorf("tried: %v, and not %q", r, says)
+				t.Errorf("dry run: %v, want %q", r, says)
 			}
 		}
 		h.unharmed(t, 0)
 		if now := h.Only("proxy"); now != old {
-			t.Fatalf("the proxy was %v, and is %v", old, now)
+			t.Fatalf("the dry run replaced the proxy %v by %v", old, now)
 		}
 
 		r = h.runFrom(to.bin, "proxy", "upgrade")
@@ -38,7 +38,7 @@ func TestProxyUpgrade(t *testing.T) {
 			fmt.Sprintf("took over from pid %d", old.PID),
 		} {
 			if r.Code != 0 || !strings.Contains(r.Out, says) {
-				t.Errorf("upgraded: %v, and not %q", r, says)
+				t.Errorf("upgrade: %v, want %q", r, says)
 			}
 		}
 		h.halves(t, to, to)
@@ -59,18 +59,17 @@ func (h *held) proxyFrom(t *testing.T, of release) {
 	t.Helper()
 	old := h.Only("proxy")
 	if r := h.runFrom(of.bin, "proxy", "--handoff"); r.Code != 0 {
-		t.Fatalf("a handoff to %s: %v", of.version, r)
+		t.Fatalf("handoff to %s: %v", of.version, r)
 	}
 	h.Gone(old)
 }
 
-// halves says what both are now, and fails the test unless they are, and all else is
-// as it was.
+// halves fails the test unless supervisor and proxy are of the given releases, and nothing else has changed.
 func (h *held) halves(t *testing.T, supervisor, proxy release) {
 	t.Helper()
 	now := h.supervisor(h.c)
 	if now.Version != supervisor.version {
-		t.Fatalf("the supervisor is of %s, and not of %s", now.Version, supervisor.version)
+		t.Fatalf("the supervisor is of release %s, want %s", now.Version, supervisor.version)
 	}
 	if now.Version != h.is.Version {
 		h.upgraded(h.is, now, supervisor)
@@ -79,13 +78,12 @@ func (h *held) halves(t *testing.T, supervisor, proxy release) {
 	h.unharmed(t, 0)
 	st, err := h.c.Status(h.ctx())
 	if err != nil || st.Proxy.Version != proxy.version || st.Proxy.PID != h.Only("proxy").PID {
-		t.Fatalf("the proxy is %+v, and not of %s, %v", st.Proxy, proxy.version, err)
+		t.Fatalf("the proxy is %+v, want release %s, %v", st.Proxy, proxy.version, err)
 	}
 }
 
-// What is shown goes on through upgrades as if there had been none: who looks
-// all the time, who comes later, and the real terminal of most clients that is
-// given all that was printed, see the same.
+// Upgrades must not change the screen. A viewer that stays attached, a viewer that attaches later, and
+// xterm.js that reads all output must show the same.
 // demand: S10
 func TestScreensThroughUpgrades(t *testing.T) {
 	whole, large, small := newXterm(t), newXterm(t), newXterm(t)
@@ -106,7 +104,7 @@ func TestScreensThroughUpgrades(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			more := fmt.Sprintf("8m<%d é>\r\n\x1b[38;5;20", i) // it ends a sequence, and begins one
+			more := fmt.Sprintf("8m<%d é>\r\n\x1b[38;5;20", i) // it ends one escape sequence, and begins another
 			if err := c.Type(w.ctx(), protocol.SessionID(id), []byte(more)); err != nil {
 				t.Fatal(err)
 			}
@@ -115,16 +113,16 @@ func TestScreensThroughUpgrades(t *testing.T) {
 				shown, err = c.Screen(w.ctx(), protocol.SessionID(id), client.ScreenOptions{Format: protocol.ScreenCells})
 				return err == nil && shown.Offset == before.OutputOffset+uint64(len(more))
 			}) {
-				t.Fatalf("%s: it shows %+v, %v", id, shown, err)
+				t.Fatalf("the screen of %s is %+v, %v", id, shown, err)
 			}
 			printed, from, err := c.Output(w.ctx(), protocol.SessionID(id))
 			if err != nil || from != 0 {
-				t.Fatalf("%s: its output begins at %d, %v", id, from, err)
+				t.Fatalf("the output of %s begins at offset %d, %v; want 0", id, from, err)
 			}
 			whole.new(80, 24)
 			whole.write(printed)
 			if diff := whole.visible().differs(shown); diff != "" {
-				t.Errorf("upgrade %d: xterm.js shows something else than %s: %s", i, id, diff)
+				t.Errorf("upgrade %d: xterm.js differs from the screen of %s: %s", i, id, diff)
 			}
 		}
 		vim.edit(c, i)

@@ -20,11 +20,11 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A release is the two programs of one version.
+// A release is the pair of programs of one version.
 type release struct{ version, bin string }
 
-// releases are two that differ in what they say they are, and in how they hold a
-// screen.
+// releases returns two releases with different versions and with different representations of a screen in
+// memory.
 func releases(t testing.TB) (one, other release) {
 	t.Helper()
 	one.version, other.version = "v1.0.0", "v2.0.0"
@@ -33,7 +33,7 @@ func releases(t testing.TB) (one, other release) {
 	return one, other
 }
 
-// supervisor returns the supervisor's state once the proxy is linked to it.
+// supervisor returns the status of the supervisor when the proxy is linked to it.
 func (w *world) supervisor(c *client.Client) protocol.ProcessStatus {
 	w.T.Helper()
 	var st *client.Status
@@ -45,36 +45,36 @@ func (w *world) supervisor(c *client.Client) protocol.ProcessStatus {
 	return *st.Supervisor
 }
 
-// upgrade has the supervisor become another one, which is the same process.
+// upgrade upgrades the supervisor to another release, in the same process.
 func (w *world) upgrade(c *client.Client, to release) {
 	w.T.Helper()
 	was := w.supervisor(c)
 	r := w.runFrom(to.bin, "supervisor", "--upgrade")
-	for n := 0; n < 5 && strings.Contains(r.Errout, "link hello: i/o deadline reached"); n++ { // nothing was asked: the machine is busy
-		w.T.Logf("an upgrade to %s: %v", to.version, r)
+	for n := 0; n < 5 && strings.Contains(r.Errout, "link hello: i/o deadline reached"); n++ { // the request was not sent, because the machine is busy
+		w.T.Logf("upgrade to %s: %v", to.version, r)
 		r = w.runFrom(to.bin, "supervisor", "--upgrade")
 	}
 	if r.Code != 0 || !strings.Contains(r.Out, "became "+to.version+",") {
-		w.T.Fatalf("an upgrade to %s: %v", to.version, r)
+		w.T.Fatalf("upgrade to %s: %v", to.version, r)
 	}
 	w.upgraded(was, w.supervisor(c), to)
 }
 
-// upgraded holds a supervisor against what it was before it became another one.
+// upgraded fails the test unless the supervisor has the same identity and keeper as before, and the release
+// to.
 func (w *world) upgraded(was, is protocol.ProcessStatus, to release) {
 	w.T.Helper()
 	if is.PID != was.PID || is.Instance != was.Instance || is.Upgrades != was.Upgrades+1 || is.Version != to.version ||
 		is.Keeper == nil || was.Keeper == nil || *is.Keeper != (protocol.KeeperStatus{
 		PID: was.Keeper.PID, Sessions: is.Keeper.Sessions, Starts: was.Keeper.Starts, Last: was.Keeper.Last, Lost: was.Keeper.Lost,
 	}) {
-		w.T.Fatalf("the supervisor was %+v, and is %+v", was, is)
+		w.T.Fatalf("the supervisor was %+v; after the upgrade it is %+v", was, is)
 	}
 }
 
-// Many upgrades in a row, HOLDFAST_UPGRADES of them, from one release to another
-// and back, under 50 sessions: their children stay, no byte is missing or comes twice
-// in either direction, each exit code is right, each screen is as it was, what
-// is started later is started alike, and nothing is left behind.
+// After HOLDFAST_UPGRADES upgrades in a row between two releases, under 50 sessions, the children must be the
+// same, no byte may be missing or duplicated in either direction, each exit code must be right, each screen
+// must be unchanged, new children must be started in the same way, and no resource may have leaked.
 // demand: S10
 func TestManyUpgrades(t *testing.T) {
 	const streams, typists, floods, shells = 2, 12, 1, 28
@@ -119,7 +119,7 @@ func TestManyUpgrades(t *testing.T) {
 	alike := w.bornAs(m.c)
 
 	m.step()
-	w.upgrade(m.c, other) // a child that was started by another program costs a descriptor more, or less
+	w.upgrade(m.c, other) // a child that another program has started costs a different number of descriptors
 	w.upgrade(m.c, one)
 	first, firstKept := usageOf(held.PID), usageOf(keeper.PID)
 	x := w.churnOn(m.c, seed)
@@ -129,7 +129,7 @@ func TestManyUpgrades(t *testing.T) {
 	}
 	begun := time.Now()
 	var stall time.Duration
-	var rss, rssKept [2]int // at most, in either half; each program begins with little
+	var rss, rssKept [2]int // maximum of each half of the upgrades, because a new program begins with little memory
 	for i := range upgrades {
 		m.step()
 		half := 2 * i / upgrades
@@ -143,7 +143,7 @@ func TestManyUpgrades(t *testing.T) {
 		}
 		for k, id := range pictures {
 			if now := w.cells(m.c, id); !reflect.DeepEqual(now, screens[k]) {
-				t.Fatalf("upgrade %d: the screen of %s was %+v, and is %+v", i, id, screens[k], now)
+				t.Fatalf("upgrade %d: the screen of %s was %+v; now it is %+v", i, id, screens[k], now)
 			}
 		}
 		vim.edit(m.c, i)
@@ -162,20 +162,20 @@ func TestManyUpgrades(t *testing.T) {
 		return besideQueues(last) <= besideQueues(first) && last.Mapped <= first.Mapped && last.Children <= first.Children &&
 			besideQueues(lastKept) <= besideQueues(firstKept) && lastKept.Children <= firstKept.Children
 	}) {
-		t.Errorf("the supervisor held %+v, and holds %+v: %v", first, last, fds(held.PID))
-		t.Errorf("the keeper held %+v, and holds %+v: %v", firstKept, lastKept, fds(keeper.PID))
+		t.Errorf("the supervisor had %+v; now it has %+v: %v", first, last, fds(held.PID))
+		t.Errorf("the keeper had %+v; now it has %+v: %v", firstKept, lastKept, fds(keeper.PID))
 	}
 	if upgrades > 1 && (rss[1] > rss[0]+moreRSS() || rssKept[1] > rssKept[0]+moreRSS()/4) {
-		t.Errorf("the supervisor held %d KiB at most, and later %d; the keeper %d, and %d", rss[0], rss[1], rssKept[0], rssKept[1])
+		t.Errorf("the supervisor had at most %d KiB in the first half, and %d in the second; the keeper %d, and %d", rss[0], rss[1], rssKept[0], rssKept[1])
 	}
 	if now := w.pidsOf(m.c); !reflect.DeepEqual(now, children) {
-		t.Errorf("the children were %v, and are %v", children, now)
+		t.Errorf("the children were %v; now they are %v", children, now)
 	}
 	if now := w.bornAs(m.c); now != alike {
-		t.Errorf("a child was started as\n%s\nand is started as\n%s", alike, now)
+		t.Errorf("a child was started with\n%s\nand is now started with\n%s", alike, now)
 	}
 	if now := w.Only("keeper"); now != keeper || w.Only("supervisor") != held {
-		t.Errorf("the keeper was %v, and is %v; the supervisor was %v", keeper, now, held)
+		t.Errorf("the keeper was %v; now it is %v; the supervisor was %v", keeper, now, held)
 	}
 	if err := m.c.Type(w.ctx(), "quiet", []byte("over")); err != nil {
 		t.Fatal(err)
@@ -185,14 +185,14 @@ func TestManyUpgrades(t *testing.T) {
 		s.finish(t)
 	}
 	slices.Sort(longest)
-	t.Logf("%d upgrades within %v under %d sessions and %d connections, the slowest took %v; the longest echo: %v for half of the typists, %v at most",
+	t.Logf("%d upgrades within %v under %d sessions and %d connections, the slowest took %v; the longest echo: %v (median of the typists), %v at most",
 		upgrades, took.Round(time.Millisecond), len(children), m.count, stall.Round(time.Millisecond), longest[typists/2], longest[typists-1])
-	t.Logf("%d brief sessions ended rightly, %d pastes of 5 MiB arrived, %d times attached meanwhile", exits, pastes, times.Load())
-	t.Logf("the supervisor held %+v, then %+v; the keeper held %+v, then %+v; KiB at most, in either half of that: %v, %v", first, last, firstKept, lastKept, rss, rssKept)
+	t.Logf("%d brief sessions ended as expected, %d pastes of 5 MiB arrived, %d attaches meanwhile", exits, pastes, times.Load())
+	t.Logf("the supervisor had %+v, then %+v; the keeper had %+v, then %+v; maximum of each half in KiB: %v, %v", first, last, firstKept, lastKept, rss, rssKept)
 	w.emptied(m.c, held, one)
 }
 
-// pidsOf are the children of all sessions that run.
+// pidsOf returns the children of all running sessions.
 func (w *world) pidsOf(c *client.Client) map[protocol.SessionID]process {
 	w.T.Helper()
 	list, err := c.List(w.ctx(), "")
@@ -208,8 +208,8 @@ func (w *world) pidsOf(c *client.Client) map[protocol.SessionID]process {
 	return all
 }
 
-// emptied ends all sessions, and fails the test if their supervisor, held, holds
-// more then than one that has become the same release once, and never had any.
+// emptied ends all sessions. It fails the test if the supervisor held then has more resources than a
+// supervisor that was upgraded once to the same release and never had a session.
 func (w *world) emptied(c *client.Client, held process, is release) {
 	w.T.Helper()
 	list, err := c.List(w.ctx(), "")
@@ -236,7 +236,7 @@ func (w *world) emptied(c *client.Client, held process, is release) {
 	w.holdsAsLittle("supervisor", held, fresh, fresh.Only("supervisor"))
 }
 
-// bornAs says what a child is started with that must not change.
+// bornAs returns the attributes with which a child is started and which an upgrade must not change.
 func (w *world) bornAs(c *client.Client) string {
 	w.T.Helper()
 	v := w.echo(c, "born")
@@ -266,7 +266,7 @@ func (w *world) bornAs(c *client.Client) string {
 		w.T.Fatal(err)
 	}
 	if m := v.last(); m.Kind != client.Exited {
-		w.T.Fatalf("it ends with %+v", m)
+		w.T.Fatalf("the last message is %+v, want the exit", m)
 	}
 	if err := c.Forget(w.ctx(), "born"); err != nil {
 		w.T.Fatal(err)
@@ -274,15 +274,15 @@ func (w *world) bornAs(c *client.Client) string {
 	return is.String()
 }
 
-// pictureEnds are what screens are left with, after lines of all sorts.
+// pictureEnds are final states of screens, printed after different kinds of lines.
 var pictureEnds = []string{
 	"\x1b[?1049h\x1b[2J\x1b[3;7Halternate 漢字\x1b[5;10r\x1b[6;1H\x1b[45mbelow\x1b[?25l",
 	strings.Repeat("x", 80) + "\r\n\x1b[1;35m" + strings.Repeat("y", 80),
 	"\x1b(0lqqk\x1b(B \x1b]2;a title\a\x1b7\x1b[2;3H\x1b[38;5;20",
 }
 
-// pictures starts a session for each of them, which echoes from then on, and waits
-// for its screen.
+// pictures starts a session for each of pictureEnds, which echoes its input afterwards, and waits for its
+// screen.
 func (w *world) pictures(c *client.Client) (ids []string) {
 	w.T.Helper()
 	for i, end := range pictureEnds {
@@ -298,7 +298,7 @@ func (w *world) pictures(c *client.Client) (ids []string) {
 	return ids
 }
 
-// cells is what a session shows, with what is above.
+// cells returns the screen of a session with its history.
 func (w *world) cells(c *client.Client, id string) *protocol.ScreenContent {
 	w.T.Helper()
 	s, err := c.Screen(w.ctx(), protocol.SessionID(id), client.ScreenOptions{Format: protocol.ScreenCells, Scrollback: historySeen})
@@ -308,10 +308,10 @@ func (w *world) cells(c *client.Client, id string) *protocol.ScreenContent {
 	return s
 }
 
-// An editor is a session of vim, where there is one.
+// An editor is a session of vim.
 type editor struct {
 	w  *world
-	id string // "" without
+	id string // "" if vim is not installed
 }
 
 func (w *world) vim(c *client.Client) editor {
@@ -325,7 +325,7 @@ func (w *world) vim(c *client.Client) editor {
 	return editor{w, "vim"}
 }
 
-// edit writes a line, and sees it.
+// edit types a line, and waits until the screen contains it.
 func (e editor) edit(c *client.Client, n int) {
 	if e.id == "" {
 		return
@@ -338,7 +338,7 @@ func (e editor) edit(c *client.Client, n int) {
 	e.w.shows(c, e.id, line)
 }
 
-// A churning is sessions that begin and end all the time.
+// A churning is a set of sessions that begin and end all the time.
 type churning struct {
 	over          atomic.Bool
 	wg            sync.WaitGroup
@@ -347,7 +347,7 @@ type churning struct {
 	errs          []error
 }
 
-// churnOn begins with that; each session is looked after.
+// churnOn starts goroutines that start sessions one after another, and check how each ends.
 func (w *world) churnOn(c *client.Client, seed uint64) *churning {
 	x := &churning{}
 	w.T.Cleanup(func() { x.over.Store(true); x.wg.Wait() })
@@ -373,7 +373,7 @@ func (x *churning) repeat(times *atomic.Int64, f func(n int) error) {
 	})
 }
 
-// stop returns how many sessions have ended as they should, of each sort.
+// stop ends the goroutines, and returns how many brief sessions and pastes succeeded.
 func (x *churning) stop(t *testing.T) (exits, pastes int64) {
 	t.Helper()
 	x.over.Store(true)
@@ -382,12 +382,12 @@ func (x *churning) stop(t *testing.T) (exits, pastes int64) {
 		t.Error(err)
 	}
 	if exits, pastes = x.exits.Load(), x.pastes.Load(); exits == 0 || pastes == 0 {
-		t.Errorf("%d brief sessions, %d pastes: there is a part of this that did not happen", exits, pastes)
+		t.Errorf("%d brief sessions, %d pastes; want at least one of each", exits, pastes)
 	}
 	return exits, pastes
 }
 
-// brief is a session that ends soon, by itself or by a signal.
+// brief starts a session that ends soon, by an exit or a signal, and checks the exit.
 func (w *world) brief(c *client.Client, id protocol.SessionID, rnd *rand.Rand) error {
 	code, how := rnd.IntN(256), "exit"
 	script := fmt.Sprintf("sleep 0.%03d; exit %d", rnd.IntN(100), code)
@@ -402,7 +402,7 @@ func (w *world) brief(c *client.Client, id protocol.SessionID, rnd *rand.Rand) e
 		return fmt.Errorf("wait for %s: %w", id, err)
 	}
 	if exit.ExitCode != code || (exit.Signal == "SIGKILL") != (how == "SIGKILL") {
-		return fmt.Errorf("%s, %q, ended with %+v", id, script, exit)
+		return fmt.Errorf("session %s with the script %q ended with %+v", id, script, exit)
 	}
 	if err := c.Forget(w.T.Context(), id); err != nil {
 		return fmt.Errorf("forget %s: %w", id, err)
@@ -410,7 +410,7 @@ func (w *world) brief(c *client.Client, id protocol.SessionID, rnd *rand.Rand) e
 	return nil
 }
 
-// pasted is a session that is given 5 MiB, says their sum and ends.
+// pasted starts a session that receives 5 MiB, prints their checksum and exits.
 func (w *world) pasted(c *client.Client, id protocol.SessionID) error {
 	const size = 5 << 20
 	text := strings.Repeat(fmt.Sprintf("%s has a line of the paste\n", id), size/20)[:size]
@@ -433,7 +433,7 @@ func (w *world) pasted(c *client.Client, id protocol.SessionID) error {
 		seen = append(seen, m.Data...)
 		if m.Kind == client.Exited {
 			if !bytes.HasPrefix(seen, []byte("ready\n"+sha256Hex(text))) || m.Exit.ExitCode != 9 {
-				return fmt.Errorf("%s: it says %q, and ends with %+v", id, seen, m.Exit)
+				return fmt.Errorf("%s: the output is %q, the exit %+v", id, seen, m.Exit)
 			}
 			return c.Forget(w.T.Context(), id)
 		}

@@ -20,11 +20,11 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// versions are peers of other releases, and what is agreed with them.
+// versions are the versions of peers, with the result of the negotiation.
 var versions = []struct {
 	name   string
 	speaks protocol.VersionRange
-	agreed int // 0: nothing
+	agreed int // 0 if there is no common version
 	advice string
 }{
 	{"same", protocol.VersionRange{Min: 1, Max: 1}, 1, ""},
@@ -48,7 +48,7 @@ func TestVersionsOfProxies(t *testing.T) {
 		if err == nil {
 			_ = conn.Close()
 			if welcome.Agreed != tt.agreed || welcome.PID != w.Only("supervisor").PID || len(sessions) != 1 || sessions[0].ID != "s" {
-				t.Errorf("%s: agreed %d with %+v, which has %d sessions", tt.name, welcome.Agreed, welcome, len(sessions))
+				t.Errorf("%s: agreed on version %d with %+v, which lists %d sessions", tt.name, welcome.Agreed, welcome, len(sessions))
 			}
 			continue
 		}
@@ -57,7 +57,7 @@ func TestVersionsOfProxies(t *testing.T) {
 	v.ask("nobody is harmed")
 }
 
-// checkMismatch holds an error against what it has to say.
+// checkMismatch checks that err reports the version mismatch with both ranges and the advice.
 func checkMismatch(t *testing.T, name string, agreed int, advice string, speaks protocol.VersionRange, err error) {
 	t.Helper()
 	var e *protocol.Error
@@ -67,9 +67,9 @@ func checkMismatch(t *testing.T, name string, agreed int, advice string, speaks 
 	case !errors.As(err, &e) || e.Code != protocol.CodeProtocolMismatch:
 		t.Errorf("%s: %v", name, err)
 	case e.Local == nil || *e.Local != protocol.Supported() || e.Remote == nil || *e.Remote != speaks:
-		t.Errorf("%s: the ranges are %v and %v", name, e.Local, e.Remote)
+		t.Errorf("%s: the ranges in the error are %v and %v", name, e.Local, e.Remote)
 	case !strings.Contains(e.Message, advice):
-		t.Errorf("%s: %q does not say %q", name, e.Message, advice)
+		t.Errorf("%s: the error text %q lacks %q", name, e.Message, advice)
 	}
 }
 
@@ -87,21 +87,21 @@ func TestVersionsOfClients(t *testing.T) {
 		switch m := m.(type) {
 		case *api.Welcome:
 			if m.Agreed != tt.agreed || m.Protocol != protocol.Supported() {
-				t.Errorf("%s: agreed %d, of %v", tt.name, m.Agreed, m.Protocol)
+				t.Errorf("%s: agreed on version %d; the proxy supports %v", tt.name, m.Agreed, m.Protocol)
 			}
 		case *api.Error:
 			checkMismatch(t, tt.name, tt.agreed, tt.advice, tt.speaks, &m.Error)
 			if m, err := p.receive(); err == nil {
-				t.Errorf("%s: the connection goes on with %+v", tt.name, m)
+				t.Errorf("%s: after the error the connection stays open, with %+v", tt.name, m)
 			}
 		default:
-			t.Errorf("%s: answered by %s", tt.name, m.MessageType())
+			t.Errorf("%s: the answer to hello is %s", tt.name, m.MessageType())
 		}
 	}
 	v.ask("nobody is harmed")
 }
 
-// A supervisor of a later release is neither killed nor replaced.
+// The commands must neither kill nor replace a supervisor of a later release.
 // demand: S13
 func TestNewerSupervisor(t *testing.T) {
 	t.Parallel()
@@ -122,24 +122,24 @@ func TestNewerSupervisor(t *testing.T) {
 			t.Errorf("proxy %v: %v", args, r)
 		}
 		if took := time.Since(begun); took > limit/4 {
-			t.Errorf("proxy %v knows it after %v", args, took)
+			t.Errorf("proxy %v reported the mismatch after %v", args, took)
 		}
 		if got := <-asked; got != protocol.Supported() {
-			t.Errorf("proxy %v speaks %v", args, got)
+			t.Errorf("the hello of proxy %v has the versions %v", args, got)
 		}
 	}
-	testkit.Eventually(t, limit, func() bool { return len(w.Running("proxy"))+len(w.Running("supervisor")) == 0 }, "no process is left")
+	testkit.Eventually(t, limit, func() bool { return len(w.Running("proxy"))+len(w.Running("supervisor")) == 0 }, "no process runs")
 	if now := inode(w.Path("supervisor.sock")); now != was {
-		t.Errorf("its socket was %s, and is %s", was, now)
+		t.Errorf("the inode of the supervisor's socket was %s; now it is %s", was, now)
 	}
 	nc, _, err := socket.Dial(context.Background(), w.Path("supervisor.sock"))
 	if err != nil {
-		t.Fatal("it cannot be reached any more:", err)
+		t.Fatal("the supervisor's socket cannot be reached any more:", err)
 	}
 	_ = nc.Close()
 }
 
-// serveNewer answers as a supervisor does that speaks version 2 alone.
+// serveNewer answers as a supervisor that supports version 2 alone.
 func serveNewer(ln *socket.Listener, asked chan<- protocol.VersionRange) {
 	for {
 		nc, _, err := ln.Accept()

@@ -11,14 +11,14 @@ import (
 	"holdfast/proxy/client"
 )
 
-// startProxy starts a proxy, for client.Options.
+// startProxy starts a proxy. It is the value of client.Options.Start.
 func (w *world) startProxy(context.Context) error {
 	_, err := w.Launch(w.Command("proxy", "serve", "--background"))
 	return err
 }
 
-// dial returns a client of the world's proxy, which is started where there is
-// none, unless the options say how.
+// dial returns a client of the world's proxy. Unless the options have another Start, a missing proxy is
+// started.
 func (w *world) dial(o client.Options) *client.Client {
 	w.T.Helper()
 	o.Dir, o.Name = w.Dir, cmp.Or(o.Name, "e2e")
@@ -28,7 +28,7 @@ func (w *world) dial(o client.Options) *client.Client {
 	return w.connect(o)
 }
 
-// connect is dial for a proxy that is there, or is not started.
+// connect is like dial, but does not start a proxy unless the options say so.
 func (w *world) connect(o client.Options) *client.Client {
 	w.T.Helper()
 	o.Dir = w.Dir
@@ -40,17 +40,17 @@ func (w *world) connect(o client.Options) *client.Client {
 	return c
 }
 
-// ctx ends with the limit, or with the test.
+// ctx returns a context that ends with the test, at the latest after limit.
 func (w *world) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(w.T.Context(), limit)
 	w.T.Cleanup(cancel)
 	return ctx
 }
 
-// none is an early-exit check that does not look.
+// none is the early-exit time 0: Spawn returns without waiting for an early exit.
 var none = new(time.Duration)
 
-// spawn starts a session without a look at its early exit.
+// spawn starts a session and does not wait for an early exit.
 func (w *world) spawn(c *client.Client, id string, spec protocol.SpawnSpec) *client.Spawned {
 	w.T.Helper()
 	s, err := c.Spawn(w.ctx(), client.SpawnRequest{ID: protocol.SessionID(id), SpawnSpec: spec, EarlyExit: none})
@@ -61,25 +61,25 @@ func (w *world) spawn(c *client.Client, id string, spec protocol.SpawnSpec) *cli
 	return s
 }
 
-// shell is a session's command.
+// shell returns a session that runs a script of sh.
 func shell(script string) protocol.SpawnSpec {
 	return protocol.SpawnSpec{Argv: []string{"/bin/sh", "-c", script}}
 }
 
-// burstsOf is a session that prints a line without end: first so much that the queues of a viewer that
-// reads nothing are full, and then 10,000 lines every 0.3 s. A program that never paused would take a
-// processor from everything else in the test.
+// burstsOf returns a session that prints a line without end: first so much that the queues of a viewer that
+// does not read are full, and then 10,000 lines every 0.3 s. A program without pauses would occupy a
+// processor that the rest of the test needs.
 func burstsOf(line string) protocol.SpawnSpec {
 	return shell("stty -opost; yes " + line + " | head -n 200000; while :; do yes " + line + " | head -n 10000; sleep 0.3; done")
 }
 
-// echoing is a session that says back what is typed, and nothing else.
+// echoing is a session that repeats its input and prints nothing else after "ready".
 var echoing = shell(echoScript)
 
 const echoScript = "stty raw -echo; echo ready; exec cat"
 
-// attach attaches to all that is kept of the output, byte by byte, unless o
-// says where, and returns what is then read.
+// attach attaches at the start of the ring, so that the view receives the output byte by byte, unless o has
+// an offset or a size.
 func (w *world) attach(c *client.Client, id string, o client.AttachOptions) *view {
 	w.T.Helper()
 	if o.Resume == nil && o.Cols == 0 {
@@ -92,7 +92,7 @@ func (w *world) attach(c *client.Client, id string, o client.AttachOptions) *vie
 	return w.attachScreen(c, id, o)
 }
 
-// attachScreen attaches, and returns what is then read.
+// attachScreen attaches with the options o.
 func (w *world) attachScreen(c *client.Client, id string, o client.AttachOptions) *view {
 	w.T.Helper()
 	a, err := c.Attach(w.ctx(), protocol.SessionID(id), o)
@@ -102,13 +102,13 @@ func (w *world) attachScreen(c *client.Client, id string, o client.AttachOptions
 	w.T.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = a.Flush(ctx) // Detach waits for that, too, and longer
+		_ = a.Flush(ctx) // Detach waits for the flush too, and longer
 		_ = a.Detach()
 	})
 	return &view{t: w.T, Attachment: a}
 }
 
-// echo starts a session that echoes, and waits for it to be ready.
+// echo starts a session that echoes its input, and waits until it is ready.
 func (w *world) echo(c *client.Client, id string) *view {
 	w.T.Helper()
 	w.spawn(c, id, echoing)
@@ -117,15 +117,15 @@ func (w *world) echo(c *client.Client, id string) *view {
 	return v
 }
 
-// A view reads an attachment step by step.
+// A view reads the messages of an attachment step by step.
 type view struct {
 	t testing.TB
 	*client.Attachment
 	buf []byte
-	end *client.Message // the last message, once it has come
+	end *client.Message // the message that ended the attachment, or nil
 }
 
-// next takes one message in, and reports false after the last.
+// next receives one message. It returns false if the message ends the attachment.
 func (v *view) next() bool {
 	v.t.Helper()
 	m, err := v.Receive(limit)
@@ -139,7 +139,7 @@ func (v *view) next() bool {
 	return v.end == nil
 }
 
-// until reads until text has come, and returns what came before it.
+// until receives until text has come, and returns the output before it.
 func (v *view) until(text string) string {
 	v.t.Helper()
 	for {
@@ -148,12 +148,12 @@ func (v *view) until(text string) string {
 			return string(before)
 		}
 		if v.end != nil || !v.next() {
-			v.t.Fatalf("%q does not come, but %q and %+v", text, v.buf, v.end)
+			v.t.Fatalf("waiting for %q: got %q, then %+v", text, v.buf, v.end)
 		}
 	}
 }
 
-// last reads to the end and returns the message that ended it.
+// last receives until the attachment has ended, and returns the message that ended it.
 func (v *view) last() *client.Message {
 	v.t.Helper()
 	for v.end == nil && v.next() {
@@ -161,7 +161,7 @@ func (v *view) last() *client.Message {
 	return v.end
 }
 
-// say types.
+// say sends input.
 func (v *view) say(text string) {
 	v.t.Helper()
 	if _, err := v.Write([]byte(text)); err != nil {
@@ -169,12 +169,12 @@ func (v *view) say(text string) {
 	}
 }
 
-// ask types into an echoing session and reads it back.
+// ask sends input to an echoing session and waits for the echo.
 func (v *view) ask(text string) {
 	v.t.Helper()
 	v.say(text)
 	v.until(text)
 }
 
-// code returns an error's code, for comparison in one line.
+// code returns the error code of err.
 func code(err error) protocol.Code { return protocol.CodeOf(err) }

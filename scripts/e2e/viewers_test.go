@@ -16,15 +16,15 @@ import (
 	"holdfast/proxy/client"
 )
 
-// A window is a viewer with a terminal, the real xterm.js, of a size of its own.
+// A window is a viewer with a terminal of its own size, a real xterm.js.
 type window struct {
 	*view
 	term       *xterm
 	cols, rows int
-	offset     uint64 // what it shows stands for that
+	offset     uint64 // the terminal shows the screen at this offset
 }
 
-// window attaches with a view of its own.
+// window attaches with a view of its own, which the supervisor renders at the size of the viewer.
 func (w *world) window(c *client.Client, id string, term *xterm, cols, rows int) *window {
 	w.T.Helper()
 	v := &window{view: w.attachScreen(c, id, client.AttachOptions{Cols: cols, Rows: rows, View: protocol.ViewOwn}), term: term, cols: cols, rows: rows}
@@ -33,17 +33,17 @@ func (w *world) window(c *client.Client, id string, term *xterm, cols, rows int)
 	return v
 }
 
-// see shows what comes until it stands for an offset.
+// see shows messages until the terminal shows the screen at offset or later.
 func (v *window) see(offset uint64) {
 	v.t.Helper()
 	for v.offset < offset {
 		m, err := v.Receive(limit)
 		if err != nil {
-			v.t.Fatalf("at %d of %d: %v", v.offset, offset, err)
+			v.t.Fatalf("receive at offset %d, waiting for %d: %v", v.offset, offset, err)
 		}
 		v.take(m)
 	}
-	for { // and what came with it
+	for { // and the messages that follow without a pause
 		m, err := v.Receive(100 * time.Millisecond)
 		if err != nil {
 			return
@@ -65,12 +65,11 @@ func (v *window) take(m *client.Message) {
 		v.term.write(m.Data)
 		v.offset = m.Offset
 	case client.Exited, client.Stolen, client.Failed, client.Resized:
-		v.t.Fatalf("told %+v", m)
+		v.t.Fatalf("unexpected message %+v", m)
 	}
 }
 
-// same holds what a window shows against what the session's screen looks like
-// at that size, once nothing more is printed.
+// same compares the window with the session's screen at the window's size, after the output has paused.
 func (v *window) same(c *client.Client, id string) {
 	v.t.Helper()
 	var diff string
@@ -84,11 +83,11 @@ func (v *window) same(c *client.Client, id string) {
 		return v.offset == want.Offset && diff == ""
 	})
 	if !ok {
-		v.t.Fatalf("%dx%d shows something else than the core: %s", v.cols, v.rows, diff)
+		v.t.Fatalf("the %dx%d window differs from the terminal core: %s", v.cols, v.rows, diff)
 	}
 }
 
-// picture is what can be seen of a terminal.
+// picture is the visible content of a terminal.
 type picture struct {
 	rows []string
 	x, y int
@@ -131,7 +130,7 @@ func (x *xterm) visible() picture {
 	return p
 }
 
-// differs says where a picture is not what is wanted.
+// differs returns the first difference between the picture and want, or "".
 func (p picture) differs(want *protocol.ScreenContent) string {
 	for y, got := range p.rows {
 		var text strings.Builder
@@ -141,18 +140,17 @@ func (p picture) differs(want *protocol.ScreenContent) string {
 			}
 		}
 		if w := strings.TrimRight(text.String(), " "); got != w {
-			return fmt.Sprintf("row %d is %q, not %q", y, got, w)
+			return fmt.Sprintf("row %d is %q, want %q", y, got, w)
 		}
 	}
 	if c := want.Cursor; p.x != c.X || p.y != c.Y || p.alt != want.Alternate || len(p.rows) != want.Rows {
-		return fmt.Sprintf("cursor %d,%d of %d rows, alternate %v; not %d,%d of %d, %v", p.x, p.y, len(p.rows), p.alt, c.X, c.Y, want.Rows, want.Alternate)
+		return fmt.Sprintf("cursor %d,%d of %d rows, alternate %v; want %d,%d of %d, %v", p.x, p.y, len(p.rows), p.alt, c.X, c.Y, want.Rows, want.Alternate)
 	}
 	return ""
 }
 
-// Two viewers of 200x50 and 80x24, on the same shell and on the same vim: each
-// shows the screen at its own size, whoever types, and the program runs at the
-// size of who typed last.
+// Two viewers of 200x50 and 80x24 look at the same shell and at the same vim. Each must show the screen at
+// its own size, and the program must run at the size of the viewer that typed last.
 func TestTwoWindows(t *testing.T) {
 	terms := []*xterm{newXterm(t), newXterm(t)}
 	w := newWorld(t)
@@ -199,7 +197,7 @@ func TestTwoWindows(t *testing.T) {
 					t.Fatal(err)
 				}
 				if s, err := c.SessionInfo(w.ctx(), protocol.SessionID(id)); err != nil || s.Size != size {
-					t.Fatalf("after %q the session has %v, want %v (%v)", key, s.Size, size, err)
+					t.Fatalf("after the input %q the session has the size %v, want %v (%v)", key, s.Size, size, err)
 				}
 				w.quiet(c, id)
 				large.same(c, id)
@@ -209,7 +207,7 @@ func TestTwoWindows(t *testing.T) {
 	}
 }
 
-// shows waits until a session's screen has a text.
+// shows waits until the screen of a session contains a text.
 func (w *world) shows(c *client.Client, id, text string) {
 	w.T.Helper()
 	var seen []string
@@ -221,12 +219,12 @@ func (w *world) shows(c *client.Client, id, text string) {
 		seen = s.Lines
 		return slices.ContainsFunc(seen, func(l string) bool { return strings.Contains(l, text) })
 	}) {
-		w.T.Fatalf("%s does not show %q, but %q", id, text, seen)
+		w.T.Fatalf("the screen of %s does not contain %q; it is %q", id, text, seen)
 	}
 }
 
-// quiet waits until a session has printed nothing for a while: that it has done
-// what it was asked to cannot be seen otherwise.
+// quiet waits until a session has not printed for 150 ms. The program itself does not report that it has
+// processed its input.
 func (w *world) quiet(c *client.Client, id string) {
 	w.T.Helper()
 	var last uint64
@@ -241,12 +239,12 @@ func (w *world) quiet(c *client.Client, id string) {
 		}
 		return time.Since(since) > 150*time.Millisecond
 	}) {
-		w.T.Fatalf("%s is never quiet", id)
+		w.T.Fatalf("the output of %s does not pause", id)
 	}
 }
 
-// Programs that ask their terminal before they begin are answered where nobody
-// looks: they do not wait in vain.
+// If no viewer is attached, the supervisor must answer the queries that programs send to their terminal when
+// they start, so that they do not wait for a time-out.
 func TestDetachedStart(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial(client.Options{})
@@ -267,7 +265,7 @@ func TestDetachedStart(t *testing.T) {
 				t.Skip(err)
 			}
 			best := limit
-			for i := range 3 { // the machine may be slow for once
+			for i := range 3 { // the machine may be slow once
 				id := fmt.Sprint(tt.name, "-", i)
 				began := time.Now()
 				w.spawn(c, id, protocol.SpawnSpec{Argv: tt.argv, Cols: 120, Rows: 40, Env: []string{"HOME=" + w.Home, "LANG=C.UTF-8"}})
@@ -277,14 +275,14 @@ func TestDetachedStart(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			t.Logf("%s has begun after %v", tt.name, best.Round(time.Millisecond))
+			t.Logf("%s was ready after %v", tt.name, best.Round(time.Millisecond))
 			if best > detachedStart {
-				t.Errorf("%s has begun after %v at best", tt.name, best)
+				t.Errorf("%s was ready after %v at best, want at most 900ms", tt.name, best)
 			}
 		})
 	}
 }
 
-// detachedStart is less than what any of them waits for an answer that does not
-// come, but for the second that fish and Neovim take for it.
+// detachedStart is less than the time-out of each program for an answer of its terminal. For fish and Neovim
+// this time-out is a second.
 const detachedStart = 900 * time.Millisecond

@@ -11,14 +11,14 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// The page, in a real browser: each file of tests in a world of its own. They say
-// themselves what they look at. HOLDFAST_SCREENSHOTS names a directory for pictures
-// of what people see.
+// Tests the page in a real browser. Each file of tests runs in its own world, and documents what it checks.
+// HOLDFAST_SCREENSHOTS names a directory for pictures of the page.
 // demand: B6 B9
 func TestWebPage(t *testing.T) {
 	t.Parallel()
 	dir := webPage(t)
-	// By another version than the other tests': theirs may have been built before the page.
+	// These programs have a version of their own, because the programs of the other tests may have been built
+	// before the page.
 	bin := testkit.BuildVersion(t, "page", "holdfast/proxy", "holdfast/supervisor")
 	tests, err := filepath.Glob(filepath.Join(dir, "test", "browser", "*.test.mjs"))
 	if err != nil || len(tests) == 0 {
@@ -39,8 +39,8 @@ func TestWebPage(t *testing.T) {
 	}
 }
 
-// webPage returns the directory of the page, which is built where a source is newer.
-// It skips the test where what that needs is not there, or fails it where it has to be.
+// webPage builds the page if a source is newer, and returns its directory. It skips the test if Node, npm, a
+// browser or playwright-core is not installed. If HOLDFAST_REQUIRE_ORACLE is 1, it fails the test instead.
 func webPage(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", "..", "proxy", "internal", "web", "page"))
@@ -63,12 +63,12 @@ func webPage(t *testing.T) string {
 	}
 	cmd := exec.Command(filepath.Join("..", "web"), "--if-older")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("the page is not built: %v\n%s", err, out)
+		t.Fatalf("build of the page: %v\n%s", err, out)
 	}
 	return dir
 }
 
-// browse runs a file of the page's tests in this world.
+// browse runs one file of the page's tests in this world.
 func (w *world) browse(path string) {
 	w.T.Helper()
 	browser, err := exec.LookPath(chromium)

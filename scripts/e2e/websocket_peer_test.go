@@ -18,28 +18,27 @@ import (
 	"holdfast/protocol/frame"
 )
 
-// A webSocket is the client's end of a WebSocket. One of the api is, as a
-// net.Conn, the stream of frames that the Unix socket has: what is written in
-// several parts is in parts on the wire, too, as a message's fragments and as one
-// frame whose bytes come one after the other, by turns.
+// A webSocket is the client's end of a WebSocket. For an api connection it works as a net.Conn that carries
+// the same frames as the Unix socket. If a frame is written in several parts, the parts are separate on the
+// wire too: in turns as fragments of one message, and as one WebSocket frame whose bytes are sent in parts.
 type webSocket struct {
 	net.Conn
 	in    *bufio.Reader
-	ready []byte // as frames, and not yet read
+	ready []byte // bytes of frames that were received but not read
 
-	mu     sync.Mutex // held while something is written, and over what that takes:
-	head   []byte     // of a frame whose header is not there in whole
+	mu     sync.Mutex // held during a write; guards the following fields
+	head   []byte     // the received part of a frame's header, if it is incomplete
 	op     ws.OpCode  // of the message that is being written
-	length int        // its payload
-	sent   int        // and how much of that was
-	whole  bool       // it is one frame
-	pong   []byte     // for a ping that came in the middle of one
+	length int        // the length of its payload
+	sent   int        // how many bytes of the payload were sent
+	whole  bool       // the message is sent as one WebSocket frame
+	pong   []byte     // the payload of a ping that must be answered after the current frame
 }
 
-// mask is as good as any other.
+// mask is the masking key of all frames. The server accepts any key.
 var mask = [4]byte{1, 2, 3, 4}
 
-// openWebSocket connects to an address: a path's, or a port's.
+// openWebSocket connects to an address, which is a path or a TCP address.
 func openWebSocket(network, address, target string) (*webSocket, error) {
 	u, err := url.Parse("ws://localhost" + target)
 	if err != nil {
@@ -61,7 +60,7 @@ func openWebSocket(network, address, target string) (*webSocket, error) {
 	if err != nil {
 		return nil, errors.Join(err, nc.Close())
 	}
-	if in == nil { // nothing came behind the answer
+	if in == nil { // the server sent no frame right after its answer
 		in = bufio.NewReader(nc)
 	}
 	return &webSocket{Conn: nc, in: in}, nil
@@ -115,7 +114,7 @@ func (s *webSocket) Read(p []byte) (int, error) {
 		case op == ws.OpText:
 			s.ready = frame.Append(nil, frame.Control, m)
 		case len(m) == 0 || frame.Kind(m[0]) == frame.Control:
-			return 0, fmt.Errorf("a binary message of %d bytes is none of the api's", len(m))
+			return 0, fmt.Errorf("a binary message of %d bytes is not a frame of the api", len(m))
 		default:
 			s.ready = append(binary.BigEndian.AppendUint32(nil, uint32(len(m))), m...)
 		}
@@ -125,7 +124,7 @@ func (s *webSocket) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write writes frames, or parts of them.
+// Write sends complete frames, or parts of frames.
 func (s *webSocket) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +152,7 @@ func (s *webSocket) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// part writes the next bytes of the message; mu is held.
+// part sends the next bytes of the message. The caller holds mu.
 func (s *webSocket) part(p []byte) error {
 	var b bytes.Buffer
 	at := s.sent
@@ -166,7 +165,7 @@ func (s *webSocket) part(p []byte) error {
 		}
 	}
 	if at == 0 || !s.whole {
-		_ = ws.WriteHeader(&b, h) // a Buffer takes all
+		_ = ws.WriteHeader(&b, h) // a Buffer accepts all bytes
 	}
 	if !s.whole {
 		at = 0
@@ -185,12 +184,12 @@ func (s *webSocket) part(p []byte) error {
 func pong(p []byte) []byte {
 	b, err := ws.CompileFrame(ws.MaskFrameWith(ws.NewPongFrame(p), mask))
 	if err != nil {
-		panic(err) // it is ours
+		panic(err) // this program made the frame
 	}
 	return b
 }
 
-// answer answers a ping, behind the frame that is being written.
+// answer sends the pong for a ping. If a frame is being written, the pong follows it.
 func (s *webSocket) answer(p []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,8 +204,8 @@ func (s *webSocket) answer(p []byte) error {
 // A rawTerminal is a session's raw WebSocket.
 type rawTerminal struct{ *webSocket }
 
-// Write types one message, in two parts: as one of the api it would be a control
-// frame.
+// Write sends p as one message, in two parts. webSocket sends a control frame as a text message, which is how
+// a raw terminal receives input.
 func (r rawTerminal) Write(p []byte) (int, error) {
 	f := frame.Append(nil, frame.Control, p)
 	if _, err := r.webSocket.Write(f[:len(f)-len(p)/2]); err != nil {
@@ -220,7 +219,7 @@ func (r rawTerminal) Write(p []byte) (int, error) {
 func (r rawTerminal) printed() ([]byte, error) {
 	op, m, err := r.message()
 	if err == nil && op != ws.OpBinary {
-		err = fmt.Errorf("told %.100q", m)
+		err = fmt.Errorf("text message %.100q instead of output", m)
 	}
 	return m, err
 }

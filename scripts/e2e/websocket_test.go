@@ -23,12 +23,11 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// The clients of this file, node_test.go and chromium_test.go are by others,
-// and know of no reconnect. They type through so many handoffs.
+// handoffsTyped is the number of handoffs in the tests of this file, node_test.go and chromium_test.go. Their
+// WebSocket clients are programs and libraries of other projects, which do not reconnect.
 const handoffsTyped = 5
 
-// webProxy starts a proxy that serves WebSockets on TCP, too, and returns
-// where, and the token.
+// webProxy starts a proxy that serves WebSockets on TCP too, and returns the address and the token.
 func (w *world) webProxy(args ...string) (address, token string) {
 	w.T.Helper()
 	w.Start(w.Command("proxy", append([]string{"serve", "--background", "--web", "127.0.0.1:0"}, args...)...))
@@ -45,7 +44,7 @@ func (w *world) webProxy(args ...string) (address, token string) {
 	return address, strings.TrimSpace(string(b))
 }
 
-// rawURL is that of a session's raw WebSocket on TCP, with a ticket.
+// rawURL returns the URL of a session's raw WebSocket on TCP, with a ticket.
 func (w *world) rawURL(c *client.Client, address, id string) string {
 	w.T.Helper()
 	ticket, err := c.Ticket(w.ctx(), protocol.SessionID(id))
@@ -55,7 +54,7 @@ func (w *world) rawURL(c *client.Client, address, id string) string {
 	return fmt.Sprintf("ws://%s/v1/sessions/%s/raw?ticket=%s", address, id, ticket)
 }
 
-// echoAlone is echo for a session that another client attaches to.
+// echoAlone starts a session that echoes, and detaches, so that another client can attach.
 func (w *world) echoAlone(c *client.Client, id string) {
 	w.T.Helper()
 	if err := w.echo(c, id).Detach(); err != nil {
@@ -63,15 +62,14 @@ func (w *world) echoAlone(c *client.Client, id string) {
 	}
 }
 
-// handOff is replaceProxy of the one that serves.
+// handOff replaces the running proxy.
 func (w *world) handOff() {
 	w.T.Helper()
 	w.replaceProxy(w.Only("proxy"))
 }
 
-// WebSockets of a Go library that is not the server's stay open through
-// handoffs: each message is in two parts with a ping between them, and each is
-// echoed once.
+// WebSocket connections of a Go library other than the server's must stay open through handoffs. The client
+// sends each message in two parts with a ping between them, and each message must be echoed once.
 // demand: S9
 func TestCoderWebSockets(t *testing.T) {
 	t.Parallel()
@@ -81,14 +79,14 @@ func TestCoderWebSockets(t *testing.T) {
 	unix := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", w.Path("proxy.web.sock"))
 	}}}
-	var all []*outsider
+	var all []*outsideClient
 	for i := range 2 {
 		raw := fmt.Sprint("raw-unix-", i)
 		all = append(all,
-			&outsider{name: fmt.Sprint("api-", i), url: "ws://" + address + "/v1/api", api: true, token: token},
-			&outsider{name: fmt.Sprint("api-unix-", i), url: "ws://localhost/v1/api", api: true, http: unix},
-			&outsider{name: fmt.Sprint("raw-", i)},
-			&outsider{name: raw, url: "ws://localhost/v1/sessions/" + raw + "/raw", http: unix},
+			&outsideClient{name: fmt.Sprint("api-", i), url: "ws://" + address + "/v1/api", api: true, token: token},
+			&outsideClient{name: fmt.Sprint("api-unix-", i), url: "ws://localhost/v1/api", api: true, http: unix},
+			&outsideClient{name: fmt.Sprint("raw-", i)},
+			&outsideClient{name: raw, url: "ws://localhost/v1/sessions/" + raw + "/raw", http: unix},
 		)
 	}
 	var over atomic.Bool
@@ -105,16 +103,16 @@ func TestCoderWebSockets(t *testing.T) {
 		}
 		defer stop()
 		wg.Go(func() {
-			if err := o.types(&over); err != nil {
-				errs <- fmt.Errorf("%s, after %d messages: %w", o.name, o.said.Load(), err)
+			if err := o.typeNumbers(&over); err != nil {
+				errs <- fmt.Errorf("%s, after %d messages: %w", o.name, o.echoed.Load(), err)
 			}
 		})
 	}
 	for range handoffsTyped {
 		w.handOff()
 		for _, o := range all {
-			n := o.said.Load()
-			testkit.Eventually(t, limit, func() bool { return o.said.Load() > n+1 || len(errs) > 0 }, o.name+" goes on behind a handoff")
+			n := o.echoed.Load()
+			testkit.Eventually(t, limit, func() bool { return o.echoed.Load() > n+1 || len(errs) > 0 }, o.name+" continues after a handoff")
 		}
 	}
 	over.Store(true)
@@ -125,29 +123,29 @@ func TestCoderWebSockets(t *testing.T) {
 	}
 	said, longest := int64(0), time.Duration(0)
 	for _, o := range all {
-		said, longest = said+o.said.Load(), max(longest, o.longest)
+		said, longest = said+o.echoed.Load(), max(longest, o.longest)
 	}
 	t.Logf("%d messages through %d handoffs, the longest took %v", said, handoffsTyped, longest)
 }
 
-// An outsider types on a WebSocket, and reads it back.
-type outsider struct {
+// An outsideClient is a WebSocket client that types and waits for the echo.
+type outsideClient struct {
 	name, url, token string
-	api              bool // and not a raw WebSocket
+	api              bool // false for a raw WebSocket
 	http             *http.Client
 
 	*websocket.Conn
-	ctx      context.Context // its cause is how reading ended
+	ctx      context.Context // its cause is the error that ended reading
 	attached chan struct{}
 	output   chan []byte
 	unread   []byte
 	typed    uint64
-	said     atomic.Int64 // messages that were echoed
+	echoed   atomic.Int64 // number of echoed messages
 	longest  time.Duration
 }
 
 // dial connects, and attaches to the session of the same name.
-func (o *outsider) dial(ctx context.Context) (stop func(), err error) {
+func (o *outsideClient) dial(ctx context.Context) (stop func(), err error) {
 	options := &websocket.DialOptions{HTTPClient: o.http}
 	if o.api {
 		options.Subprotocols = []string{api.Subprotocol}
@@ -157,11 +155,11 @@ func (o *outsider) dial(ctx context.Context) (stop func(), err error) {
 	}
 	o.SetReadLimit(-1)
 	o.attached = make(chan struct{})
-	o.output = make(chan []byte, 1024) // pongs come behind what nobody has taken yet
+	o.output = make(chan []byte, 1024) // large enough that pongs are read although nobody receives the output before them
 	late, cancel := context.WithTimeout(ctx, 4*limit)
 	ended, end := context.WithCancelCause(late)
 	o.ctx = ended
-	go func() { end(o.reads()) }()
+	go func() { end(o.receive()) }()
 	stop = func() {
 		cancel()
 		_ = o.CloseNow()
@@ -171,7 +169,7 @@ func (o *outsider) dial(ctx context.Context) (stop func(), err error) {
 	}
 	hello := api.Hello{Protocol: protocol.Supported(), Client: "coder/websocket", Token: o.token}
 	attach := api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: protocol.SessionID(o.name)}}
-	if err := errors.Join(o.tells(hello), o.tells(attach)); err != nil {
+	if err := errors.Join(o.sendMessage(hello), o.sendMessage(attach)); err != nil {
 		return stop, err
 	}
 	select {
@@ -182,7 +180,7 @@ func (o *outsider) dial(ctx context.Context) (stop func(), err error) {
 	}
 }
 
-func (o *outsider) tells(m protocol.Message) error {
+func (o *outsideClient) sendMessage(m protocol.Message) error {
 	b, err := protocol.Encode(m)
 	if err != nil {
 		return err
@@ -190,8 +188,8 @@ func (o *outsider) tells(m protocol.Message) error {
 	return o.Write(o.ctx, websocket.MessageText, b)
 }
 
-// reads takes in what is printed, the snapshot too.
-func (o *outsider) reads() error {
+// receive receives the output, including the snapshot, until the connection ends.
+func (o *outsideClient) receive() error {
 	var pos uint64
 	begun := false
 	for {
@@ -204,17 +202,17 @@ func (o *outsider) reads() error {
 			switch m := m.(type) {
 			case *api.Attached:
 				pos, begun = m.Offset, true
-				close(o.attached) // which panics if it comes twice
+				close(o.attached) // a second Attached would make this panic
 			case *api.Welcome, *api.Accepted:
 			default:
-				return fmt.Errorf("told %+v, %w", m, err)
+				return fmt.Errorf("unexpected message %+v, %w", m, err)
 			}
 			continue
 		case o.api:
 			kind := frame.Kind(p[0])
 			_, offset, data, err := frame.ParseData(p[1:])
 			if err != nil || !begun || offset != pos {
-				return fmt.Errorf("kind %d at %d, want %d: %w", kind, offset, pos, err)
+				return fmt.Errorf("frame of kind %d at offset %d, want offset %d: %w", kind, offset, pos, err)
 			}
 			if p = data; kind == frame.Output {
 				pos += uint64(len(data))
@@ -228,36 +226,36 @@ func (o *outsider) reads() error {
 	}
 }
 
-// types says numbers, and hears each before the next.
-func (o *outsider) types(over *atomic.Bool) error {
+// typeNumbers sends numbers, each after the echo of the one before.
+func (o *outsideClient) typeNumbers(over *atomic.Bool) error {
 	for n := 0; !over.Load() || n < 100; n++ {
 		text := fmt.Sprintf("<%d>", n)
 		begun := time.Now()
-		if err := o.says(text); err != nil {
+		if err := o.sendText(text); err != nil {
 			return o.why(err)
 		}
-		if err := o.hears(text, n == 0); err != nil { // the first comes behind the snapshot
+		if err := o.awaitEcho(text, n == 0); err != nil { // the first echo follows the snapshot
 			return o.why(err)
 		}
 		if n > 0 {
 			o.longest = max(o.longest, time.Since(begun))
 		}
-		o.said.Add(1)
+		o.echoed.Add(1)
 	}
 	return o.Close(websocket.StatusNormalClosure, "")
 }
 
-// why says what is behind an error.
-func (o *outsider) why(err error) error {
+// why returns the cause that ended the connection, or err if it is open.
+func (o *outsideClient) why(err error) error {
 	if o.ctx.Err() != nil {
 		return context.Cause(o.ctx)
 	}
 	return err
 }
 
-// says types text in a message of two parts. The answer to a ping between them
-// says that the first has arrived, so that a handoff often finds it alone.
-func (o *outsider) says(text string) error {
+// sendText sends text in a message of two parts. It waits for the answer to a ping between them, which proves
+// that the first part has arrived, so that a handoff often begins between the parts.
+func (o *outsideClient) sendText(text string) error {
 	m := []byte(text)
 	if o.api {
 		m = append([]byte{byte(frame.Input)}, binary.BigEndian.AppendUint64([]byte{0, 0, 0, 1}, o.typed)...)
@@ -280,21 +278,21 @@ func (o *outsider) says(text string) error {
 	return w.Close()
 }
 
-// hears returns when text has come, and nothing else, or behind something else.
-func (o *outsider) hears(text string, behind bool) error {
+// awaitEcho waits for the echo of text. Unless behind is true, no other output may come before it.
+func (o *outsideClient) awaitEcho(text string, behind bool) error {
 	for {
 		switch at := strings.Index(string(o.unread), text); {
 		case at >= 0 && (behind || at == 0):
 			o.unread = o.unread[at+len(text):]
 			return nil
 		case !behind && !strings.HasPrefix(text, string(o.unread)):
-			return fmt.Errorf("hears %q, and not %q", o.unread, text)
+			return fmt.Errorf("the output is %q, want %q", o.unread, text)
 		}
 		select {
 		case p := <-o.output:
 			o.unread = append(o.unread, p...)
 		case <-o.ctx.Done():
-			return fmt.Errorf("waits for %q: %w", text, o.ctx.Err())
+			return fmt.Errorf("waiting for %q: %w", text, o.ctx.Err())
 		}
 	}
 }

@@ -26,7 +26,7 @@ var (
 	eventually = programs.Eventually
 )
 
-// A world has the clients and the terminals of these tests beside the programs.
+// A world runs the programs in a directory of their own, with the clients and terminals of these tests.
 type world struct{ *programs.World }
 
 // newWorld returns a world in which no process runs. All programs get env.
@@ -40,8 +40,8 @@ func newWorld(t testing.TB, env ...string) *world {
 	return w
 }
 
-// number is how many of something a test has: what the environment says, or as many
-// as are enough for every day.
+// number returns the value of an environment variable that says how often a test repeats its work, or
+// everyDay if the variable is not set.
 func number(t testing.TB, name string, everyDay int) int {
 	t.Helper()
 	s := os.Getenv(name)
@@ -55,7 +55,7 @@ func number(t testing.TB, name string, everyDay int) int {
 	return n
 }
 
-// runFrom runs a program of another directory to its end.
+// runFrom runs a program of the directory bin until it ends.
 func (w *world) runFrom(bin, program string, args ...string) result {
 	w.T.Helper()
 	cmd := w.Command(program, args...)

@@ -18,9 +18,8 @@ import (
 	"holdfast/protocol"
 )
 
-// An xterm is the real xterm.js, as scripts/oracle serves it: frames of a
-// letter, a terminal's number and arguments; see oracle.mjs. One that fails
-// fails the test.
+// An xterm is a real xterm.js in scripts/oracle/oracle.mjs. Its calls are frames of a letter, the number of a
+// terminal, and arguments. If a call fails, the test fails.
 type xterm struct {
 	t      *testing.T
 	stdin  io.WriteCloser
@@ -28,8 +27,8 @@ type xterm struct {
 	errout *bytes.Buffer
 }
 
-// newXterm skips the test where there is no xterm.js, or fails it where there
-// has to be.
+// newXterm skips the test if xterm.js is not installed. If HOLDFAST_REQUIRE_ORACLE is 1, it fails the test
+// instead.
 func newXterm(t *testing.T) *xterm {
 	t.Helper()
 	dir := filepath.Join("..", "oracle")
@@ -73,16 +72,16 @@ func (x *xterm) call(letter byte, args []byte) []byte {
 		_, err = io.ReadFull(x.stdout, head[:])
 	}
 	if err != nil {
-		x.t.Fatalf("xterm.js does not answer %c: %v", letter, err)
+		x.t.Fatalf("no answer of xterm.js to %c: %v", letter, err)
 	}
 	answer := make([]byte, binary.BigEndian.Uint32(head[:])-1)
 	if _, err := io.ReadFull(x.stdout, answer); err != nil || head[4] != 0 {
-		x.t.Fatalf("xterm.js answers %c with %.1000s, %v", letter, answer, err)
+		x.t.Fatalf("the answer of xterm.js to %c is %.1000s, %v", letter, answer, err)
 	}
 	return answer
 }
 
-// new begins with an empty terminal.
+// new replaces the terminal by an empty one.
 func (x *xterm) new(cols, rows int) {
 	x.t.Helper()
 	x.call('N', fmt.Appendf(nil, `{"cols":%d,"rows":%d,"scrollback":%d,"unicode":"11"}`, cols, rows, historySeen))
@@ -95,8 +94,8 @@ func (x *xterm) write(p []byte) {
 	}
 }
 
-// shows says how the terminal differs from a session's screen, and as much of
-// what is above it as that has.
+// shows returns how the terminal differs from a session's screen, and from the lines of history that want
+// contains.
 func (x *xterm) shows(want *protocol.ScreenContent) error {
 	x.t.Helper()
 	var got struct {
@@ -116,7 +115,7 @@ func (x *xterm) shows(want *protocol.ScreenContent) error {
 	if err := json.Unmarshal(x.call('S', nil), &got); err != nil {
 		return err
 	}
-	var lines []string // as the session's: what was wrapped is one
+	var lines []string // wrapped rows are joined, as in a session's screen
 	for _, l := range got.Normal.Lines {
 		var text strings.Builder
 		if k := len(lines); l.Wrapped && k > 0 {
@@ -133,21 +132,21 @@ func (x *xterm) shows(want *protocol.ScreenContent) error {
 	for i, line := range lines {
 		lines[i] = strings.TrimRight(line, " ")
 	}
-	for len(lines) > 0 && lines[len(lines)-1] == "" { // below the last line of the session's
+	for len(lines) > 0 && lines[len(lines)-1] == "" { // rows below the session's last line
 		lines = lines[:len(lines)-1]
 	}
-	n := len(want.Lines) - 1 // the first may have its beginning further above
+	n := len(want.Lines) - 1 // the first line may be incomplete
 	if len(lines) < n {
-		return fmt.Errorf("it has %d lines, and not %d", len(lines), n)
+		return fmt.Errorf("xterm.js has %d lines, want %d", len(lines), n)
 	}
 	lines = lines[len(lines)-n:]
 	for i, line := range lines {
 		if line != want.Lines[i+1] {
-			return fmt.Errorf("line %d of %d is %q, and not %q", i, n, line, want.Lines[i+1])
+			return fmt.Errorf("line %d of %d is %q, want %q", i, n, line, want.Lines[i+1])
 		}
 	}
 	if c := want.Cursor; got.Normal.X != c.X || got.Normal.Y != c.Y || got.Title != want.Title || got.Alternate != nil || want.Alternate {
-		return fmt.Errorf("the cursor is at %d, %d, and not at %d, %d; the title %q, and not %q",
+		return fmt.Errorf("the cursor is at %d, %d, want %d, %d; the title is %q, want %q",
 			got.Normal.X, got.Normal.Y, c.X, c.Y, got.Title, want.Title)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// patience is how long a gate may take to serve, and to end.
+// patience is the longest time in which a gate must serve or end.
 const patience = time.Minute
 
 // An image is the image of a gate, with the fields of its configuration that a container needs.
@@ -30,12 +30,12 @@ type image struct {
 	root string // directory with the files of the image
 }
 
-// user is the user of the image.
+// user is the uid and gid of the image.
 const user = 65532
 
-// checkImage builds the image of a gate from an unpacked archive, and runs it with the files, the user and the
-// environment of a container. The volume belongs to the user, and contains all that the gate keeps. The health
-// check tells whether the gate serves, and the stop signal ends the gate.
+// checkImage builds the image of a gate from an unpacked archive, and runs it with the files, the user and
+// the environment of a container. The volume must belong to the user and contain all files of the gate. The
+// health check must report whether the gate serves, and the stop signal must end the gate.
 func checkImage(t *testing.T, archive string) {
 	program(t, "buildah")
 	if os.Getuid() != 0 {
@@ -43,7 +43,7 @@ func checkImage(t *testing.T, archive string) {
 	}
 	i := buildImage(t, archive)
 	if _, isVolume := i.Volumes[i.WorkingDir]; !isVolume || len(i.Volumes) != 1 || len(i.ExposedPorts) != 1 || i.StopSignal != "SIGTERM" || i.User != "65532:65532" {
-		t.Errorf("the image has the configuration %+v", i)
+		t.Errorf("the configuration of the image is %+v", i)
 	}
 	i.serve(t)
 	text, err := i.command(t, "/proxy", "gate", "client-token").Output()
@@ -60,7 +60,7 @@ func checkImage(t *testing.T, archive string) {
 func (i *image) serve(t *testing.T) {
 	t.Helper()
 	if i.isHealthy(t) {
-		t.Error("a gate that does not run is healthy")
+		t.Error("the health check succeeds although no gate runs")
 	}
 	gate := i.command(t, append(i.Entrypoint, "--listen", "127.0.0.1:0", "--address", "gate.example:7684")...)
 	log := &strings.Builder{}
@@ -75,7 +75,7 @@ func (i *image) serve(t *testing.T) {
 		t.Error(err)
 	}
 	if err := testkit.Within(t, patience, "the gate ends", ended); err != nil {
-		t.Errorf("the gate ends with %v:\n%s", err, log)
+		t.Errorf("the gate exited with %v:\n%s", err, log)
 	}
 }
 
@@ -92,7 +92,7 @@ func (i *image) command(t *testing.T, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// buildImage builds the image, and lets its files be seen until the test ends.
+// buildImage builds the image, and mounts its files until the test ends.
 func buildImage(t *testing.T, archive string) *image {
 	t.Helper()
 	dir := t.TempDir()
@@ -111,7 +111,7 @@ func buildImage(t *testing.T, archive string) *image {
 	container := buildah("from", "gate")
 	i.root = buildah("mount", container)
 	t.Cleanup(func() {
-		for _, args := range [][]string{{"umount", container}, {"rm", container}} { // otherwise its directories stay
+		for _, args := range [][]string{{"umount", container}, {"rm", container}} { // otherwise the directories stay
 			_ = exec.Command("buildah", append([]string{"--root", dir + "/root", "--runroot", dir + "/run", "--storage-driver", "vfs"}, args...)...).Run()
 		}
 	})

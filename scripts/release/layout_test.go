@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Each file that an archive's README links to is in the archive.
+// The archive must contain each file that its README links to.
 func TestReadmeLinks(t *testing.T) {
 	r := &release{}
 	r.root = filepath.Join("..", "..")

@@ -11,9 +11,10 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// checkNPM installs the npm packages of two releases in two empty projects, as two versions of an app, without a
-// network and without scripts. The first version starts the programs. The second version replaces them while the first
-// one types into a shell, which loses nothing. Then the first one starts again, and uses the newer programs.
+// checkNPM installs the npm packages of two releases in two empty projects, as two versions of an
+// application, without a network and without scripts. The first version starts the programs. The second
+// version replaces them while the first one types into a shell, and no byte may be lost. Then the first
+// version starts again, and must use the newer programs.
 // demand: S9
 func checkNPM(t *testing.T, first, next string) {
 	if !isThere(filepath.Join(first, "holdfast-"+strings.TrimPrefix(version, "v")+".tgz")) {

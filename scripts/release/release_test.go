@@ -30,16 +30,16 @@ const (
 	archived = "holdfast_9.8.7-rc.1_" + runtime.GOOS + "_" + runtime.GOARCH
 )
 
-// TestRelease makes a release for this system, twice and from trees at different
-// places, and looks into all of it.
+// TestRelease makes a release for this system twice, from trees in different directories, and checks all its
+// files.
 func TestRelease(t *testing.T) {
 	here := target{runtime.GOOS, runtime.GOARCH}
 	if runtime.GOOS == "windows" || !slices.Contains(targets, here) {
-		t.Skipf("nothing is released from or for %s", here)
+		t.Skipf("no release can be made on %s", here)
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", epoch)
-	// It runs without the race detector: it does one thing at a time, and would
-	// compress five times as long.
+	// The program runs without the race detector, because it has one goroutine, and compression would take
+	// five times as long.
 	exe := filepath.Join(t.TempDir(), "release")
 	if _, err := command(t.Context(), "", plain, "go", "build", "-trimpath", "-buildvcs=false", "-o", exe, "."); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestRelease(t *testing.T) {
 
 	t.Run("again", func(t *testing.T) {
 		if a, b := read(t, first, sumsName), read(t, second, sumsName); a != b {
-			t.Errorf("two trees, two releases:\n%s\n%s", a, b)
+			t.Errorf("the same tree in another directory gives another release:\n%s\n%s", a, b)
 		}
 	})
 	t.Run("sums", func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestRelease(t *testing.T) {
 	t.Run("formula", func(t *testing.T) {
 		sum, _, _ := strings.Cut(output(t, first, "sha256sum", archived+".tar.gz"), " ")
 		if text := read(t, first, "holdfast.rb"); !strings.Contains(text, `"`+sum+`"`) || !strings.Contains(text, `"https://example.org/dl/`+archived+`.tar.gz"`) {
-			t.Errorf("it has not the archive's URL and sum %s:\n%s", sum, text)
+			t.Errorf("the formula lacks the URL or the sum %s of the archive:\n%s", sum, text)
 		}
 	})
 	next := makeRelease(t, exe, tree, newer)
@@ -80,7 +80,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// makeRelease makes a release of a tree, and returns where.
+// makeRelease makes a release of a tree, and returns its directory.
 func makeRelease(t *testing.T, exe, root, version string) string {
 	t.Helper()
 	out := t.TempDir()
@@ -89,7 +89,7 @@ func makeRelease(t *testing.T, exe, root, version string) string {
 	return out
 }
 
-// copied is a copy with another path.
+// copied returns a copy of the tree with another path.
 func copied(t *testing.T, tree string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "a longer path")
@@ -99,7 +99,7 @@ func copied(t *testing.T, tree string) string {
 	return to
 }
 
-// copyTree copies what is in git or could be, without git.
+// copyTree returns a copy of all files that are in git or not ignored by it, without git's own files.
 func copyTree(t *testing.T) string {
 	t.Helper()
 	program(t, "git")
@@ -107,7 +107,7 @@ func copyTree(t *testing.T) string {
 	for name := range strings.SplitSeq(strings.TrimSuffix(output(t, from, "git", "ls-files", "-z", "-co", "--exclude-standard"), "\x00"), "\x00") {
 		data, err := os.ReadFile(filepath.Join(from, name))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed, and not committed
+			continue // it was removed, but the removal is not committed
 		}
 		if err == nil {
 			err = os.MkdirAll(filepath.Dir(filepath.Join(to, name)), 0o755)
@@ -119,7 +119,7 @@ func copyTree(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	// The npm client is built with the tools that scripts/check.sh has installed.
+	// scripts/check.sh has installed the tools that build the npm client.
 	tools, err := filepath.Abs(filepath.Join(from, clientDir, "node_modules"))
 	if err == nil && isThere(tools) {
 		err = os.Symlink(tools, filepath.Join(to, clientDir, "node_modules"))
@@ -135,8 +135,7 @@ func isThere(path string) bool {
 	return err == nil
 }
 
-// unpack unpacks an archive, in which everything is root's, of the release's
-// time and in order.
+// unpack unpacks an archive. All entries must belong to root, have the time of the release, and be sorted.
 func unpack(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -150,7 +149,7 @@ func unpack(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	if zr.Name != "" || !zr.ModTime.IsZero() {
-		t.Errorf("gzip has a name %q or a time %v", zr.Name, zr.ModTime)
+		t.Errorf("the gzip header has the name %q and the time %v", zr.Name, zr.ModTime)
 	}
 	tr := tar.NewReader(zr)
 	var names []string
@@ -163,7 +162,7 @@ func unpack(t *testing.T, name string) string {
 			t.Fatal(err)
 		}
 		if h.Uid != 0 || h.Gid != 0 || h.Uname != "root" || h.ModTime.Unix() != 1790000000 {
-			t.Errorf("%s is of %d/%d, %s, %v", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
+			t.Errorf("%s has the owner %d/%d, %s, and the time %v", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
 		}
 		to := filepath.Join(dir, h.Name)
 		if h.Typeflag == tar.TypeDir {
@@ -182,7 +181,7 @@ func unpack(t *testing.T, name string) string {
 		}
 	}
 	if !slices.IsSorted(names) {
-		t.Errorf("not in order: %q", names)
+		t.Errorf("the archive is not sorted: %q", names)
 	}
 	return dir
 }
@@ -214,7 +213,7 @@ func checkArchive(t *testing.T, dir string) {
 	}
 }
 
-// checkLinks follows the links between texts that go along.
+// checkLinks checks the links between the texts in the archive.
 func checkLinks(t *testing.T, dir string) {
 	link := regexp.MustCompile(`\]\(([a-zA-Z./_-]+\.md)[#)]`)
 	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
@@ -223,7 +222,7 @@ func checkLinks(t *testing.T, dir string) {
 		}
 		for _, m := range link.FindAllStringSubmatch(read(t, "", name), -1) {
 			if strings.Contains(m[1], ".github/") && !strings.Contains(m[1], ".github/docs/") {
-				continue // for those who have the tree
+				continue // these files are only in the repository
 			}
 			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -236,19 +235,19 @@ func checkLinks(t *testing.T, dir string) {
 	}
 }
 
-// checkPrograms runs the programs, and looks for what says where they were built.
+// checkPrograms runs the programs, and searches them for paths of the machine that built them.
 func checkPrograms(t *testing.T, dir string, names ...string) {
 	for _, name := range names {
 		if got, want := output(t, "", filepath.Join(dir, name), "--version"), name+" version "+version+"\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if err := exec.CommandContext(t.Context(), filepath.Join(dir, name), "manual", t.TempDir()).Run(); err == nil {
-			t.Errorf("%s can write its manual: it was built with the tag", name)
+			t.Errorf("%s has the command manual, so it was built with the tag manual", name)
 		}
 		text := read(t, dir, name)
 		for _, place := range []string{os.TempDir() + "/Test", os.Getenv("HOME") + "/", strings.TrimSpace(output(t, "", "go", "env", "GOROOT"))} {
 			if strings.Trim(place, "/") != "" && strings.Contains(text, place) {
-				t.Errorf("%s has %q in it", name, place)
+				t.Errorf("%s contains %q", name, place)
 			}
 		}
 	}
@@ -269,7 +268,7 @@ func checkPages(t *testing.T, dir string) {
 		for _, bold := range regexp.MustCompile(`\\fB([a-z\\-]+)\\fR\(1\)`).FindAllStringSubmatch(text, -1) {
 			other := strings.ReplaceAll(bold[1], `\-`, "-") + ".1"
 			if _, err := os.Stat(filepath.Join(dir, other)); err != nil {
-				t.Errorf("%s refers to %s, which is not there", page, other)
+				t.Errorf("%s refers to %s, which does not exist", page, other)
 			}
 		}
 	}
@@ -284,7 +283,7 @@ func checkPages(t *testing.T, dir string) {
 				cmd.Stderr = &said
 				out, err := cmd.Output()
 				if linter[0] == "man" {
-					out = nil // the page
+					out = nil // the formatted page
 				}
 				if err != nil || len(out)+said.Len() > 0 {
 					t.Errorf("%s: %v\n%s%s", page, err, out, &said)
@@ -294,7 +293,7 @@ func checkPages(t *testing.T, dir string) {
 	}
 }
 
-// checkCompletions has each shell read its scripts.
+// checkCompletions makes each shell parse its scripts.
 func checkCompletions(t *testing.T, share string) {
 	for _, tt := range []struct{ shell, file string }{
 		{"bash", "bash-completion/completions/"}, {"zsh", "zsh/site-functions/_"}, {"fish", "fish/vendor_completions.d/"},
@@ -311,8 +310,8 @@ func checkCompletions(t *testing.T, share string) {
 	}
 }
 
-// checkBOM holds the list to what CycloneDX 1.5 demands, and to what Go's own
-// tool says is in the programs.
+// checkBOM checks the list against the rules of CycloneDX 1.5, and against the modules that the go command
+// finds in the programs.
 func checkBOM(t *testing.T, name, bin string) {
 	var b bom
 	dec := json.NewDecoder(strings.NewReader(read(t, filepath.Dir(name), filepath.Base(name))))
@@ -322,12 +321,12 @@ func checkBOM(t *testing.T, name, bin string) {
 	}
 	if b.Format != "CycloneDX" || b.SpecVersion != "1.5" || b.Version != 1 || b.Metadata.Timestamp != "2026-09-21T14:13:20Z" ||
 		!regexp.MustCompile(`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`).MatchString(b.Serial) {
-		t.Errorf("its head is %q %q %d %q %q", b.Format, b.SpecVersion, b.Version, b.Metadata.Timestamp, b.Serial)
+		t.Errorf("the header of the list is %q %q %d %q %q", b.Format, b.SpecVersion, b.Version, b.Metadata.Timestamp, b.Serial)
 	}
 	refs := map[string]bool{}
 	for _, c := range slices.Concat(b.Components, []bomComponent{b.Metadata.Component}, b.Metadata.Component.Components) {
 		if c.Type != "library" && c.Type != "application" || c.Name == "" || c.Version == "" || c.Ref == "" || refs[c.Ref] {
-			t.Errorf("a component without a type, name, version or reference of its own: %+v", c)
+			t.Errorf("a component lacks its type, name, version or a unique reference: %+v", c)
 		}
 		refs[c.Ref] = true
 		if c.Type == "library" && (!regexp.MustCompile(`^pkg:golang/[a-z0-9./_-]+@[A-Za-z0-9.%_-]+$`).MatchString(c.PURL) || len(c.Licences) != 1) {
@@ -337,11 +336,11 @@ func checkBOM(t *testing.T, name, bin string) {
 	needs := map[string][]string{}
 	for _, d := range b.Dependencies {
 		if _, twice := needs[d.Ref]; twice || !refs[d.Ref] {
-			t.Errorf("%s is no component, or its needs are told twice", d.Ref)
+			t.Errorf("%s is not a component, or its dependencies are listed twice", d.Ref)
 		}
 		for _, on := range d.DependsOn {
 			if !refs[on] {
-				t.Errorf("%s needs %s, which is no component", d.Ref, on)
+				t.Errorf("%s depends on %s, which is not a component", d.Ref, on)
 			}
 		}
 		needs[d.Ref] = d.DependsOn
@@ -350,7 +349,7 @@ func checkBOM(t *testing.T, name, bin string) {
 	for _, name := range programs {
 		mods := append([]string{"std"}, linkedModules(t, filepath.Join(bin, name))...)
 		if got := needs[programRef(name)]; !slices.Equal(got, mods) {
-			t.Errorf("%s: the list says %q, go version -m %q", name, got, mods)
+			t.Errorf("%s: the dependencies in the list are %q, but go version -m prints %q", name, got, mods)
 		}
 		linked = append(linked, mods...)
 	}
@@ -361,11 +360,11 @@ func checkBOM(t *testing.T, name, bin string) {
 	slices.Sort(listed)
 	slices.Sort(linked)
 	if linked = slices.Compact(linked); !slices.Equal(listed, linked) {
-		t.Errorf("listed are %q, linked %q", listed, linked)
+		t.Errorf("the listed components are %q, the linked ones %q", listed, linked)
 	}
 	for _, c := range b.Metadata.Component.Components {
 		if sum, err := sumFile(filepath.Join(bin, c.Name)); err != nil || len(c.Hashes) != 1 || c.Hashes[0].Content != sum {
-			t.Errorf("%s has the hash %v, but is %s, %v", c.Name, c.Hashes, sum, err)
+			t.Errorf("%s has the hash %v, want %s, %v", c.Name, c.Hashes, sum, err)
 		}
 	}
 }
@@ -378,7 +377,7 @@ func linkedModules(t *testing.T, exe string) (mods []string) {
 		}
 	}
 	if len(mods) == 0 {
-		t.Fatalf("%s says nothing of its modules", exe)
+		t.Fatalf("go version -m prints no modules of %s", exe)
 	}
 	return mods
 }
@@ -398,7 +397,7 @@ func checkDeb(t *testing.T, name string) {
 	control := t.TempDir()
 	output(t, "", "dpkg-deb", "-e", name, control)
 	if files, err := os.ReadDir(control); err != nil || len(files) != 4 { // control, md5sums, postinst and prerm
-		t.Errorf("the package's control has %v, %v", files, err)
+		t.Errorf("the control archive of the package contains %v, %v", files, err)
 	}
 	output(t, dir, "md5sum", "--check", "--strict", filepath.Join(control, "md5sums"))
 	for _, f := range []string{
@@ -413,7 +412,7 @@ func checkDeb(t *testing.T, name string) {
 		}
 	}
 	if wants, _ := filepath.Glob(filepath.Join(dir, "*/systemd/user/*.wants")); wants != nil {
-		t.Errorf("the unit is enabled: %q", wants)
+		t.Errorf("the package enables the unit: %q", wants)
 	}
 	t.Run("unit", func(t *testing.T) { checkUnit(t, dir) })
 	t.Run("lintian", func(t *testing.T) {
@@ -432,9 +431,8 @@ func unpackDeb(t *testing.T, name string) string {
 	return dir
 }
 
-// checkUpgrade installs the package, starts a shell, and puts a newer package
-// and then none in its place: the shell goes on, and the proxy is the newer one
-// when it is told to be.
+// checkUpgrade installs the package, starts a shell, installs a newer package over it, and purges it. The
+// shell must continue, and after a handoff the proxy must be the newer one.
 func checkUpgrade(t *testing.T, old, newRelease string) {
 	program(t, "dpkg")
 	if os.Getuid() != 0 {
@@ -453,7 +451,7 @@ func checkUpgrade(t *testing.T, old, newRelease string) {
 
 	dpkg("--install", old)
 	proxy("new", "--detach", "--id", "s", "--", "sh", "-c", `while read line; do echo "it was $line"; done`)
-	bin := filepath.Join(unpackDeb(t, next), "usr/libexec/holdfast") // which is there whatever fails
+	bin := filepath.Join(unpackDeb(t, next), "usr/libexec/holdfast") // these programs exist whatever step fails
 	t.Cleanup(func() {
 		for _, stop := range [][]string{{"proxy", "stop"}, {"supervisor", "stop", "--sessions=end"}} {
 			if out, err := exec.Command(filepath.Join(bin, stop[0]), stop[1:]...).CombinedOutput(); err != nil {
@@ -464,19 +462,19 @@ func checkUpgrade(t *testing.T, old, newRelease string) {
 	says := func(word string) {
 		t.Helper()
 		proxy("send", "s", "--enter", word)
-		testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(proxy("screen", "s"), "it was "+word) }, "the shell does not answer "+word)
+		testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(proxy("screen", "s"), "it was "+word) }, "the shell answers "+word)
 	}
 	says("installed")
 	dpkg("--install", next)
 	says("upgraded")
 	if out := proxy("--handoff"); !strings.Contains(out, "took over") {
-		t.Errorf("the handoff says %q", out)
+		t.Errorf("the handoff prints %q", out)
 	}
 	says("handed-off")
 	if status := proxy("status"); !strings.Contains(status, newer+" ") && !strings.Contains(status, newer+"\n") || !strings.Contains(status, version) {
-		t.Errorf("the proxy is to be %s and the supervisor %s:\n%s", newer, version, status)
+		t.Errorf("want a proxy %s and a supervisor %s:\n%s", newer, version, status)
 	}
-	other := filepath.Join(root, "usr/bin/proxy") // as of another package
+	other := filepath.Join(root, "usr/bin/proxy") // as if it belonged to another package
 	if err := errors.Join(os.Remove(other), os.WriteFile(other, []byte("#!/bin/sh\necho other\n"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -485,28 +483,28 @@ func checkUpgrade(t *testing.T, old, newRelease string) {
 		t.Errorf("the program of another package prints %q", got)
 	}
 	if status := output(t, "", filepath.Join(root, "usr/bin/holdfast"), "status"); !strings.Contains(status, newer) {
-		t.Errorf("holdfast beside another package says\n%s", status)
+		t.Errorf("holdfast status, beside a program proxy of another package, prints\n%s", status)
 	}
 	if err := os.Remove(other); err != nil {
 		t.Fatal(err)
 	}
 	dpkg("--purge", "holdfast")
 	if _, err := os.Stat(filepath.Join(root, "usr/bin")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("something is left: %v", err)
+		t.Errorf("/usr/bin still exists after the purge: %v", err)
 	}
 	dpkg("--install", next)
 	says("installed-again")
 }
 
-// checkUnit wants the unit to be what proxy service install writes, and has
-// systemd read it, with the programs where they are here.
+// checkUnit checks that the unit is the one that proxy service install writes, and that systemd accepts it
+// with the unpacked programs.
 func checkUnit(t *testing.T, dir string) {
 	text := strings.ReplaceAll(read(t, dir, "usr/lib/systemd/user/holdfast.service"), "/usr/libexec/", dir+"/usr/libexec/")
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "usr/bin/holdfast"), "service", "install", "--print")
 	cmd.Env = []string{"HOME=" + t.TempDir()}
 	written, err := cmd.Output()
 	if mark, rest, _ := strings.Cut(string(written), "\n"); err != nil || !strings.HasPrefix(mark, "# Written by") || text != rest {
-		t.Errorf("it is\n%s\nand of proxy service install, %v,\n%s", text, err, written)
+		t.Errorf("the unit is\n%s\nbut proxy service install, %v, writes\n%s", text, err, written)
 	}
 	program(t, "systemd-analyze")
 	unit := filepath.Join(t.TempDir(), "holdfast.service")
@@ -517,11 +515,11 @@ func checkUnit(t *testing.T, dir string) {
 	output(t, "", "systemd-analyze", "verify", "--man=no", "--user", unit)
 }
 
-// program skips the test where a program is missing.
+// program skips the test if a program is missing.
 func program(t *testing.T, name string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
-		t.Skipf("there is no %s", name)
+		t.Skipf("%s is not installed", name)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What is released is what is committed and tagged, or says that it is not.
+// A release must be made from a commit with a tag, or must have a version that reports the difference.
 func TestLook(t *testing.T) {
 	program(t, "git")
 	root := t.TempDir()
@@ -40,7 +40,7 @@ func TestLook(t *testing.T) {
 			}
 			return
 		}
-		got := s.version // with the commit's number left out
+		got := s.version // without the hash of the commit
 		if i := strings.Index(got, ".g"); i >= 0 {
 			got = got[:i] + ".g" + strings.TrimLeft(got[i+2:], "0123456789abcdef")
 		}
@@ -82,7 +82,7 @@ func TestDebVersion(t *testing.T) {
 	for _, v := range []string{"0.1.0", "1.0.0-rc.1", "1.0.0-rc.2+5.gabc", "1.0.0", "1.0.0+1.gabc", "1.0.0+10.gabc", "1.0.1-rc.1", "1.0.1"} {
 		r := &release{bare: v}
 		if err := exec.Command("dpkg", "--compare-versions", last, "lt", r.debVersion()).Run(); err != nil {
-			t.Errorf("for dpkg %s is not after %s", r.debVersion(), last)
+			t.Errorf("dpkg orders %s before %s", r.debVersion(), last)
 		}
 		last = r.debVersion()
 	}
@@ -112,7 +112,7 @@ func TestEmptyDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := emptyDir(dir); err == nil {
-		t.Error("it takes what is there for its own")
+		t.Error("emptyDir accepts a directory with files")
 	}
 }
 
@@ -145,7 +145,7 @@ func TestLicence(t *testing.T) {
 		})
 	}
 	if _, _, err := licence(t.TempDir()); err == nil {
-		t.Error("a source without a licence is passed on")
+		t.Error("licence accepts a source without a licence")
 	}
 }
 

@@ -43,7 +43,7 @@ func TestReport(t *testing.T) {
 				t.Errorf("got %+v, %v, want %+v", got, err, tt.want)
 			}
 			if !strings.Contains(out.String(), tt.says) || tt.silent != "" && strings.Contains(out.String(), tt.silent) {
-				t.Errorf("it says %q", out.String())
+				t.Errorf("the report is %q", out.String())
 			}
 		})
 	}
@@ -52,7 +52,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A skip fails the run unless the list names the test.
+// A skipped test must make the run fail unless the list names the test.
 func TestSkips(t *testing.T) {
 	const in = `{"Action":"output","Package":"holdfast/a","Test":"TestX/one","Output":"    x_test.go:1: only root\n"}
 {"Action":"skip","Package":"holdfast/a","Test":"TestX/one"}
@@ -81,7 +81,7 @@ func TestSkips(t *testing.T) {
 	}
 	for _, list := range []string{"a TestX\n", "a Test[ why\n"} {
 		if _, err := parseSkips(list); err == nil {
-			t.Errorf("%q is a list", list)
+			t.Errorf("the list %q is accepted", list)
 		}
 	}
 	if _, err := readSkips("skips.txt"); err != nil {

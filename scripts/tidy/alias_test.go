@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestAliases fails for an import alias that is the name of another package of this module. A
-// reader of alias.Name would look into the wrong package.
+// TestAliases fails for an import alias that is the name of another package of this module, because a reader
+// of alias.Name would look into the wrong package.
 func TestAliases(t *testing.T) {
 	own, _, err := modules("../..")
 	if err != nil {
@@ -22,7 +22,7 @@ func TestAliases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := make(map[string]string) // from a package's name to its path
+	names := make(map[string]string) // from the name of a package to its path
 	for p := range pkgs {
 		names[path.Base(p)] = p
 	}
@@ -40,7 +40,7 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// TestAliasIsSeen shows that such an alias is found, and that others are permitted.
+// TestAliasIsSeen checks that aliases finds such an alias, and permits others.
 func TestAliasIsSeen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.go")
 	const text = "package x\nimport (\nsocket \"holdfast/shared/link\"\nown \"holdfast/shared/pipe\"\n_ \"embed\"\n)\n"

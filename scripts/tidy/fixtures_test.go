@@ -82,7 +82,7 @@ func TestCheck(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		harm func(map[string]*pkg)
-		want string // "" for no complaint
+		want string // "" if the rules are satisfied
 	}{
 		{"as it should be", func(map[string]*pkg) {}, ""},
 		{"a layer upwards", func(p map[string]*pkg) { p["m/wire"].Imports = []string{"m/big"} }, "wire imports big, which its row does not allow"},

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// heavy are packages that would slow the start of a program that links them.
+// heavy are packages that would slow down the start of a program.
 var heavy = []string{
 	"github.com/hashicorp/go-plugin", "github.com/klauspost/compress", "github.com/modelcontextprotocol", "github.com/nats-io",
 	"github.com/prometheus", "google.golang.org/grpc", "google.golang.org/protobuf", "filippo.io/age", "net/http",
 }
 
-// holdfast, which users start for each command, links none of the packages that only proxy needs.
+// Users start holdfast for each command, so it must not link packages that only proxy needs.
 func TestHoldfast(t *testing.T) {
 	out, err := run(filepath.Join("..", ".."), nil, "list", "-deps", "./proxy/holdfast")
 	if err != nil {

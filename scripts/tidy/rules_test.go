@@ -1,10 +1,10 @@
-// Package tidy holds the code to ARCHITECTURE.md: who may import whom, where
-// an outside module may be used, and that each package says what it is.
+// Package tidy checks the code against ARCHITECTURE.md: which package may import which, where an outside
+// module may be used, and that each package has a comment.
 //
-// Invariant: the document is the only copy of the rules. What it says is read
-// from its two tables, so that it cannot be out of date.
+// Invariant: the document contains the only copy of the rules. The tests read its two tables, so that the
+// rules cannot be out of date.
 //
-// Not here: what gofmt, vet and staticcheck see.
+// Not here: checks of gofmt, vet and staticcheck.
 package tidy
 
 import (
@@ -14,16 +14,15 @@ import (
 	"strings"
 )
 
-// rules are what ARCHITECTURE.md says. A pattern is a package's path in the
-// module, or with "/..." behind it that package and all below it.
+// rules are the rules of ARCHITECTURE.md. A pattern is the path of a package in the module; with "/..." after
+// it, it covers the package and all packages below it.
 type rules struct {
-	layers map[string][]string // package pattern: what it may import of ours
-	homes  map[string][]string // outside module: package patterns that may import it
+	layers map[string][]string // by package pattern: the packages of this module that it may import
+	homes  map[string][]string // by outside module: the patterns of packages that may import it
 }
 
-// parse reads the two tables, which are known by the first cell of their head
-// rows: "package" and "module". Names are in backquotes; other words in a cell
-// are for people, but for a lone "nothing".
+// parse reads the two tables, which it recognises by the first cells of their head rows: "package" and
+// "module". Names are in backquotes. Other words in a cell are comments, except for a lone "nothing".
 func parse(document string) (rules, error) {
 	r := rules{map[string][]string{}, map[string][]string{}}
 	var table map[string][]string
@@ -31,7 +30,7 @@ func parse(document string) (rules, error) {
 	for i, line := range strings.Split(document, "\n") {
 		cells := split(line)
 		switch {
-		case cells == nil: // a table ends where its rows do
+		case cells == nil: // the table ends with its rows
 			table = nil
 		case cells[0] == "package":
 			table = r.layers
@@ -67,7 +66,7 @@ func addRow(table map[string][]string, cells []string) error {
 	return nil
 }
 
-// split returns a table row's cells, two at least, or nil for another line.
+// split returns the cells of a table's row, at least two, or nil if the line is not a row.
 func split(line string) []string {
 	line, ok := strings.CutPrefix(strings.TrimSpace(line), "|")
 	if !ok {
@@ -107,7 +106,7 @@ func anyMatches(patterns []string, path string) bool {
 	return false
 }
 
-// row returns the row of a package: its own, else that of the nearest subtree.
+// row returns the row of a package, or the row of the nearest subtree that contains it.
 func (r rules) row(path string) (allowed []string, ok bool) {
 	best := -1
 	for pattern, a := range r.layers {
@@ -121,8 +120,8 @@ func (r rules) row(path string) (allowed []string, ok bool) {
 	return allowed, ok
 }
 
-// module returns the outside module that a package belongs to: the longest
-// that is its beginning.
+// module returns the outside module of a package: the longest module path that is a prefix of the package's
+// path.
 func module(modules []string, path string) string {
 	best := ""
 	for _, m := range modules {

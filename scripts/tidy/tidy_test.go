@@ -17,10 +17,10 @@ import (
 	"testing"
 )
 
-// systems are the ones we build for; a file's imports count on any of them.
+// systems are the systems for which the programs are built. An import counts if a file of any of them has it.
 var systems = []string{"linux", "darwin", "windows"}
 
-// A pkg is what go list says of a package of ours.
+// A pkg is the output of go list for a package of this module.
 type pkg struct {
 	ImportPath, Name, Dir, Doc string
 
@@ -52,7 +52,7 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// check returns what is not as the rules have it.
+// check returns the violations of the rules.
 func check(r rules, own string, outside []string, pkgs map[string]*pkg) (complaints []string) {
 	say := func(format string, args ...any) { complaints = append(complaints, fmt.Sprintf(format, args...)) }
 	seen := map[string]bool{}
@@ -89,8 +89,8 @@ func check(r rules, own string, outside []string, pkgs map[string]*pkg) (complai
 	return complaints
 }
 
-// imports returns what counts: the imports of the package, or of its tests
-// where it has nothing else.
+// imports returns the imports that the rules restrict: the imports of the package, or, if it consists of
+// tests alone, the imports of its tests.
 func (p *pkg) imports() []string {
 	list := slices.Clone(p.Imports)
 	if len(p.GoFiles) == 0 {
@@ -100,8 +100,8 @@ func (p *pkg) imports() []string {
 	return slices.Compact(list)
 }
 
-// hasComment looks into the files of tests where there are no others, for
-// which go list has no Doc.
+// hasComment reports whether the package has a package comment. If the package consists of tests alone, go
+// list has no Doc, so hasComment reads the files.
 func (p *pkg) hasComment() bool {
 	if p.Name == "main" {
 		return strings.HasPrefix(p.Doc, "Command ")
@@ -116,7 +116,7 @@ func (p *pkg) hasComment() bool {
 	})
 }
 
-// modules returns our module's path, and those that go.mod requires.
+// modules returns the path of this module, and the modules that go.mod requires.
 func modules(root string) (own string, outside []string, err error) {
 	out, err := run(root, nil, "mod", "edit", "-json")
 	if err != nil {
@@ -151,7 +151,7 @@ var listAll = sync.OnceValues(func() (map[string]*pkg, error) {
 	return all, nil
 })
 
-// merge adds a list of one system to that of all.
+// merge adds the list of one system to all.
 func merge(all map[string]*pkg, list []byte) error {
 	for dec := json.NewDecoder(bytes.NewReader(list)); ; {
 		p := new(pkg)

@@ -18,9 +18,9 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A disk that is slow, full, read-only or that fails, and a clock that is set back, cost the recording
-// alone: sessions answer, supervisors are replaced and start, and the recording begins again when the
-// disk is well.
+// A disk that is slow, full, read-only or failing, and a clock that is set back, may affect the recording
+// alone: sessions must answer, supervisors must be replaced and must start, and the recording must begin
+// again when the disk works.
 func TestBadDisk(t *testing.T) {
 	if *inside {
 		useBadDisk(t)
@@ -34,7 +34,7 @@ func TestBadDisk(t *testing.T) {
 	for r := range o.lines {
 		words := strings.Fields(r.text)
 		switch {
-		case words[0] == "disk": // delay and error of all writes from now on
+		case words[0] == "disk": // delay and error of all following writes
 			ms, err := strconv.Atoi(words[1])
 			number, invalid := strconv.Atoi(words[2])
 			if err := errors.Join(err, invalid); err != nil {
@@ -46,13 +46,13 @@ func TestBadDisk(t *testing.T) {
 			t.Log(r.text)
 		}
 	}
-	o.ends()
+	o.awaitEnd()
 }
 
 // A badDisk is the machine with a bad disk, seen from inside.
 type badDisk struct {
 	*guest
-	failures int // failures of recordings that are in the log
+	failures int // the number of failures of recordings in the log
 }
 
 func useBadDisk(t *testing.T) {
@@ -69,7 +69,7 @@ func useBadDisk(t *testing.T) {
 	if err := errors.Join(os.Mkdir(dir, 0o700), os.Mkdir(dir+"/sessions", 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	b.run("mount", "--bind", "/disk", dir+"/sessions") // the logs are on another disk
+	b.run("mount", "--bind", "/disk", dir+"/sessions") // the logs stay on another disk
 	b.run("proxy", "new", "-d", "--id", "s0", "--", "sh", "-c", answers)
 	if b.c, err = client.Dial(t.Context(), client.Options{Name: "vm"}); err != nil {
 		t.Fatal(err)
@@ -78,36 +78,36 @@ func useBadDisk(t *testing.T) {
 	b.echoes(1, "well")
 
 	b.fault(200*time.Millisecond, 0)
-	b.survives("slow disk", false)
+	b.checkSurvival("slow disk", false)
 	b.fault(0, 0)
 
 	b.run("sh", "-c", "dd if=/dev/zero of=/disk/filler bs=64k 2>/dev/null; true")
-	b.survives("full disk", true)
+	b.checkSurvival("full disk", true)
 	b.run("rm", "/disk/filler")
-	b.recovers("full disk")
+	b.checkRecovery("full disk")
 
-	if err := os.WriteFile("/proc/sysrq-trigger", []byte("u"), 0); err != nil { // all disks become read-only
+	if err := os.WriteFile("/proc/sysrq-trigger", []byte("u"), 0); err != nil { // makes all file systems read-only
 		t.Fatal(err)
 	}
-	b.survives("read-only disk", true)
+	b.checkSurvival("read-only disk", true)
 	b.run("mount", "-o", "remount,rw", "/disk")
-	b.recovers("read-only disk")
+	b.checkRecovery("read-only disk")
 
 	now := time.Now()
 	for _, at := range []time.Time{now.Add(-24 * time.Hour), now.Add(24 * time.Hour), now.Add(-time.Hour)} {
 		b.run("date", "-s", "@"+strconv.FormatInt(at.Unix(), 10))
 		b.echoes(1, "clock-"+strconv.FormatInt(at.Unix(), 10))
 	}
-	b.survives("clock that was set back", false)
+	b.checkSurvival("clock that was set back", false)
 
 	b.fault(0, syscall.EIO)
-	b.survives("failing disk", true)
+	b.checkSurvival("failing disk", true)
 	if out := b.run("proxy", "ls"); !strings.Contains(out, "prints") {
 		t.Errorf("ls prints %s", out)
 	}
 }
 
-// fault makes all writes to the disk slow, or fail.
+// fault makes all writes to the disk slow, or makes them fail.
 func (b *badDisk) fault(delay time.Duration, err syscall.Errno) {
 	b.say("disk %d %d", delay.Milliseconds(), int(err))
 	if !b.commands.Scan() {
@@ -115,9 +115,9 @@ func (b *badDisk) fault(delay time.Duration, err syscall.Errno) {
 	}
 }
 
-// survives: sessions answer, also after an upgrade. If fails is true, they also answer after the
-// supervisor was killed, and the log says that sessions are not recorded.
-func (b *badDisk) survives(what string, fails bool) {
+// checkSurvival checks that sessions answer, also after an upgrade. If fails is true, it also checks them after
+// the supervisor was killed, and checks that the log reports sessions that are not recorded.
+func (b *badDisk) checkSurvival(what string, fails bool) {
 	b.t.Helper()
 	word := strings.ReplaceAll(strings.ReplaceAll(what, " ", "-"), ":", "-")
 	failures := func() int {
@@ -130,7 +130,7 @@ func (b *badDisk) survives(what string, fails bool) {
 	b.echoes(1, word+"-upgraded")
 	now := b.supervisor()
 	if old == nil || now == nil || now.Upgrades != old.Upgrades+1 {
-		b.t.Errorf("%s: no upgrade: %+v, %+v", what, old, now)
+		b.t.Errorf("%s: the upgrade failed: %+v, then %+v", what, old, now)
 		return
 	}
 	if fails { // not each time, because the keeper starts no supervisor after 5 deaths in a minute
@@ -141,14 +141,14 @@ func (b *badDisk) survives(what string, fails bool) {
 		b.echoes(1, word+"-restarted")
 	}
 	if fails && !testkit.Poll(limit, func() bool { return failures() > b.failures }) {
-		b.t.Errorf("%s: no failure is logged", what)
+		b.t.Errorf("%s: the log contains no failure of the recording", what)
 	}
 	b.failures = failures()
 	b.say("%s: a session echoes within %v, and after the supervisor was replaced", what, took)
 }
 
-// recovers: what is printed is stored again.
-func (b *badDisk) recovers(what string) {
+// checkRecovery checks that output is recorded again.
+func (b *badDisk) checkRecovery(what string) {
 	b.t.Helper()
 	stored := func() (n int64) {
 		size, _ := strconv.ParseInt(strings.Fields(b.run("du", "-s", "/disk"))[0], 10, 64)

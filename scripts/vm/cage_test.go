@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	cgroups = "/sys/fs/cgroup/holdfast-test" // the cgroup that the supervisor is given
-	limit   = 40 * time.Second               // for anything, at a tenth of the usual speed
+	cgroups = "/sys/fs/cgroup/holdfast-test" // the control group of the supervisor
+	limit   = 40 * time.Second               // for each event; the machine has a tenth of the usual speed
 )
 
 // A machine is Holdfast in the emulated machine.
@@ -31,12 +31,12 @@ type machine struct {
 	c *client.Client
 }
 
-// newMachine gives the supervisor a cgroup, and starts it.
+// newMachine makes a control group and starts the supervisor with it.
 func newMachine(t *testing.T) *machine {
 	m := &machine{t: t}
 	t.Setenv("HOLDFAST_DIR", "/tmp/holdfast")
 	t.Setenv("HOLDFAST_CAGE", cgroups)
-	t.Setenv("HOLDFAST_WEB", "") // nothing listens
+	t.Setenv("HOLDFAST_WEB", "") // no WebSocket address
 	if err := errors.Join(os.Mkdir(cgroups, 0o755), os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory +pids +cpu"), 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// run runs a command of the product, and returns all that it prints.
+// run runs a command, which must succeed, and returns its output.
 func (m *machine) run(args ...string) string {
 	m.t.Helper()
 	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
@@ -78,11 +78,11 @@ func (m *machine) info(id protocol.SessionID) *protocol.SessionInfo {
 	return i
 }
 
-// sees waits for a text on a session's screen.
+// sees waits until a session's screen contains a text.
 func (m *machine) sees(id protocol.SessionID, text string) {
 	m.t.Helper()
 	if _, err := m.c.Await(m.t.Context(), protocol.AwaitSpec{SessionID: id, Text: text}, limit); err != nil {
-		m.t.Fatalf("%s does not show %q: %v", id, text, err)
+		m.t.Fatalf("the screen of %s does not contain %q: %v", id, text, err)
 	}
 }
 
@@ -93,12 +93,12 @@ func (m *machine) input(id protocol.SessionID, text string) {
 	}
 }
 
-// cage is where a session's control group lies.
+// cage returns the path of a session's control group.
 func (m *machine) cage(id protocol.SessionID) string {
 	return filepath.Join(cgroups, "session-"+string(m.info(id).Instance))
 }
 
-func (m *machine) ends(id protocol.SessionID) *protocol.ExitRecord {
+func (m *machine) awaitEnd(id protocol.SessionID) *protocol.ExitRecord {
 	m.t.Helper()
 	e, err := m.c.Wait(m.t.Context(), id, limit)
 	if err != nil {
@@ -107,11 +107,11 @@ func (m *machine) ends(id protocol.SessionID) *protocol.ExitRecord {
 	return e
 }
 
-// answers is a program that says what it was sent.
+// answers is a program that repeats its input lines with a prefix.
 const answers = "while read x; do echo got-$x; done"
 
-// echoes has so many sessions, which run answers, say what they are sent, and returns
-// the longest that one of them took.
+// echoes sends a text to n sessions that run answers, waits for all answers, and returns the longest time of
+// an answer.
 func (m *machine) echoes(n int, text string) (longest time.Duration) {
 	m.t.Helper()
 	var mu sync.Mutex
@@ -155,7 +155,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// running counts the processes of a command line.
+// running counts the processes with a command line.
 func running(argv ...string) (n int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range all {
@@ -169,9 +169,9 @@ func running(argv ...string) (n int) {
 
 func of(n uint64) *uint64 { return &n }
 
-// One session eats all its memory, another starts processes without end. The others
-// notice nothing; the exit records say what happened, by the kernel's own counts; and
-// nothing of the two is left.
+// One session uses up its memory, another starts processes without end. The other sessions must not be
+// disturbed, the exit records must report the causes with the kernel's counts, and nothing of the two
+// sessions may be left.
 func TestCages(t *testing.T) { inMachine(t, 1024, 2*time.Minute, cages) }
 
 func cages(t *testing.T) {
@@ -184,66 +184,66 @@ func cages(t *testing.T) {
 
 	own := processes(filepath.Join(cgroups, "holdfast"))
 	if len(own) < 2 || len(processes(cgroups)) > 0 {
-		t.Errorf("keeper and supervisor are not alone in their leaf: %v; in the root of all: %v", own, processes(cgroups))
+		t.Errorf("the control group of keeper and supervisor contains %v; the parent group contains %v", own, processes(cgroups))
 	}
 	for _, pid := range own {
 		if got := score(pid); got != "-999" {
-			t.Errorf("the score of process %d of ours is %s", pid, got)
+			t.Errorf("the OOM score of keeper or supervisor %d is %s", pid, got)
 		}
 	}
 	for _, pid := range processes(m.cage("s0")) {
 		if got := score(pid); got != "100" {
-			t.Errorf("the score of a session's process is %s", got)
+			t.Errorf("the OOM score of a session's process is %s", got)
 		}
 	}
 
 	m.spawn("hog", protocol.Limits{MemoryMax: of(64 << 20)}, "sh", "-c", "read x; dd if=/dev/zero of=/dev/null bs=300M; echo dd ended; read x; exit 3")
 	m.spawn("bomb", protocol.Limits{PIDsMax: of(60)}, "/bin/guest", "-spawn")
 	m.input("hog", "go\n")
-	m.sees("hog", "dd ended") // its shell lives
+	m.sees("hog", "dd ended") // the shell of the session survives
 	testkit.Eventually(t, limit, func() bool { c := m.info("bomb").Cage; return c != nil && c.PIDsDenied > 0 && c.PIDs > 50 }, "a fork fails at the limit")
 	busy := m.echoes(sessions, "meanwhile")
 	t.Logf("%d sessions echo within %v, and within %v beside a fork bomb", sessions, quiet, busy)
 
 	use := m.info("hog").Cage
 	if use == nil || use.OOMKills == 0 || use.OOMs == 0 || use.MemoryPeakBytes < 60<<20 || use.MemoryPeakBytes > 64<<20 {
-		t.Errorf("the hog uses %+v", use)
+		t.Errorf("the usage of the hog is %+v", use)
 	}
 	m.input("hog", "go\n")
-	if e := m.ends("hog"); e.ExitCode != 3 || e.Cage == nil || e.Cage.OOMKills != 1 || len(e.Cage.OOMKilled) != 1 || !strings.HasPrefix(e.Cage.OOMKilled[0], "dd (pid ") {
-		t.Errorf("the hog ended with %+v, %+v", e, e.Cage)
+	if e := m.awaitEnd("hog"); e.ExitCode != 3 || e.Cage == nil || e.Cage.OOMKills != 1 || len(e.Cage.OOMKilled) != 1 || !strings.HasPrefix(e.Cage.OOMKilled[0], "dd (pid ") {
+		t.Errorf("the exit of the hog is %+v, %+v", e, e.Cage)
 	}
 	if text := m.run("proxy", "why", "hog"); !strings.Contains(text, "memory ran out at its limit of 64M: the kernel killed 1 process, dd (pid ") {
-		t.Errorf("why says\n%s", text)
+		t.Errorf("why prints\n%s", text)
 	}
 
 	cage := m.cage("bomb")
 	if n := running("/bin/sleep", "100000"); n < 10 {
-		t.Errorf("the bomb has started %d", n)
+		t.Errorf("the bomb has started only %d processes", n)
 	}
 	m.run("proxy", "kill", "bomb", "--all")
 	if n := running("/bin/sleep", "100000"); n > 0 {
-		t.Errorf("%d processes of the bomb are left", n)
+		t.Errorf("%d processes of the bomb still run", n)
 	}
 	testkit.Eventually(t, limit, func() bool { return !exists(cage) }, "the bomb's cage is removed")
 	if text := m.run("proxy", "why", "bomb"); !strings.Contains(text, "it ran out of processes at its limit of 60") || !strings.Contains(text, "at most 60 processes") {
-		t.Errorf("why says\n%s", text)
+		t.Errorf("why prints\n%s", text)
 	}
 
-	m.freezes()
-	m.leaves()
-	m.outlives(replacements)
-	joins(t)
+	m.checkFreeze()
+	m.checkLeftovers()
+	m.checkReplacements(replacements)
+	checkJoin(t)
 
 	if _, err := m.c.Spawn(t.Context(), client.SpawnRequest{SpawnSpec: protocol.SpawnSpec{Argv: []string{"cat"}, Limits: protocol.Limits{MemoryMax: of(512)}}}); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
-		t.Errorf("half a KiB of memory: %v", err)
+		t.Errorf("spawn with 512 bytes of memory: %v, want invalid_argument", err)
 	}
 	m.echoes(sessions, "behind")
 }
 
-// freezes: a frozen session does nothing, everybody sees that it is, and it goes on; and
-// its end thaws it.
-func (m *machine) freezes() {
+// checkFreeze checks that a frozen session does nothing, that clients see that it is frozen, that it continues
+// when it is thawed, and that its end thaws it.
+func (m *machine) checkFreeze() {
 	t := m.t
 	m.spawn("ice", protocol.Limits{}, "sh", "-c", `trap 'echo bye; exit 5' HUP; while :; do read x && echo got-$x; done`)
 	cage := m.cage("ice")
@@ -253,20 +253,20 @@ func (m *machine) freezes() {
 	testkit.Eventually(t, limit, func() bool {
 		text, _ := os.ReadFile(filepath.Join(cage, "cgroup.events"))
 		return strings.Contains(string(text), "frozen 1")
-	}, "the kernel has frozen it")
+	}, "the kernel has frozen the session")
 	if !m.info("ice").Frozen || !strings.Contains(m.run("proxy", "ls"), "running, frozen") {
-		t.Error("nobody sees that it is frozen")
+		t.Error("info or ls does not report that the session is frozen")
 	}
 	m.input("ice", "2\n")
 	if text, err := m.c.Screen(t.Context(), "ice", client.ScreenOptions{}); err != nil || strings.Contains(fmt.Sprint(text.Lines), "got-2") {
-		t.Errorf("frozen it shows %v, %v", text, err)
+		t.Errorf("the screen of the frozen session is %v, %v", text, err)
 	}
 	if err := m.c.Thaw(t.Context(), "ice"); err != nil {
 		t.Fatal(err)
 	}
 	m.sees("ice", "got-2")
 	if m.info("ice").Frozen {
-		t.Error("it is thawed, and said to be frozen")
+		t.Error("info reports a thawed session as frozen")
 	}
 	if err := m.c.Freeze(t.Context(), "ice"); err != nil {
 		t.Fatal(err)
@@ -274,23 +274,24 @@ func (m *machine) freezes() {
 	if err := m.c.Terminate(t.Context(), "ice", client.End{Grace: new(limit)}); err != nil {
 		t.Fatal(err)
 	}
-	if e := m.ends("ice"); e.ExitCode != 5 || e.Outcome != protocol.OutcomeSoft {
-		t.Errorf("a frozen one ended with %+v", e)
+	if e := m.awaitEnd("ice"); e.ExitCode != 5 || e.Outcome != protocol.OutcomeSoft {
+		t.Errorf("the exit of a frozen session is %+v", e)
 	}
 }
 
-// leaves: what runs on in the cage of a session that has ended is told, and can be ended.
-func (m *machine) leaves() {
+// checkLeftovers checks that processes that stay in the control group of an exited session are reported, and can be
+// ended.
+func (m *machine) checkLeftovers() {
 	t := m.t
 	m.spawn("left", protocol.Limits{}, "sh", "-c", "setsid sleep 200000 </dev/null >/dev/null 2>&1 & sleep 1; exit 0")
 	cage := m.cage("left")
-	m.ends("left")
+	m.awaitEnd("left")
 	testkit.Eventually(t, limit, func() bool {
 		st, err := m.c.Status(t.Context())
 		return err == nil && st.Supervisor != nil && st.Supervisor.Cages != nil && slices.Contains(st.Supervisor.Cages.Left, cage)
-	}, "the cage that is left is told")
+	}, "the remaining control group is reported")
 	if err := m.c.Terminate(t.Context(), "left", client.End{All: true}); err != nil {
-		t.Errorf("what is left is not ended: %v", err)
+		t.Errorf("terminate of the remaining processes: %v", err)
 	}
-	testkit.Eventually(t, limit, func() bool { return !exists(cage) && running("sleep", "200000") == 0 }, "nothing of it is left")
+	testkit.Eventually(t, limit, func() bool { return !exists(cage) && running("sleep", "200000") == 0 }, "the control group and its process are gone")
 }

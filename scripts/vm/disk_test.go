@@ -18,37 +18,36 @@ import (
 	"time"
 )
 
-// sectorBytes is what the disk writes whole or not at all.
+// sectorBytes is the size of a sector, which the disk writes completely or not at all.
 const sectorBytes = 512
 
-// A disk is the machine's disk, with a volatile cache as real disks have: a write is durable only
-// after a flush that the machine has requested later. The machine reaches it by the protocol of
-// network block devices (NBD) at the socket.
+// A disk is the machine's disk, with a volatile cache as real disks have: a write is durable only after a
+// later flush. The machine reaches the disk at the socket by the protocol of network block devices (NBD).
 type disk struct {
 	socket string
 	ln     net.Listener
 
 	mu     sync.Mutex
-	now    []byte // what a read returns
-	safe   []byte // what survives a loss of power in any case
+	now    []byte // the contents that a read returns
+	safe   []byte // the contents that survive a loss of power
 	cached []cachedWrite
 	isOff  bool
 	fault  diskFault
 }
 
-// A cachedWrite is a write that was acknowledged and not flushed.
+// A cachedWrite is a write that was acknowledged but not flushed.
 type cachedWrite struct {
 	at   int
 	data []byte
 }
 
-// A diskFault is how the disk misbehaves.
+// A diskFault is a failure of the disk.
 type diskFault struct {
 	delay time.Duration // of each write and flush
 	err   syscall.Errno // of each write and flush
 }
 
-// newDisk returns a disk with an empty ext4.
+// newDisk returns a disk with an empty ext4 file system.
 func newDisk(t *testing.T, size int) *disk {
 	t.Helper()
 	mkfs, err := exec.LookPath("mkfs.ext4")
@@ -91,9 +90,9 @@ func newDisk(t *testing.T, size int) *disk {
 	return d
 }
 
-// cutPower ends all writes. Of the writes that were not flushed, the disk keeps none, all, the first
-// ones and a part of the next one, any of them, or any of their sectors. It returns how many
-// sectors were lost and kept.
+// cutPower ends all writes. Of the writes that were not flushed, the disk keeps none, all, the first ones and
+// a part of the next one, a random subset, or a random subset of their sectors. It returns the numbers of
+// lost and kept sectors.
 func (d *disk) cutPower(r *rand.Rand) (lost, kept int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,21 +117,21 @@ func (d *disk) cutPower(r *rand.Rand) (lost, kept int) {
 	return lost, kept
 }
 
-// powerOn lets the disk be written again.
+// powerOn accepts writes again.
 func (d *disk) powerOn() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.isOff = false
 }
 
-// misbehave makes all writes and flushes from now on slow, or fail.
+// misbehave makes all following writes and flushes slow, or makes them fail.
 func (d *disk) misbehave(f diskFault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fault = f
 }
 
-// Numbers of the protocol.
+// Numbers of the NBD protocol.
 const (
 	nbdOptionMagic  = 0x49484156454F5054
 	nbdReplyMagic   = 0x3e889045565a9
@@ -155,7 +154,7 @@ const (
 	nbdFlush = 3
 )
 
-// serve answers one connection.
+// serve answers the requests of one connection.
 func (d *disk) serve(c net.Conn) error {
 	if err := d.negotiate(c); err != nil {
 		return err
@@ -198,7 +197,7 @@ func (d *disk) serve(c net.Conn) error {
 	}
 }
 
-// do executes a request. The error ends the connection.
+// do executes a request. An error ends the connection.
 func (d *disk) do(kind uint16, at int, data []byte) (syscall.Errno, error) {
 	d.mu.Lock()
 	fault := d.fault
@@ -234,7 +233,7 @@ func (d *disk) do(kind uint16, at int, data []byte) (syscall.Errno, error) {
 	return 0, nil
 }
 
-// negotiate tells the size of the disk.
+// negotiate sends the size of the disk.
 func (d *disk) negotiate(c net.Conn) error {
 	const fixed, noZeroes = 1, 2
 	hello := binary.BigEndian.AppendUint64([]byte("NBDMAGIC"), nbdOptionMagic)
@@ -281,7 +280,7 @@ func (d *disk) negotiate(c net.Conn) error {
 		case nbdExportName, nbdGo:
 			return nil
 		case nbdAbort:
-			return errors.New("the machine wants no disk")
+			return errors.New("the machine has aborted the negotiation")
 		}
 	}
 }

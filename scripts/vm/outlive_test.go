@@ -30,14 +30,14 @@ func (m *machine) supervisor() *protocol.ProcessStatus {
 	return st.Supervisor
 }
 
-// A replacement is a way in which the process that knows of the cages is replaced. A keeper
-// that dies before a supervisor does leaves the children to the process that takes its
-// place. If it dies later, no process of ours is their parent, and a kernel before 6.15 does not
-// say how they ended: their ends take 5 s.
+// A replacement is a way of replacing the process that knows the cages. If a keeper dies before a supervisor
+// does, its children belong to the process that becomes the next keeper. If it dies later, no process of
+// Holdfast is their parent, and a kernel before 6.15 does not report how they ended, so noticing their ends
+// takes 5 s.
 type replacement struct {
 	name    string
 	replace func(m *machine, old *protocol.ProcessStatus)
-	done    func(old, now *protocol.ProcessStatus) bool // whether now is what comes after old
+	done    func(old, now *protocol.ProcessStatus) bool // reports whether now is the result of the replacement of old
 }
 
 var replacements = []replacement{
@@ -66,8 +66,8 @@ func (m *machine) kill(pid int) {
 	}
 }
 
-// The supervisor and the keeper are replaced again and again, in any order. A fork bomb is
-// killed before that, which takes long on a busy machine.
+// The supervisor and the keeper are replaced repeatedly, in random order. Before that a fork bomb is killed,
+// which takes long on a busy machine.
 func TestCagesOutlive(t *testing.T) {
 	if os.Getenv("HOLDFAST_LONG") == "" && !*inside {
 		t.Skip("long mode: set HOLDFAST_LONG=1")
@@ -82,22 +82,22 @@ func TestCagesOutlive(t *testing.T) {
 			all = append(all, replacements[rng.IntN(len(replacements))])
 		}
 		m := newMachine(t)
-		m.endsForks()
-		m.outlives(all)
+		m.checkForks()
+		m.checkReplacements(all)
 	})
 }
 
-// outlives: whatever replaces the supervisor, its successor knows the cages: their
-// limits, counts and whether they are frozen, those that it must remove, and those that
-// it cannot remove yet. It can end all that is in them.
-func (m *machine) outlives(all []replacement) {
+// checkReplacements checks that the next process knows the cages after each replacement: their limits, counts and
+// whether they are frozen, the cages that it must remove, and the cages that it cannot remove yet. It must be
+// able to end all processes in them.
+func (m *machine) checkReplacements(all []replacement) {
 	t := m.t
 	m.spawn("storm", protocol.Limits{PIDsMax: of(12)}, "/bin/guest", "-spawn")
 	storm := m.cage("storm")
 	denied := func(n uint64) func() bool {
 		return func() bool { c := m.info("storm").Cage; return c != nil && c.PIDsDenied > n }
 	}
-	testkit.Eventually(t, limit, denied(0), "the storm meets its limit")
+	testkit.Eventually(t, limit, denied(0), "the storm has reached its limit")
 	if err := m.c.Freeze(t.Context(), "storm"); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func (m *machine) outlives(all []replacement) {
 		id := protocol.SessionID("rests" + strconv.Itoa(i))
 		m.sees(id, "up")
 		m.input(id, "\n")
-		m.ends(id)
+		m.awaitEnd(id)
 	}
 	for i, r := range all {
 		n := strconv.Itoa(i)
@@ -119,35 +119,35 @@ func (m *machine) outlives(all []replacement) {
 			t.Fatalf("before %s: %+v, %+v", r.name, before, old)
 		}
 		r.replace(m, old)
-		testkit.Eventually(t, limit, func() bool { now := m.supervisor(); return now != nil && r.done(old, now) }, r.name+": another one serves")
+		testkit.Eventually(t, limit, func() bool { now := m.supervisor(); return now != nil && r.done(old, now) }, r.name+": the next supervisor serves")
 
 		own := processes(filepath.Join(cgroups, "holdfast"))
 		if now := m.supervisor(); len(own) != 2 || !slices.Contains(own, now.PID) || !slices.Contains(own, now.Keeper.PID) {
-			t.Errorf("%s: keeper and supervisor of %+v are not alone in their leaf: %v", r.name, now, own)
+			t.Errorf("%s: the control group of keeper and supervisor of %+v contains %v", r.name, now, own)
 		}
 		for _, pid := range own {
 			if got := score(pid); got != "-999" {
-				t.Errorf("%s: the score of process %d of ours is %s", r.name, pid, got)
+				t.Errorf("%s: the OOM score of keeper or supervisor %d is %s", r.name, pid, got)
 			}
 		}
 		storming := m.info("storm")
 		if c := storming.Cage; c == nil || c.Limits.PIDsMax == nil || *c.Limits.PIDsMax != 12 || !storming.Frozen ||
 			c.PIDs != before.PIDs || c.PIDsDenied != before.PIDsDenied || c.UserMS < before.UserMS {
-			t.Errorf("%s: the cage is %+v, and was %+v; frozen %v", r.name, c, before, storming.Frozen)
+			t.Errorf("%s: the cage is %+v, want %+v; frozen %v", r.name, c, before, storming.Frozen)
 		}
 		if err := m.c.Thaw(t.Context(), "storm"); err != nil {
 			t.Errorf("%s: %v", r.name, err)
 		}
-		testkit.Eventually(t, limit, denied(before.PIDsDenied), r.name+": what is thawed runs on, and is counted")
+		testkit.Eventually(t, limit, denied(before.PIDsDenied), r.name+": the thawed processes run, and are counted")
 		if err := m.c.Freeze(t.Context(), "storm"); err != nil {
 			t.Errorf("%s: %v", r.name, err)
 		}
 
 		rests, ends := protocol.SessionID("rests"+n), protocol.SessionID("ends"+n)
 		left := m.cage(rests)
-		testkit.Eventually(t, limit, func() bool { now := m.supervisor(); return now != nil && slices.Contains(now.Cages.Left, left) }, r.name+": a cage that cannot be removed is told")
+		testkit.Eventually(t, limit, func() bool { now := m.supervisor(); return now != nil && slices.Contains(now.Cages.Left, left) }, r.name+": a cage that cannot be removed is reported")
 		if err := m.c.Terminate(t.Context(), rests, client.End{All: true}); err != nil {
-			t.Errorf("%s: what is left is not ended: %v", r.name, err)
+			t.Errorf("%s: terminate of the remaining processes: %v", r.name, err)
 		}
 		cage := m.cage(ends)
 		if err := m.c.Terminate(t.Context(), ends, client.End{}); err != nil {
@@ -155,7 +155,7 @@ func (m *machine) outlives(all []replacement) {
 		}
 		testkit.Eventually(t, limit, func() bool { return !exists(left) && !exists(cage) }, r.name+": the cages of ended sessions are removed")
 		if n := running("sleep", "30000"+n); n > 0 {
-			t.Errorf("%s: %d processes are left", r.name, n)
+			t.Errorf("%s: %d processes still run", r.name, n)
 		}
 	}
 	m.run("proxy", "limit", "storm", "--memory-max", "32M", "--pids-max", "none", "--cpu-max", "50%")
@@ -165,34 +165,34 @@ func (m *machine) outlives(all []replacement) {
 		}
 	}
 	m.run("proxy", "kill", "storm", "--all")
-	testkit.Eventually(t, limit, func() bool { return !exists(storm) && running("/bin/sleep", "100000") == 0 }, "nothing of the storm is left")
+	testkit.Eventually(t, limit, func() bool { return !exists(storm) && running("/bin/sleep", "100000") == 0 }, "the control group and the processes of the storm are gone")
 }
 
-// endsForks: a kernel before 5.14 has no cgroup.kill. All of a cage is ended there, too,
-// also what forks faster than it is killed. Here a file that cannot be written lies over
-// the kernel's.
-func (m *machine) endsForks() {
+// checkForks checks kill --all on a kernel before 5.14, which has no cgroup.kill. All processes of a cage must
+// be ended there too, even processes that fork faster than they are killed. To simulate such a kernel, a file
+// that cannot be written is mounted over cgroup.kill.
+func (m *machine) checkForks() {
 	t := m.t
 	m.spawn("forks", protocol.Limits{PIDsMax: of(60)}, "sh", "-c", "setsid sleep 400000 & setsid /bin/guest -fork & cat")
 	cage := m.cage("forks")
 	testkit.Eventually(t, limit, func() bool {
 		c := m.info("forks").Cage
 		return c != nil && c.PIDsDenied > 0 && running("sleep", "400000") == 1
-	}, "it forks up to its limit")
+	}, "the session has forked up to its limit")
 	if err := syscall.Mount("/dev/full", filepath.Join(cage, "cgroup.kill"), "", syscall.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = syscall.Unmount(filepath.Join(cage, "cgroup.kill"), 0) }() // it goes with the cage
+	defer func() { _ = syscall.Unmount(filepath.Join(cage, "cgroup.kill"), 0) }() // the mount ends with the cage
 	m.run("proxy", "kill", "forks", "--all")
-	if e := m.ends("forks"); len(e.Survivors) > 0 {
-		t.Errorf("%d processes were left", len(e.Survivors))
+	if e := m.awaitEnd("forks"); len(e.Survivors) > 0 {
+		t.Errorf("%d processes survived", len(e.Survivors))
 	}
 	testkit.Eventually(t, limit, func() bool { return !exists(cage) }, "the cage is removed")
 }
 
-// joins: sessions that an older program started without cages run on beside the cages of
-// its successor, and cannot be limited.
-func joins(t *testing.T) {
+// checkJoin checks that sessions that an older program has started without cages continue beside the cages of its
+// successor, and cannot be limited.
+func checkJoin(t *testing.T) {
 	const cgroup = "/sys/fs/cgroup/older"
 	t.Setenv("HOLDFAST_DIR", "/tmp/older")
 	t.Setenv("HOLDFAST_DELEGATED", "/older")
@@ -228,16 +228,16 @@ func joins(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.run("supervisor", "--upgrade")
-	testkit.Eventually(t, limit, func() bool { now := m.supervisor(); return now != nil && now.Upgrades == 1 }, "its successor serves")
+	testkit.Eventually(t, limit, func() bool { now := m.supervisor(); return now != nil && now.Upgrades == 1 }, "the successor serves")
 	if now := m.supervisor(); now.Cages.Dir != cgroup || len(now.Cages.Controllers) != 3 || now.Cages.Off != "" {
 		t.Errorf("the cages are %+v", now.Cages)
 	}
 	if all, own, others := processes(cgroup), processes(cgroup+"/holdfast"), processes(cgroup+"/uncaged"); len(all) > 0 || len(own) != 2 || !slices.Contains(others, pid) {
-		t.Errorf("in the cgroup run %v, in the leaf of keeper and supervisor %v, of others %v", all, own, others)
+		t.Errorf("the parent group contains %v, the group of keeper and supervisor %v, the group of others %v", all, own, others)
 	}
 	m.echoes(1, "joined")
 	if i := m.info("s0"); i.Cage != nil {
-		t.Errorf("it has the cage %+v", i.Cage)
+		t.Errorf("the session of the older program has the cage %+v", i.Cage)
 	}
 	_, limited := m.c.Limit(t.Context(), "s0", protocol.Limits{PIDsMax: of(9)})
 	for what, err := range map[string]error{"limit": limited, "freeze": m.c.Freeze(t.Context(), "s0"), "kill --all": m.c.Terminate(t.Context(), "s0", client.End{All: true})} {
@@ -247,17 +247,17 @@ func joins(t *testing.T) {
 	}
 	m.spawn("new", protocol.Limits{PIDsMax: of(9)}, "cat")
 	if all := processes(filepath.Join(cgroup, "session-"+string(m.info("new").Instance))); len(all) != 1 {
-		t.Errorf("in the cage of a new session run %v", all)
+		t.Errorf("the cage of a new session contains %v", all)
 	}
 	if err := m.c.Terminate(t.Context(), "s0", client.End{}); err != nil {
 		t.Error(err)
 	}
-	if e := m.ends("s0"); e.Cage != nil {
-		t.Errorf("it ended with %+v", e)
+	if e := m.awaitEnd("s0"); e.Cage != nil {
+		t.Errorf("the exit of the session without a cage is %+v", e)
 	}
 	m.run("supervisor", "stop", "--sessions=end")
 	m.run("proxy", "stop")
 	if all := processes(cgroup + "/uncaged"); len(all) > 0 {
-		t.Error(fmt.Sprint("left are ", all))
+		t.Error(fmt.Sprint("processes still run: ", all))
 	}
 }

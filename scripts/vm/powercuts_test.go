@@ -24,19 +24,19 @@ import (
 )
 
 const (
-	// maxLoss is the longest time before a power cut whose output may be lost.
+	// maxLoss is the time before a power cut whose output may be lost.
 	maxLoss = time.Second
-	// slack is added to maxLoss before a test fails, because a step of the recording may be late on a
-	// processor that is 5 to 10 times slower than a real one, and that all sessions want.
+	// slack is added to maxLoss before a test fails, because a step of the recording may be late: the
+	// processor is 5 to 10 times slower than a real one, and all sessions use it.
 	slack     = 500 * time.Millisecond
 	diskBytes = 128 << 20
 )
 
-// After each of several power cuts under load, every session that existed for a second is listed as
-// lost. Its screen is exactly that of the offset that the list names, and this offset is at most a
-// second of output behind the end. A lost session can be started again, and shows its old lines.
-// What the machine's kernel has not written is lost, and of what the disk has not flushed any part.
-// HOLDFAST_CUTS is how many times the power is cut, HOLDFAST_SEED repeats a run.
+// After each of several power cuts under load, every session that existed for a second must be listed as
+// lost. Its screen must be exactly the screen at the offset in the list, and this offset must be at most a
+// second of output before the end. A lost session must start again and show its old lines. Data that the
+// machine's kernel has not written is lost, and any part of the data that the disk has not flushed.
+// HOLDFAST_CUTS is the number of power cuts; HOLDFAST_SEED repeats a run.
 // demand: D1, D2, D3
 func TestPowerCuts(t *testing.T) {
 	if *inside {
@@ -69,12 +69,12 @@ func TestPowerCuts(t *testing.T) {
 		losses = append(losses, before.compare(o)...)
 		if round == cuts {
 			o.command("end")
-			o.ends()
+			o.awaitEnd()
 			break
 		}
 		o.command("load " + strconv.Itoa(round))
 		o.await("loaded")
-		time.Sleep(time.Second + time.Duration(random.Int64N(int64(1500*time.Millisecond)))) // the moment of the cut
+		time.Sleep(time.Second + time.Duration(random.Int64N(int64(1500*time.Millisecond)))) // the cut comes at a random moment
 		o.cutPower(random)
 		if t.Failed() {
 			break
@@ -88,7 +88,7 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// An outside is a machine seen from outside, and what it has reported.
+// An outside is a machine seen from outside, with its reports.
 type outside struct {
 	t     *testing.T
 	disk  *disk
@@ -99,7 +99,7 @@ type outside struct {
 	lines chan report
 	ended chan error
 
-	born  map[string]time.Time // when a session had been started
+	born  map[string]time.Time // the time of each session's start
 	at    map[string][]offsetAt
 	lost  map[string]uint64
 	cutAt time.Time
@@ -108,27 +108,27 @@ type outside struct {
 	waits []wait
 }
 
-// A wait is how long the machine has waited for a processor up to a time.
+// A wait is the total time that the machine has waited for a processor until a moment.
 type wait struct {
 	time.Duration
 	at time.Time
 }
 
-// A report is a line of the machine, and when it came.
+// A report is a line from the machine, with the time of its arrival.
 type report struct {
 	text string
 	at   time.Time
 }
 
-// An offsetAt is an offset up to which a session had printed at a time.
+// An offsetAt is the offset of a session's output at a moment.
 type offsetAt struct {
 	offset uint64
 	at     time.Time
 }
 
-// saveMachine boots a machine up to the moment before it mounts the disk, and saves its state in a
-// file, so that each cut need not wait for a boot. The clock of all these machines begins at the same
-// time: it is set back at each cut.
+// saveMachine boots a machine, saves its state in a file before it mounts the disk, and returns the file, so
+// that the rounds need no boot. All these machines continue at the same time of their clock, so each cut sets
+// the clock back.
 func saveMachine(t *testing.T, dir string, d *disk) (state string) {
 	t.Helper()
 	sockets := t.TempDir()
@@ -144,7 +144,7 @@ func saveMachine(t *testing.T, dir string, d *disk) (state string) {
 		t.Fatal(err)
 	}
 	said, err := io.ReadAll(qemu)
-	<-o.ended // its program has not, which the script reports
+	<-o.ended // the guest's program has not ended, which the script reports as a failure
 	if info, missing := os.Stat(state); err != nil || missing != nil || info.Size() < 1<<20 {
 		t.Fatalf("the machine is not saved: %v, %v, %s", err, missing, said)
 	}
@@ -172,7 +172,7 @@ func newOutside(t *testing.T, d *disk, round int, cmd *exec.Cmd) *outside {
 	if err := o.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = syscall.Kill(-o.cmd.Process.Pid, syscall.SIGTERM) }) // it may have ended
+	t.Cleanup(func() { _ = syscall.Kill(-o.cmd.Process.Pid, syscall.SIGTERM) }) // the process may have ended
 	go func() {
 		o.ended <- o.cmd.Wait()
 		_ = ln.Close()
@@ -180,7 +180,7 @@ func newOutside(t *testing.T, d *disk, round int, cmd *exec.Cmd) *outside {
 	if o.conn, err = ln.Accept(); err != nil {
 		err := <-o.ended
 		skipUnavailable(t, err, o.out.Bytes())
-		t.Fatalf("no machine: %v\n%s", err, o.out.String())
+		t.Fatalf("the machine did not start: %v\n%s", err, o.out.String())
 	}
 	go o.countWaits()
 	go func() {
@@ -198,7 +198,7 @@ func (o *outside) command(text string) {
 	}
 }
 
-// await reads reports up to the one with this text.
+// await reads reports until one has this text.
 func (o *outside) await(text string) {
 	o.t.Helper()
 	deadline := time.After(2 * time.Minute)
@@ -241,11 +241,11 @@ func (o *outside) note(r report) {
 	}
 }
 
-// cutPower cuts the power, and reads the reports from before.
+// cutPower cuts the power, and reads the reports that were sent before.
 func (o *outside) cutPower(r *rand.Rand) {
 	o.cutAt = time.Now()
 	lost, kept := o.disk.cutPower(r)
-	_ = syscall.Kill(-o.cmd.Process.Pid, syscall.SIGTERM) // the machine sees nothing of it
+	_ = syscall.Kill(-o.cmd.Process.Pid, syscall.SIGTERM) // the machine is not informed
 	<-o.ended
 	_ = o.conn.Close()
 	for r := range o.lines {
@@ -253,19 +253,19 @@ func (o *outside) cutPower(r *rand.Rand) {
 			o.note(r)
 		}
 	}
-	o.t.Logf("cut %d: %d sessions; of what the disk had not flushed, %d sectors are lost and %d kept; what was printed %v before it must be there", o.round, len(o.born), lost, kept, o.allowed())
+	o.t.Logf("cut %d: %d sessions; of the unflushed sectors, %d are lost and %d kept; output that was printed at least %v before the cut must exist", o.round, len(o.born), lost, kept, o.allowed())
 }
 
-// ends waits until the machine has ended without a failure.
-func (o *outside) ends() {
+// awaitEnd waits until the machine has ended without a failure.
+func (o *outside) awaitEnd() {
 	o.t.Helper()
 	if err := <-o.ended; err != nil || !strings.Contains(o.out.String(), "--- PASS: "+o.t.Name()) {
 		o.t.Fatalf("%v\n%s", err, o.out.String())
 	}
 }
 
-// countWaits notes how long the threads of the machine have waited for a processor, because other
-// programs of this machine had it, until the machine ends.
+// countWaits records how long the threads of the machine have waited for a processor that other programs
+// used, until the machine ends.
 func (o *outside) countWaits() {
 	raw, err := o.conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
@@ -299,8 +299,8 @@ func (o *outside) countWaits() {
 	}
 }
 
-// allowed returns the longest time before the cut whose output may be lost: maxLoss in which the
-// machine had a processor.
+// allowed returns the longest time before the cut whose output may be lost: maxLoss, plus the time in which
+// the machine had no processor.
 func (o *outside) allowed() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -334,8 +334,8 @@ func (o *outside) mustExist() string {
 	return strings.Join(ids, " ")
 }
 
-// compare compares what the next machine has found with what this one had reported. It returns how
-// long before the cut the oldest output was printed that each session has lost.
+// compare compares the sessions that the next machine has found with the reports of this machine. For each
+// session that has lost output, it returns how long before the cut the oldest lost output was printed.
 func (o *outside) compare(next *outside) (losses []time.Duration) {
 	if o == nil {
 		return nil

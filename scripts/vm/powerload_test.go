@@ -19,16 +19,16 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A guest is the machine whose power is cut, seen from inside. It reads commands from the line to
-// the outside, and reports there what it sees.
+// A guest is the machine whose power is cut, seen from inside. It reads commands from a serial line, and
+// sends reports on it.
 type guest struct {
 	*machine
 	line     *os.File
 	commands *bufio.Scanner
 }
 
-// obeyPower runs in the machine: it checks what the cut before has left, and then prints until the
-// power is cut.
+// obeyPower runs in the machine. It checks the sessions that the previous cut has left, and then prints until
+// the power is cut.
 func obeyPower(t *testing.T) {
 	for name, value := range map[string]string{"DIR": "/disk/holdfast", "DURABLE": "screen", "WEB": "", "CAGE": "off"} {
 		t.Setenv("HOLDFAST_"+name, value)
@@ -38,7 +38,7 @@ func obeyPower(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := &guest{machine: &machine{t: t}, line: line, commands: bufio.NewScanner(line)}
-	// The state of the machine is saved here, and each boot continues it.
+	// The machine's state is saved while this loop runs, and each round continues it.
 	up := time.NewTicker(50 * time.Millisecond)
 	go func() {
 		for range up.C {
@@ -62,8 +62,7 @@ func obeyPower(t *testing.T) {
 	t.Fatalf("the line has ended: %v", g.commands.Err())
 }
 
-// mount mounts the disk, and lets the kernel write early, so that there is more that the disk has not
-// flushed.
+// mount mounts the disk, and makes the kernel write early, so that more data is written but not flushed.
 func (g *guest) mount() {
 	g.run("mount-disk")
 	for name, centiseconds := range map[string]string{"dirty_writeback_centisecs": "5", "dirty_expire_centisecs": "10"} {
@@ -73,25 +72,25 @@ func (g *guest) mount() {
 	}
 }
 
-// say reports a line. One write is one line, also if several processes report.
+// say sends a report. Each report is one write, so that reports of several processes do not mix.
 func (g *guest) say(format string, args ...any) {
 	if _, err := fmt.Fprintf(g.line, format+"\n", args...); err != nil {
 		g.t.Fatal(err)
 	}
 }
 
-// bad reports a failure, after which the check continues.
-func (g *guest) bad(format string, args ...any) {
+// reportFailure reports a failure. The check continues.
+func (g *guest) reportFailure(format string, args ...any) {
 	g.say("bad %s", strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", `\n`))
 }
 
-// check starts the programs, and compares all that they list with what is expected.
+// check starts the programs, and compares all sessions that they list with the expected ones.
 func (g *guest) check(expected []string) {
 	serve := exec.Command("proxy", "serve")
 	if err := serve.Start(); err != nil {
 		g.t.Fatal(err)
 	}
-	// The commands of proxy would wait for 15 s only, which can be too short for this machine.
+	// The commands of proxy wait only for 15 s, which can be too short on this machine.
 	c, err := client.Dial(g.t.Context(), client.Options{Name: "vm", Redial: limit, Start: func(context.Context) error { return nil }})
 	if err != nil {
 		g.t.Fatal(err)
@@ -107,11 +106,11 @@ func (g *guest) check(expected []string) {
 		missing = slices.DeleteFunc(slices.Clone(expected), func(id string) bool { return found[id].ID != "" })
 		return err == nil && len(missing) == 0
 	}) {
-		g.bad("%v are not listed", missing)
+		g.reportFailure("%v are not listed", missing)
 	}
 	for id, s := range found {
 		if s.State != protocol.StateLost || s.Lost == nil {
-			g.bad("session %s is %s, and not lost", id, s.State)
+			g.reportFailure("session %s is %s, want lost", id, s.State)
 			continue
 		}
 		g.say("lost %s %d", id, s.Lost.Offset)
@@ -122,17 +121,17 @@ func (g *guest) check(expected []string) {
 			g.revive(&s)
 		}
 		if err := g.c.Forget(g.t.Context(), s.ID); err != nil {
-			g.bad("%s is not forgotten: %v", id, err)
+			g.reportFailure("forget %s: %v", id, err)
 		}
 	}
 }
 
-// checkScreen compares the screen of a lost session with that of its offset.
+// checkScreen compares the screen of a lost session with the screen at its offset.
 func (g *guest) checkScreen(s *protocol.SessionInfo) {
 	kind, _, _ := strings.Cut(string(s.ID), "-")
 	shown, err := g.c.Scrollback(g.t.Context(), s.ID)
 	if err != nil {
-		g.bad("%s has no screen: %v", s.ID, err)
+		g.reportFailure("%s has no screen: %v", s.ID, err)
 		return
 	}
 	text := strings.TrimRight(strings.Join(shown, "\n"), "\n")
@@ -141,11 +140,11 @@ func (g *guest) checkScreen(s *protocol.SessionInfo) {
 		g.checkNumbers(s, shown)
 	case "quiet":
 		if text != quietText {
-			g.bad("%s shows %q", s.ID, text)
+			g.reportFailure("the screen of %s is %q", s.ID, text)
 		}
 	case "born":
 		if want := "born " + string(s.ID); offset > 0 && text != (want + "\n")[:min(offset, len(want))] {
-			g.bad("%s at offset %d shows %q", s.ID, offset, text)
+			g.reportFailure("the screen of %s at offset %d is %q", s.ID, offset, text)
 		}
 	default:
 		g.checkDrawing(s)
@@ -164,24 +163,24 @@ func (g *guest) checkNumbers(s *protocol.SessionInfo, shown []string) {
 	}
 	if last != "" {
 		if len(shown) == 0 || shown[len(shown)-1] != last {
-			g.bad("%s at offset %d ends with %q, want %q", s.ID, offset, shown[max(0, len(shown)-1):], last)
+			g.reportFailure("%s at offset %d ends with %q, want %q", s.ID, offset, shown[max(0, len(shown)-1):], last)
 			return
 		}
 		shown = shown[:len(shown)-1]
 	}
 	if len(shown) < min(want, s.Size.Rows-1) {
-		g.bad("%s at offset %d has %d lines", s.ID, offset, len(shown))
+		g.reportFailure("%s at offset %d has %d lines", s.ID, offset, len(shown))
 	}
 	for i := len(shown) - 1; i >= 0; i-- {
 		if want--; shown[i] != fmt.Sprintf("%08d", want) {
-			g.bad("%s at offset %d shows %q, want %08d", s.ID, offset, shown[i], want)
+			g.reportFailure("the screen of %s at offset %d contains %q, want %08d", s.ID, offset, shown[i], want)
 			return
 		}
 	}
 }
 
-// checkDrawing compares a screen with that of a session that has printed the same since the chunk
-// before, because the first bytes of a chunk reset the terminal.
+// checkDrawing compares a screen with the screen of a session that has printed the same output since the
+// previous chunk. That is sufficient, because the first bytes of a chunk reset the terminal.
 func (g *guest) checkDrawing(s *protocol.SessionInfo) {
 	length, offset := streams["drawing"].bytes, int(s.Lost.Offset)
 	if offset == 0 {
@@ -210,24 +209,24 @@ func (g *guest) checkDrawing(s *protocol.SessionInfo) {
 		g.resize(id, s.Size)
 	}
 	if got, want := g.cells(s.ID), g.cells(id); got != want {
-		g.bad("%s at offset %d, %s, shows\n%s\nwant\n%s", s.ID, offset, s.Size, got, want)
+		g.reportFailure("the screen of %s at offset %d, %s, is\n%s\nwant\n%s", s.ID, offset, s.Size, got, want)
 	}
 	if err := g.c.Terminate(g.t.Context(), id, client.End{}); err != nil {
 		g.t.Fatal(err)
 	}
-	g.ends(id)
+	g.awaitEnd(id)
 	if err := g.c.Forget(g.t.Context(), id); err != nil {
 		g.t.Fatal(err)
 	}
 }
 
-// steps returns the command line of a generator that prints its first chunk at once, and each
-// further one after a line of input, which is not echoed.
+// steps returns the command line of a generator that prints its first chunk at once, and each further chunk
+// after a line of input, without echo.
 func steps(argv ...string) []string {
 	return []string{"sh", "-c", "stty -echo; exec " + strings.Join(argv, " ") + " -stepped"}
 }
 
-// step lets a generator print its next chunk at another size.
+// step makes a generator print its next chunk at another size.
 func (g *guest) step(id protocol.SessionID, size protocol.Size) {
 	g.resize(id, size)
 	g.input(id, "\n")
@@ -239,7 +238,7 @@ func (g *guest) resize(id protocol.SessionID, size protocol.Size) {
 	}
 }
 
-// prints waits until a session has printed so many bytes.
+// prints waits until a session has printed end bytes.
 func (g *guest) prints(id protocol.SessionID, end uint64) {
 	testkit.Eventually(g.t, limit, func() bool {
 		now, err := g.c.Screen(g.t.Context(), id, client.ScreenOptions{Lines: 1})
@@ -247,7 +246,7 @@ func (g *guest) prints(id protocol.SessionID, end uint64) {
 	}, fmt.Sprintf("%s has printed %d bytes", id, end))
 }
 
-// cells returns all of a screen, but for its session and offset.
+// cells returns the whole screen, without its instance and offset.
 func (g *guest) cells(id protocol.SessionID) string {
 	c, err := g.c.Screen(g.t.Context(), id, client.ScreenOptions{Format: protocol.ScreenCells})
 	if err != nil {
@@ -261,30 +260,30 @@ func (g *guest) cells(id protocol.SessionID) string {
 	return string(text)
 }
 
-// revive starts a lost session again, which shows the old lines.
+// revive starts a lost session again, which must show the old lines.
 func (g *guest) revive(s *protocol.SessionInfo) {
 	now, err := g.c.Reopen(g.t.Context(), s.ID, protocol.RespawnSpec{Argv: []string{"sh", "-c", "echo back; exec cat"}, KeepScreen: true}, nil)
 	if err != nil || now.Session.Instance == s.Instance {
-		g.bad("%s is not revived: %+v, %v", s.ID, now, err)
+		g.reportFailure("%s is not revived: %+v, %v", s.ID, now, err)
 		return
 	}
 	g.sees(s.ID, "back")
 	shown, err := g.c.Scrollback(g.t.Context(), s.ID)
 	if text := strings.Join(shown, "\n"); err != nil || !strings.HasPrefix(text, quietText+"\n── the machine stopped") {
-		g.bad("the revived %s shows %q, %v", s.ID, text, err)
+		g.reportFailure("the screen of the revived %s is %q, %v", s.ID, text, err)
 	}
 	if err := g.c.Terminate(g.t.Context(), s.ID, client.End{}); err != nil {
 		g.t.Fatal(err)
 	}
-	g.ends(s.ID)
+	g.awaitEnd(s.ID)
 }
 
-// stepSize is the size that a stepped session has while it prints a chunk.
+// stepSize returns the size of a stepped session while it prints a chunk.
 func stepSize(chunk int) protocol.Size {
 	return protocol.Size{Cols: 30 + 17*(chunk%5), Rows: 10 + 7*(chunk%3)}
 }
 
-// load starts sessions, and then starts and resizes some more until the power is cut.
+// load starts sessions, and then starts and resizes more sessions until the power is cut.
 func (g *guest) load(round string) {
 	start := func(kind string, mode protocol.Durable, argv ...string) protocol.SessionID {
 		id := protocol.SessionID(kind + "-" + round)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// What a generator prints is a function of the offset, so that the right screen of each offset is
-// known. The output is a sequence of chunks of the same length.
+// The output of a generator is a function of the offset, so that the right screen at each offset is known. It
+// is a sequence of chunks of the same length.
 var (
 	generated = flag.String("generate", "", "print this stream (numbers or drawing), and nothing else")
 	named     = flag.String("name", "", "report the offset on the line to the outside under this name")
@@ -30,7 +30,7 @@ const linePath = "/dev/ttyS1"
 // reportEvery is the shortest time between two reports of a generator.
 const reportEvery = 20 * time.Millisecond
 
-// streams are the chunks by number. The terminal adds the CR of each line.
+// streams are the kinds of output. chunk returns a chunk by number. The terminal adds the CR of each line.
 var streams = map[string]struct {
 	bytes int // of each chunk
 	chunk func(n int) []byte
@@ -50,8 +50,8 @@ func numbers(n int) []byte {
 	return p
 }
 
-// drawing returns output that uses all of a terminal. Its beginning resets the terminal, so that
-// the screen depends on this chunk alone.
+// drawing returns output that uses all features of a terminal. Its beginning resets the terminal, so that the
+// screen depends on this chunk alone.
 func drawing(n int) []byte {
 	const length = 8 << 10
 	r := rand.New(rand.NewPCG(uint64(n), 3))
@@ -86,7 +86,7 @@ func drawing(n int) []byte {
 	return append(p, strings.Repeat(".", length-len(p))...)
 }
 
-// generate prints a stream for ever, or to the offset until.
+// generate prints a stream without end, or until the offset until.
 func generate() error {
 	s := streams[*generated]
 	line := os.Stderr
@@ -118,7 +118,7 @@ func generate() error {
 			reported = time.Now()
 		}
 		if end == *until {
-			time.Sleep(time.Hour) // it will be ended
+			time.Sleep(time.Hour) // the test ends this process
 		}
 		time.Sleep(*paused)
 	}

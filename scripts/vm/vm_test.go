@@ -43,10 +43,10 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.Run(m))
 }
 
-// unavailable is what scripts/vm/run ends with if there can be no machine here.
+// unavailable is the exit code of scripts/vm/run if this host can run no machine.
 const unavailable = 69
 
-// inMachine runs the test in a machine with so much memory, in MiB.
+// inMachine runs the test in a machine. memory is in MiB.
 func inMachine(t *testing.T, memory int, longest time.Duration, test func(*testing.T)) {
 	t.Helper()
 	if *inside {
@@ -61,13 +61,13 @@ func inMachine(t *testing.T, memory int, longest time.Duration, test func(*testi
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for s := bufio.NewScanner(strings.NewReader(string(out))); s.Scan(); {
-		if strings.Contains(s.Text(), "_test.go:") { // what it logs
+		if strings.Contains(s.Text(), "_test.go:") { // a log line of the test in the machine
 			t.Log(strings.TrimSpace(s.Text()))
 		}
 	}
 }
 
-// programs builds what runs in the machine, and returns its directory.
+// programs builds the programs that run in the machine, and returns their directory.
 func programs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -84,7 +84,8 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// machineCommand boots a machine that runs this test inside. options are those of scripts/vm/run.
+// machineCommand returns a command that boots a machine and runs this test inside. options are the options of
+// scripts/vm/run.
 func machineCommand(ctx context.Context, t *testing.T, dir string, options ...string) *exec.Cmd {
 	t.Helper()
 	args := append(options, filepath.Join(dir, "guest"), "-inside", "-test.v", "-test.run=^"+t.Name()+"$")
@@ -93,7 +94,7 @@ func machineCommand(ctx context.Context, t *testing.T, dir string, options ...st
 	return cmd
 }
 
-// skipUnavailable skips the test if there can be no machine here.
+// skipUnavailable skips the test if this host can run no machine.
 func skipUnavailable(t *testing.T, err error, out []byte) {
 	t.Helper()
 	var exit *exec.ExitError
@@ -111,8 +112,7 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// spawnForever starts processes that leave their terminal, until none can be started,
-// and then goes on trying.
+// spawnForever starts processes that leave their terminal. When no more can be started, it continues to try.
 func spawnForever() {
 	for {
 		if err := exec.Command("/bin/setsid", "/bin/sleep", "100000").Start(); err != nil {
@@ -121,11 +121,10 @@ func spawnForever() {
 	}
 }
 
-// forkForever is as many processes as it may be: each one that ends makes room for a
-// child of another.
+// forkForever forks in each process without end. Each process that ends makes room for another fork.
 func forkForever() {
-	signal.Ignore(syscall.SIGCHLD) // nobody waits for them
+	signal.Ignore(syscall.SIGCHLD) // no process waits for the children
 	for {
-		_, _, _ = syscall.RawSyscall(syscall.SYS_FORK, 0, 0, 0) // in a child the runtime's other threads are missing
+		_, _, _ = syscall.RawSyscall(syscall.SYS_FORK, 0, 0, 0) // the child has only this thread of the runtime
 	}
 }

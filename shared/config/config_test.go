@@ -13,12 +13,13 @@ import (
 	"holdfast/protocol"
 )
 
-// getenv makes an environment of a map.
+// getenv returns a function that looks up variables in a map.
 func getenv(vars map[string]string) func(string) string {
 	return func(name string) string { return vars[name] }
 }
 
-// load loads with the given file ("" for none), environment and command line.
+// load loads the configuration from a file, unless file is "", from the environment and from the command
+// line.
 func load(t *testing.T, file string, env map[string]string, args ...string) (Config, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,7 +67,7 @@ func TestLoadOrder(t *testing.T) {
 		{name: "flag over both", file: `{"exit_keep": "1m"}`,
 			env: map[string]string{"HOLDFAST_EXIT_KEEP": "2m"}, args: []string{"--exit-keep=3m"},
 			want: with(func(c *Config) { c.ExitKeep = 3 * time.Minute })},
-		{name: "a flag sets what it says, be it zero", file: `{"idle_timeout": "5m"}`, args: []string{"--idle-timeout", "0"},
+		{name: "a flag can set zero", file: `{"idle_timeout": "5m"}`, args: []string{"--idle-timeout", "0"},
 			want: defaults},
 		{name: "no check for an early exit", file: `{"early_exit": "0"}`,
 			want: with(func(c *Config) { c.EarlyExit = -1 })},
@@ -87,7 +88,7 @@ func TestLoadOrder(t *testing.T) {
 // demand: M1
 func TestIdleTimeoutIsNeverRewritten(t *testing.T) {
 	if RecommendedIdleTimeout != 60*time.Minute {
-		t.Errorf("recommended: %v", RecommendedIdleTimeout)
+		t.Errorf("RecommendedIdleTimeout is %v, want 1h", RecommendedIdleTimeout)
 	}
 	for _, v := range []string{"0", "0s", "-1ns", "-5m", "1ns", "60m", "87600h"} {
 		want, err := time.ParseDuration(v)
@@ -104,15 +105,15 @@ func TestIdleTimeoutIsNeverRewritten(t *testing.T) {
 			}
 		}
 		if c := (Config{IdleTimeout: want}).withDefaults(); c.IdleTimeout != want {
-			t.Errorf("defaults made %v of %v", c.IdleTimeout, want)
+			t.Errorf("withDefaults changed the idle timeout to %v, want %v", c.IdleTimeout, want)
 		}
 	}
 	if c, err := load(t, "", nil); err != nil || c.IdleTimeout != 0 {
-		t.Errorf("unset: got %v, %v", c.IdleTimeout, err)
+		t.Errorf("without a setting: idle timeout %v, %v; want 0", c.IdleTimeout, err)
 	}
 }
 
-// All mistakes come at once, each with its place.
+// Load must report all mistakes at once, each with its place.
 func TestLoadMistakes(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -139,11 +140,11 @@ func TestLoadMistakes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := load(t, tt.file, tt.env, tt.args...)
 			if err == nil {
-				t.Fatal("loaded")
+				t.Fatal("Load succeeded")
 			}
 			for _, s := range tt.says {
 				if !strings.Contains(err.Error(), s) {
-					t.Errorf("%q is missing in:\n%v", s, err)
+					t.Errorf("the error lacks %q:\n%v", s, err)
 				}
 			}
 		})
@@ -179,9 +180,9 @@ func TestSecret(t *testing.T) {
 		})
 	}
 	if got, err := (Config{}).Secret(); got != "" || err != nil {
-		t.Errorf("without a file: %q, %v", got, err)
+		t.Errorf("Secret without a file: %q, %v", got, err)
 	}
 	if _, err := (Config{SecretFile: t.TempDir()}).Secret(); err == nil {
-		t.Error("a directory is taken")
+		t.Error("Secret accepts a directory")
 	}
 }

@@ -20,11 +20,11 @@ func TestCleanEnv(t *testing.T) {
 		"ELECTRON_RUN_AS_NODE=1", "npm_config_registry=x", "NODE_OPTIONS=--require x", "LISTEN_FDS=1", "LISTEN_PID=1", "LISTEN_FDNAMES=x",
 		"NOTIFY_SOCKET=/n", "INVOCATION_ID=i", "PLUGIN_MIN_PORT=1", "HOLDFAST_DIR=/d", "HOLDFAST_SESSION=s", "HOLDFAST_SECRET_FILE=/s",
 		"GITHUB_TOKEN=x", "AWS_SECRET_ACCESS_KEY=x", "OPENAI_API_KEY=x", "DB_PASSWORD=x", "PGPASSWORD=x", "TERM=dumb", "VIRTUAL_ENV=/v",
-		"XDG_ACTIVATION_TOKEN=x", "XDG_SESSION_COOKIE=x", "LC_SECRET=x", "LC_api_key=x", "XDG_Password=x", // inside an allowed prefix
+		"XDG_ACTIVATION_TOKEN=x", "XDG_SESSION_COOKIE=x", "LC_SECRET=x", "LC_api_key=x", "XDG_Password=x", // the prefix is allowed, but the name looks like a secret
 		"HTTPS_PROXY=http://me:pw@p:1", "LD_PRELOAD=/x.so", "UNKNOWN=1", "HOMER=x", "PATH", "=C:=C:\\", "",
 	}
 	var in []string
-	for i := range max(len(keep), len(drop)) { // mixed, to see the order kept
+	for i := range max(len(keep), len(drop)) { // mixed, so that the test notices a wrong order
 		if i < len(keep) {
 			in = append(in, keep[i])
 		}
@@ -36,12 +36,12 @@ func TestCleanEnv(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, keep)
 	}
 	if got := CleanEnv(nil); got == nil || len(got) != 0 {
-		t.Errorf("of nothing: %#v, which os/exec takes for its own environment", got)
+		t.Errorf("CleanEnv(nil) is %#v, want an empty slice, because os/exec replaces nil by its own environment", got)
 	}
 }
 
-// Daemons get what they need, and nothing that was meant for the command that
-// started them.
+// Daemons must get the variables that they need, and no variable that was meant for the command that started
+// them.
 func TestDaemonEnv(t *testing.T) {
 	base := testkit.Dir(t)
 	own := filepath.Join(base, strconv.Itoa(os.Geteuid()))
@@ -65,7 +65,7 @@ func TestDaemonEnv(t *testing.T) {
 	}
 	s.goos = "windows"
 	if got := s.daemonEnv(drop); !slices.Equal(got, drop) {
-		t.Errorf("on Windows: %q", got)
+		t.Errorf("daemonEnv on Windows: %q", got)
 	}
 }
 
@@ -102,9 +102,9 @@ func TestLoginShell(t *testing.T) {
 		})
 	}
 	if got := loginShell("", filepath.Join(dir, "none"), 0); got != "/bin/sh" {
-		t.Errorf("without a user database: %s", got)
+		t.Errorf("loginShell without a user database: %s", got)
 	}
 	if got := LoginShell(); !isProgram(got) {
-		t.Errorf("here: %s", got)
+		t.Errorf("LoginShell returns %s, which is not a program", got)
 	}
 }

@@ -15,7 +15,7 @@ func TestCheckEnviron(t *testing.T) {
 		{"HOLDFAST_DRI=/x", "HOLDFAST_DIR"},
 		{"HOLDFAST_grace=1s", "HOLDFAST_GRACE"},
 		{"HOLDFAST_IDLETIMOUT=1s", "HOLDFAST_IDLE_TIMEOUT"},
-		{"HOLDFAST_TASK_ID=7", ""}, // an app's own
+		{"HOLDFAST_TASK_ID=7", ""}, // a variable of another application
 		{"HOLDFAST_BIN=/x", ""},
 		{"HOLDFAST_=x", ""},
 		{"HOLDFAS_DIR=/x", ""},

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The key is read from a private file, or from a command, whose output is not quoted in an error.
+// The key must be read from a private file, or from a command, whose output must not be in an error.
 func TestReadDurableKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(path, []byte("the key\n"), 0o600); err != nil {
@@ -34,11 +34,11 @@ func TestReadDurableKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := (Config{DurableKey: path}).ReadDurableKey(context.Background()); err == nil {
-		t.Error("a file that others can read was accepted")
+		t.Error("ReadDurableKey accepts a file that other users can read")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := (Config{DurableKey: "!exec sleep 1000"}).ReadDurableKey(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a command that hangs: %v", err)
+		t.Errorf("ReadDurableKey with a command that hangs: %v", err)
 	}
 }

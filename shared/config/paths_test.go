@@ -48,12 +48,12 @@ func TestResolve(t *testing.T) {
 	}
 	unknown := system{goos: "linux", uid: os.Geteuid(), home: func() string { return "" }}
 	if got, err := unknown.resolve("", getenv(nil)); err == nil || !strings.Contains(err.Error(), "HOME") {
-		t.Errorf("without anything: %+v, %v", got, err)
+		t.Errorf("resolve without HOME: %+v, %v; want an error", got, err)
 	}
 }
 
-// A user has one runtime directory, with a login's environment and without, and
-// what runs in another one is found.
+// A user must have one runtime directory, with a login's environment and without it, and daemons in another
+// runtime directory must be found.
 func TestOnePlacePerUser(t *testing.T) {
 	base := testkit.Dir(t)
 	users, home := filepath.Join(base, "user"), filepath.Join(base, "home")
@@ -100,22 +100,22 @@ func TestOnePlacePerUser(t *testing.T) {
 	moved := map[string]string{"HOME": home, "XDG_RUNTIME_DIR": other}
 	d, err := s.resolve("", getenv(moved))
 	if want := filepath.Join(other, "holdfast"); err != nil || d.Runtime != want {
-		t.Errorf("a runtime directory of the user's choice: %s, %v, want %s", d.Runtime, err, want)
+		t.Errorf("XDG_RUNTIME_DIR of the user's choice: %s, %v, want %s", d.Runtime, err, want)
 	}
 	if got := s.elsewhere(d, "", getenv(moved)); !slices.Equal(got, []string{xdg}) {
-		t.Errorf("from there, %q runs elsewhere, want %q", got, xdg)
+		t.Errorf("elsewhere from that directory is %q, want %q", got, xdg)
 	}
 	if got := s.elsewhere(d, other, getenv(moved)); got != nil {
-		t.Errorf("a directory was named, and %q is told", got)
+		t.Errorf("elsewhere is %q although the directory was given, want none", got)
 	}
 	stopNew()
 
-	if os.Geteuid() == 0 { // su keeps the variable of the user that it was called by
+	if os.Geteuid() == 0 { // su keeps the variable of the calling user
 		if err := os.Chown(other, 4711, 4711); err != nil {
 			t.Fatal(err)
 		}
 		if d, err := s.resolve("", getenv(moved)); err != nil || d.Runtime != xdg {
-			t.Errorf("the variable names another user's: %s, %v, want %s", d.Runtime, err, xdg)
+			t.Errorf("XDG_RUNTIME_DIR of another user: %s, %v, want %s", d.Runtime, err, xdg)
 		}
 	}
 	if err := os.Chmod(own, 0o750); err != nil {
@@ -131,20 +131,20 @@ func TestShortFallback(t *testing.T) {
 	longest := socket.MaxPath - 1 - maxSocketName
 	d, err := Resolve(of(longest), getenv(nil))
 	if err != nil || d.Runtime != of(longest) {
-		t.Errorf("it just fits: %+v, %v", d, err)
+		t.Errorf("the longest directory: %+v, %v", d, err)
 	}
 	d, err = Resolve(of(longest+1), getenv(nil))
 	if want := fmt.Sprintf("/tmp/holdfast-%d-", os.Geteuid()); err != nil || !strings.HasPrefix(d.Runtime, want) || len(d.Runtime) != len(want)+8 {
-		t.Errorf("one byte more: %+v, %v", d, err)
+		t.Errorf("a directory that is one byte too long: %+v, %v", d, err)
 	}
 	if d.State != of(longest+1) || d.Config != d.State {
-		t.Errorf("the other directories moved: %+v", d)
+		t.Errorf("the fallback also changed the other directories: %+v", d)
 	}
 	if again, _ := Resolve(of(longest+1), getenv(nil)); again != d {
-		t.Errorf("another time: %+v", again)
+		t.Errorf("the second call returns %+v", again)
 	}
 	if other, _ := Resolve(of(longest+2), getenv(nil)); other.Runtime == d.Runtime {
-		t.Error("two directories share a fallback")
+		t.Error("two directories have the same fallback")
 	}
 	if got := d.Socket(strings.Repeat("n", maxSocketName)); len(got) > socket.MaxPath {
 		t.Errorf("%s is too long", got)
@@ -169,10 +169,10 @@ func TestEnsure(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := d.Ensure(); !errors.Is(err, socket.ErrUnsafeDir) || !strings.Contains(err.Error(), "chmod 700 "+d.Config) {
-		t.Errorf("open to others: %v", err)
+		t.Errorf("Ensure of a directory that others can read: %v", err)
 	}
 	if fi, _ := os.Stat(d.Config); fi.Mode().Perm() != 0o755 {
-		t.Error("it was mended")
+		t.Error("Ensure changed the mode of an existing directory")
 	}
 
 	link := filepath.Join(base, "link")
@@ -180,6 +180,6 @@ func TestEnsure(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := (Dirs{link, link, link}).Ensure(); !errors.Is(err, socket.ErrUnsafeDir) {
-		t.Errorf("a link: %v", err)
+		t.Errorf("Ensure of a symbolic link: %v", err)
 	}
 }

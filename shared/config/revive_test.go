@@ -29,7 +29,7 @@ func TestResumeCommand(t *testing.T) {
 	}
 	for _, bad := range []string{"agent", "=agent", "/bin/agent=agent", "a b=c"} {
 		if err := setResume(&c, bad); err == nil {
-			t.Errorf("%q is accepted", bad)
+			t.Errorf("setResume accepts %q", bad)
 		}
 	}
 }

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// tokensOf returns the tokens of in, which is passed in pieces of n bytes. Parts of one token are
-// joined.
+// tokensOf returns the tokens of in, which it passes in pieces of n bytes. It joins the parts of a token.
 func tokensOf(t testing.TB, in []byte, n int) []string {
 	tokens := Tokenizer{Room: 64}
 	var all []string
@@ -28,7 +27,7 @@ func tokensOf(t testing.TB, in []byte, n int) []string {
 				all = append(all, "text "+open)
 			case tok.Final == 0:
 				if tok.Complete || tok.End < len(p) {
-					t.Fatalf("%q: a sequence without an end: %+v", p, tok)
+					t.Fatalf("%q: a token without a final byte is complete or does not reach the end: %+v", p, tok)
 				}
 				continue
 			default:
@@ -43,8 +42,8 @@ func tokensOf(t testing.TB, in []byte, n int) []string {
 	return all
 }
 
-// FuzzNext demands that cutting the input anywhere gives the same tokens, that tokens cover the
-// input, and that a body has its bound.
+// FuzzNext checks that cutting the input anywhere gives the same tokens, that tokens cover the input, and
+// that a body is bounded.
 func FuzzNext(f *testing.F) {
 	for _, s := range []string{
 		"a\x1b[1;31mb\x1b]0;t\x07c\x1b]0;t\x1b\\\x1bP$qm\x1b\\\x1b_Ga=q;AA\x1b\\\x1b(B\x1b#8\x1bXs\x1b\\\x1b^p\x18x\x1b[1\x1am",
@@ -58,7 +57,7 @@ func FuzzNext(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, n uint8) {
 		whole, pieces := tokensOf(t, in, max(1, len(in))), tokensOf(t, in, int(n)+1)
 		if a, b := strings.Join(whole, "\n"), strings.Join(pieces, "\n"); a != b {
-			t.Fatalf("%q is\n%s\nand in pieces of %d\n%s", in, a, int(n)+1, b)
+			t.Fatalf("the tokens of %q are\n%s\nand in pieces of %d\n%s", in, a, int(n)+1, b)
 		}
 	})
 }
@@ -96,7 +95,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// A sequence without an end takes no memory beyond Room, and a large body is released.
+// A sequence without an end must use no memory beyond Room, and a large body must be released.
 func TestNextBounds(t *testing.T) {
 	tokens := Tokenizer{Room: 64 << 10}
 	p := []byte("\x1b]52;c;" + strings.Repeat("A", 1<<20))
@@ -104,13 +103,13 @@ func TestNextBounds(t *testing.T) {
 		i = tokens.Next(p, i).End
 	}
 	if len(tokens.Body()) != tokens.Room || !tokens.IsTooLong() {
-		t.Errorf("%d bytes, too long: %v", len(tokens.Body()), tokens.IsTooLong())
+		t.Errorf("the body has %d bytes, IsTooLong is %v", len(tokens.Body()), tokens.IsTooLong())
 	}
 	p = []byte("\x07x")
 	i := tokens.Next(p, 0).End
 	tokens.Next(p, i)
 	if cap(tokens.body) > maxIdleBody {
-		t.Errorf("%d bytes are kept behind the sequence", cap(tokens.body))
+		t.Errorf("%d bytes stay allocated after the sequence", cap(tokens.body))
 	}
 	p = []byte(strings.Repeat("text\x1b[1;31m\x1b]0;title\x07", 100))
 	if n := testing.AllocsPerRun(100, func() {

@@ -42,8 +42,8 @@ func TestNextInput(t *testing.T) {
 	}
 }
 
-// FuzzNextInput demands that a unit is within the input, that ESC begins each one but text, and
-// that more input does not change a unit that was complete or can no longer become complete.
+// FuzzNextInput checks that a unit is within the input, that each unit except text begins with ESC, and that
+// more input does not change a unit that was complete or can no longer become complete.
 func FuzzNextInput(f *testing.F) {
 	for _, s := range []string{"a\x1b[1;5A\x1bOA\x1b[M !!\x1b]11;x\x1b\\b", "\x1b\x1b[1\n\x1b_é\x1b\\\x1bO", "\x1b]a\u009c\x1bP\x1b"} {
 		f.Add([]byte(s), 3)
@@ -56,7 +56,7 @@ func FuzzNextInput(f *testing.F) {
 			}
 			part := in[:1+max(cut, -(cut+1))%len(in)]
 			if v := NextInput(part); v.Kind != Text && (v.Complete || v.Final != 0) && !reflect.DeepEqual(u, v) {
-				t.Fatalf("%q: %+v, but its beginning %q: %+v", in, u, part, v)
+				t.Fatalf("the unit of %q is %+v, but the unit of its beginning %q is %+v", in, u, part, v)
 			}
 			in = in[u.Len:]
 		}

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Output becomes lines without sequences, and each character of a line is found in the output again.
+// Lines must convert output to lines without sequences, and must find each character of a line in the output
+// again.
 func TestLines(t *testing.T) {
 	for in, want := range map[string]string{
 		"one\r\ntwo\n\nthree":              "one\ntwo\n\nthree",
@@ -29,7 +30,7 @@ func TestLines(t *testing.T) {
 		}
 		for i, b := range x.Bytes {
 			if at := x.OutputAt(i); b > ' ' && in[at] != b {
-				t.Errorf("%q: character %d of %q is not at %d", in, i, x.Bytes, at)
+				t.Errorf("%q: character %d of %q is not at offset %d of the output", in, i, x.Bytes, at)
 			}
 		}
 	}
@@ -40,7 +41,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Lines that are taken while output arrives are the same as those of all output.
+// Lines that are taken while output arrives must equal the lines of all output.
 func TestLinesTaken(t *testing.T) {
 	const output = "one\r\n\x1b[1mtwo\x1b[0m\x1b[3;4Hthree\rfour\n\nfive"
 	for n := 1; n < len(output); n++ {
@@ -56,7 +57,8 @@ func TestLinesTaken(t *testing.T) {
 	}
 }
 
-// Whatever a program has printed, its lines have no sequence and no control but line feeds and tabs.
+// Whatever a program has printed, its lines must contain no sequence, and no control character except line
+// feeds and tabs.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\xc2\x00\x9b1m\x1b[1mb\r\n"))
 	f.Fuzz(func(t *testing.T, output []byte) {
@@ -66,16 +68,16 @@ func FuzzLines(f *testing.F) {
 		for at := 0; at < len(x.Bytes); {
 			tok := tokens.Next(x.Bytes, at)
 			if tok.Kind != Text {
-				t.Fatalf("%q became %q, which has a sequence", output, x.Bytes)
+				t.Fatalf("%q became %q, which contains a sequence", output, x.Bytes)
 			}
 			at = tok.End
 		}
 		for i, b := range x.Bytes {
 			if b < ' ' && b != '\n' && b != '\t' || b == 0x7f {
-				t.Fatalf("%q became %q, which has a control", output, x.Bytes)
+				t.Fatalf("%q became %q, which contains a control character", output, x.Bytes)
 			}
 			if at := x.OutputAt(i); at < 0 || at > len(output) {
-				t.Fatalf("character %d is at %d of %d bytes", i, at, len(output))
+				t.Fatalf("character %d is at offset %d of %d bytes", i, at, len(output))
 			}
 		}
 	})

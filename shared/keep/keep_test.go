@@ -22,8 +22,8 @@ import (
 
 const roleEnv = "KEEP_TEST_DIR"
 
-// TestMain is, in a child, a keeper that has held from the start: it says so, and
-// says when it is to go on.
+// TestMain runs a keeper in a child of a test. The keeper starts no supervisor, prints that it holds, and
+// prints the chosen program when it receives SIGHUP.
 func TestMain(m *testing.M) {
 	dir := os.Getenv(roleEnv)
 	if dir == "" {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	select {}
 }
 
-// A keeper is a process that runs.
+// A keeper is a running child in this role.
 type keeper struct {
 	*exec.Cmd
 	out *bufio.Reader
@@ -71,14 +71,14 @@ func start(t *testing.T, dir string) *keeper {
 func (k *keeper) says(t *testing.T, want string) {
 	t.Helper()
 	if got, err := k.out.ReadString('\n'); strings.TrimSpace(got) != want || err != nil {
-		t.Fatalf("it says %q, %v, want %q", got, err, want)
+		t.Fatalf("the keeper printed %q, %v, want %q", got, err, want)
 	}
 }
 
 func TestHeld(t *testing.T) {
 	dir := testkit.Dir(t)
 	if h := ReadHeld(dir); h != nil {
-		t.Errorf("nothing was there: %+v", h)
+		t.Errorf("ReadHeld in an empty directory: %+v", h)
 	}
 	k := start(t, dir)
 	h := ReadHeld(dir)
@@ -86,48 +86,48 @@ func TestHeld(t *testing.T) {
 		t.Fatalf("got %+v, want process %d", h, k.Process.Pid)
 	}
 	if want := fmt.Sprintf("kill -HUP %d", k.Process.Pid); !strings.Contains(h.Error(), want) {
-		t.Errorf("%q does not say %q", h.Error(), want)
+		t.Errorf("the error %q lacks %q", h.Error(), want)
 	}
 	if pid, err := Choose(dir, "/the/next program"); pid != k.Process.Pid || err != nil {
 		t.Fatal(pid, err)
 	}
 	k.says(t, "goes on with /the/next program")
 	if CancelChoice(dir) || Chosen(dir) != "" {
-		t.Error("a program that was read is named again")
+		t.Error("the chosen program is returned a second time")
 	}
 	ClearHeld(dir)
 	if now := ReadHeld(dir); now != nil {
-		t.Errorf("a supervisor serves: %+v", now)
+		t.Errorf("ReadHeld after ClearHeld: %+v", now)
 	}
 	if pid, err := PID(dir); pid != k.Process.Pid || err != nil {
-		t.Errorf("keeper %d, %v", pid, err)
+		t.Errorf("PID returns %d, %v", pid, err)
 	}
 }
 
-// TestPIDOfTheDead: what a keeper has left behind names nobody, who might be
-// another's process by now.
+// TestPIDOfTheDead checks that the files of a dead keeper name no process, because its pid may belong to
+// another process now.
 func TestPIDOfTheDead(t *testing.T) {
 	dir := testkit.Dir(t)
 	k := start(t, dir)
-	second := start(t, dir) // waits for the lock
+	second := start(t, dir) // it waits for the lock
 	if pid, err := PID(dir); pid != k.Process.Pid || err != nil {
-		t.Errorf("keeper %d, %v", pid, err)
+		t.Errorf("PID returns %d, %v", pid, err)
 	}
 	_, _ = k.Process.Kill(), k.Wait()
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		pid, err := PID(dir)
 		return pid == second.Process.Pid && err == nil
-	}, "the second is the keeper")
+	}, "PID returns the second keeper")
 	_, _ = second.Process.Kill(), second.Wait()
 	if pid, err := PID(dir); pid != 0 || err != nil {
-		t.Errorf("keeper %d, %v", pid, err)
+		t.Errorf("PID without a running keeper returns %d, %v", pid, err)
 	}
 	if h := ReadHeld(dir); h != nil {
-		t.Errorf("got %+v", h)
+		t.Errorf("ReadHeld without a running keeper: %+v", h)
 	}
 }
 
-// TestChosen: what is no plain file of the user's, or no absolute path, names no program.
+// TestChosen checks that only a regular file of the user with an absolute path names a program.
 func TestChosen(t *testing.T) {
 	dir := testkit.Dir(t)
 	path := filepath.Join(dir, nextFile)
@@ -142,16 +142,16 @@ func TestChosen(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := Chosen(dir); got != "" {
-			t.Errorf("%s: %.50q", name, got)
+			t.Errorf("%s: Chosen returns %.50q, want none", name, got)
 		}
 		if CancelChoice(dir) {
-			t.Errorf("%s: it is still there", name)
+			t.Errorf("%s: Chosen did not remove the file", name)
 		}
 	}
 }
 
-// TestClaim: the lock of the keeper's place lasts as long as any duplicate of it, and who does
-// not get it is told which process keeps.
+// TestClaim checks that the keeper's lock lasts as long as any duplicate of it, and that a second keeper is
+// told the process of the first.
 func TestClaim(t *testing.T) {
 	dir := testkit.Dir(t)
 	f, err := Claim(dir, 0)
@@ -169,14 +169,14 @@ func TestClaim(t *testing.T) {
 	_, err = Claim(dir, 0)
 	var inUse *socket.InUseError
 	if !errors.As(err, &inUse) || inUse.PID != k.Process.Pid {
-		t.Errorf("claimed twice: %v, want process %d", err, k.Process.Pid)
+		t.Errorf("a second Claim: %v, want InUseError with process %d", err, k.Process.Pid)
 	}
 	go func() {
-		time.Sleep(claimPause) // about to end
+		time.Sleep(claimPause) // the holder is about to end
 		_ = dup.Close()
 	}()
 	if f, err = Claim(dir, 20*time.Second); err != nil {
-		t.Errorf("after its end: %v", err)
+		t.Errorf("Claim after the end of the holder: %v", err)
 	}
 	_ = f.Close()
 }

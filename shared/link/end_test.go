@@ -13,8 +13,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A link with a thousand attachments ends at once. yamux alone takes seconds
-// or minutes, in which it uses all processors.
+// A link with a thousand attachments must end at once. With yamux alone this takes seconds or minutes, during
+// which all processors are busy.
 func TestEndOfMany(t *testing.T) {
 	for name, end := range map[string]func(proxy, supervisor *Conn){
 		"closed here":      func(proxy, _ *Conn) { proxy.Close() },
@@ -35,7 +35,7 @@ func TestEndOfMany(t *testing.T) {
 						}
 					}
 				})
-				if _, ok := request.(*link.Attach); ok { // it is not read: the window gets full
+				if _, ok := request.(*link.Attach); ok { // the stream is not read, so its window becomes full
 					there.Go(func() {
 						for st.SendRaw(frame.AppendData(nil, frame.Output, 1, 0, make([]byte, frame.MaxData))) == nil {
 						}
@@ -63,15 +63,15 @@ func TestEndOfMany(t *testing.T) {
 			end(proxy, supervisor)
 			done := make(chan struct{})
 			go func() { defer close(done); here.Wait(); there.Wait() }()
-			testkit.Within(t, patience, "all have left", done)
+			testkit.Within(t, patience, "all streams have ended", done)
 			if took := time.Since(begun); took > silence {
-				t.Errorf("it took %v", took)
+				t.Errorf("the end of the link took %v", took)
 			}
 		})
 	}
 }
 
-// What came before the end is read, even if nobody has looked until then.
+// Messages that came before the end of the link must be readable after it.
 func TestLastWords(t *testing.T) {
 	testkit.CheckLeaks(t)
 	for range 50 {
@@ -92,12 +92,12 @@ func TestLastWords(t *testing.T) {
 		supervisor.Close()
 		<-proxy.Done()
 		for i := range 10 {
-			if m, ok := told(t, st).(*link.Event); !ok || m.Seq != uint64(i) {
-				t.Fatalf("told %+v, want event %d", m, i)
+			if m, ok := receiveMessage(t, st).(*link.Event); !ok || m.Seq != uint64(i) {
+				t.Fatalf("received %+v, want event %d", m, i)
 			}
 		}
 		if _, err := st.Receive(); !errors.Is(err, io.EOF) {
-			t.Fatalf("at the end: %v", err)
+			t.Fatalf("after the last message: %v, want EOF", err)
 		}
 		proxy.Close()
 	}

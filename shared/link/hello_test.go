@@ -30,19 +30,19 @@ func TestHello(t *testing.T) {
 	defer c.Close()
 	end := <-got
 	if end.err != nil || !reflect.DeepEqual(*end.hello, someHello) {
-		t.Errorf("the supervisor heard %+v, %v", end.hello, end.err)
+		t.Errorf("the supervisor received %+v, %v", end.hello, end.err)
 	}
 	want := someWelcome
 	want.Protocol, want.Agreed = protocol.Supported(), protocol.Version
 	if !reflect.DeepEqual(*welcome, want) {
-		t.Errorf("the proxy heard %+v, want %+v", *welcome, want)
+		t.Errorf("the proxy received %+v, want %+v", *welcome, want)
 	}
 	if fmt.Sprint(enumerated) != fmt.Sprint(sessions) {
-		t.Errorf("enumerated %v, want %v", enumerated, sessions)
+		t.Errorf("the sessions are %v, want %v", enumerated, sessions)
 	}
 }
 
-// ranges are all there are up to a version, the senseless ones too.
+// ranges returns all ranges with versions up to top, including invalid ones.
 func ranges(top int) (all []protocol.VersionRange) {
 	for lo := range top + 1 {
 		for hi := range top + 1 {
@@ -52,7 +52,7 @@ func ranges(top int) (all []protocol.VersionRange) {
 	return all
 }
 
-// common is the plainest Agree there is: the highest version in both, or -1.
+// common is a simple model of Agree: the highest version in both ranges, or -1.
 func common(a, b protocol.VersionRange) int {
 	found := -1
 	for v := range 10 {
@@ -71,14 +71,14 @@ func wantMismatch(t *testing.T, err error, local, remote protocol.VersionRange) 
 		t.Fatalf("got %v, want protocol_mismatch", err)
 	}
 	if e.Local == nil || e.Remote == nil || *e.Local != local || *e.Remote != remote {
-		t.Errorf("it names %v and %v, want %v and %v", e.Local, e.Remote, local, remote)
+		t.Errorf("the error has the ranges %v and %v, want %v and %v", e.Local, e.Remote, local, remote)
 	}
 	if !strings.Contains(e.Message, local.String()) || !strings.Contains(e.Message, remote.String()) {
-		t.Errorf("%q lacks a range", e.Message)
+		t.Errorf("the error text %q lacks a range", e.Message)
 	}
 }
 
-// A supervisor of this build, and proxies of every kind.
+// Tests a supervisor of this build with proxies of all ranges.
 //
 // demand: S13
 func TestVersionsOfProxies(t *testing.T) {
@@ -93,19 +93,18 @@ func TestVersionsOfProxies(t *testing.T) {
 			end := <-got
 			if v := common(protocol.Supported(), r); v >= 0 {
 				if err != nil || end.err != nil || welcome.Agreed != v {
-					t.Fatalf("agreed on %v with %v and %v, want %d", welcome, err, end.err, v)
+					t.Fatalf("the welcome is %v with the errors %v and %v, want version %d", welcome, err, end.err, v)
 				}
 				c.Close()
 				return
 			}
-			wantMismatch(t, err, protocol.Supported(), r) // as the supervisor said it
+			wantMismatch(t, err, protocol.Supported(), r) // the error as the supervisor has sent it
 			wantMismatch(t, end.err, protocol.Supported(), r)
 		})
 	}
 }
 
-// A proxy of every kind, and supervisors of every kind that welcome it all
-// the same.
+// Tests proxies of all ranges with supervisors of all ranges that welcome any proxy.
 //
 // demand: S13
 func TestVersionsOfSupervisors(t *testing.T) {
@@ -150,7 +149,7 @@ func TestManySessions(t *testing.T) {
 		}
 	}
 	if n := len(protocol.SplitSessions(all)); n < 3 {
-		t.Fatalf("they go into %d messages, which proves nothing", n)
+		t.Fatalf("the sessions need only %d messages, so the test would check nothing", n)
 	}
 	a, b := pair(t)
 	got := accept(t, b, func(*link.Hello) (link.Welcome, []protocol.SessionInfo, error) { return someWelcome, all, nil })
@@ -163,11 +162,11 @@ func TestManySessions(t *testing.T) {
 		t.Error(end.err)
 	}
 	if !reflect.DeepEqual(enumerated, all) {
-		t.Errorf("%d sessions came, or others than the %d that were sent", len(enumerated), len(all))
+		t.Errorf("received %d sessions, which differ from the %d that were sent", len(enumerated), len(all))
 	}
 }
 
-// Whatever a Welcomer refuses with reaches the proxy.
+// The proxy must receive any error that a Welcomer returns.
 //
 // demand: S11
 func TestRefused(t *testing.T) {
@@ -181,7 +180,7 @@ func TestRefused(t *testing.T) {
 	wantCode(t, "the supervisor", (<-got).err, protocol.CodeUnauthorized)
 }
 
-// Nothing is believed before the hello; what came instead is answered.
+// Before hello, Accept must accept no other message, and must answer it with an error.
 func TestFirstMessage(t *testing.T) {
 	testkit.CheckLeaks(t)
 	big := frame.AppendHeader(nil, frame.Control, frame.MaxHello) // one byte too long
@@ -205,9 +204,9 @@ func TestFirstMessage(t *testing.T) {
 			got := accept(t, b, welcomed)
 			peer := bareProxy(t, a)
 			st := peer.stream(t, tt.raw)
-			e, ok := told(t, st).(*link.Error)
+			e, ok := receiveMessage(t, st).(*link.Error)
 			if !ok || e.Code != tt.want {
-				t.Errorf("told %+v, want %s", e, tt.want)
+				t.Errorf("received %+v, want the error %s", e, tt.want)
 			}
 			peer.Close()
 			end := testkit.Within(t, silence, "Accept returns", got)
@@ -216,7 +215,7 @@ func TestFirstMessage(t *testing.T) {
 	}
 }
 
-// A supervisor that answers hello with nonsense is refused.
+// Dial must refuse a supervisor that answers hello with another message.
 func TestBadWelcome(t *testing.T) {
 	testkit.CheckLeaks(t)
 	tests := []struct {
@@ -246,7 +245,7 @@ func TestBadWelcome(t *testing.T) {
 	}
 }
 
-// Bytes that are no link end it at once, on either side, and nothing is left.
+// Invalid bytes must end a link at once, on either side, without a leak.
 func TestGarbage(t *testing.T) {
 	testkit.CheckLeaks(t)
 	const seed = 1
@@ -257,7 +256,7 @@ func TestGarbage(t *testing.T) {
 		for i := range p {
 			p[i] = byte(random.Uint32())
 		}
-		if len(p) > 1 && random.IntN(2) == 0 { // as far as yamux's version and a known type
+		if len(p) > 1 && random.IntN(2) == 0 { // valid up to yamux's version and a known type
 			p[0], p[1] = 0, byte(random.IntN(4))
 		}
 		inputs = append(inputs, p)
@@ -268,7 +267,7 @@ func TestGarbage(t *testing.T) {
 		_, _ = a.Write(in)
 		a.Close()
 		if end := testkit.Within(t, silence, "Accept returns", got); end.err == nil {
-			t.Errorf("seed %d, input %d: a link was made of %x", seed, i, in)
+			t.Errorf("seed %d, input %d: Accept made a link of %x", seed, i, in)
 		}
 
 		a, b = pair(t)
@@ -277,17 +276,17 @@ func TestGarbage(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { _, _, _, err := Dial(a, someHello, zerolog.Nop()); done <- err }()
 		if err := testkit.Within(t, silence, "Dial returns", done); err == nil {
-			t.Errorf("seed %d, input %d: a link was made of %x", seed, i, in)
+			t.Errorf("seed %d, input %d: Dial made a link of %x", seed, i, in)
 		}
 	}
 }
 
-// A peer that does not go on is given up, wherever it stops.
+// Accept and Dial must give up a peer that stops at any point.
 func TestSilence(t *testing.T) {
 	testkit.CheckLeaks(t)
 	half := control(`{"type":"hello"}`)[:9]
 	welcome := control(`{"type":"welcome","protocol":{"min":1,"max":1}}`)
-	waiting := map[string]<-chan error{} // all at the same time: they take helloTimeout each
+	waiting := map[string]<-chan error{} // all in parallel, because each takes helloTimeout
 
 	for name, says := range map[string][]byte{
 		"an empty stream":              {},
@@ -323,12 +322,12 @@ func TestSilence(t *testing.T) {
 	}
 	for name, done := range waiting {
 		if err := testkit.Within(t, silence, name, done); err == nil {
-			t.Errorf("%s: a link was made", name)
+			t.Errorf("%s: the silent peer got a link", name)
 		}
 	}
 }
 
-// A hello that comes late, but in time, is as good as another.
+// A hello that comes slowly, but within the time limit, must be accepted.
 func TestSlowHello(t *testing.T) {
 	testkit.CheckLeaks(t)
 	a, b := pair(t)
@@ -345,8 +344,8 @@ func TestSlowHello(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if m, ok := told(t, st).(*link.Welcome); !ok || m.Agreed != protocol.Version {
-		t.Errorf("told %+v", m)
+	if m, ok := receiveMessage(t, st).(*link.Welcome); !ok || m.Agreed != protocol.Version {
+		t.Errorf("received %+v, want welcome", m)
 	}
 	if end := testkit.Within(t, time.Second+silence, "Accept returns", got); end.err != nil {
 		t.Error(end.err)

@@ -16,13 +16,13 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// patience is how long a test waits for what must come.
+// patience is the time limit of events that must happen.
 const patience = 30 * time.Second
 
-// silence is how long a peer that says nothing may be borne.
+// silence is the longest time in which a silent peer must be given up.
 const silence = 5 * time.Second
 
-// pair returns both ends of a Unix socket's connection.
+// pair returns both ends of a connection on a Unix socket.
 func pair(t testing.TB) (proxy, supervisor net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("unix", filepath.Join(testkit.Dir(t), "s"))
@@ -52,14 +52,14 @@ func welcomed(*link.Hello) (link.Welcome, []protocol.SessionInfo, error) {
 	return someWelcome, nil, nil
 }
 
-// accepted is what came of an Accept.
+// accepted is the result of Accept.
 type accepted struct {
 	conn  *Conn
 	hello *link.Hello
 	err   error
 }
 
-// accept accepts in the background and closes what came of it after the test.
+// accept calls Accept in a goroutine, and closes its link after the test.
 func accept(t testing.TB, nc net.Conn, answer Welcomer) <-chan accepted {
 	got := make(chan accepted, 1)
 	go func() {
@@ -85,7 +85,7 @@ func linked(t testing.TB) (proxy, supervisor *Conn) {
 	return proxy, (<-got).conn
 }
 
-// answer answers the streams that come until the link ends.
+// answer calls how for each stream until the link ends.
 func answer(t testing.TB, c *Conn, how func(*Stream, protocol.Message)) {
 	done := make(chan struct{})
 	go func() {
@@ -106,8 +106,7 @@ func answer(t testing.TB, c *Conn, how func(*Stream, protocol.Message)) {
 	t.Cleanup(func() { c.Close(); <-done })
 }
 
-// A bare is an end of a link that keeps no rule: this package's streams
-// without its hello.
+// A bare is an end of a link without hello, so that a test can break the rules of the protocol.
 type bare struct{ *Conn }
 
 func bareProxy(t testing.TB, nc net.Conn) bare      { return newBare(t, nc, yamux.Client) }
@@ -136,21 +135,21 @@ func (b bare) stream(t testing.TB, raw []byte) *Stream {
 	return st
 }
 
-// control is a frame that holds a text.
+// control returns a control frame with a text.
 func control(text string) []byte { return frame.Append(nil, frame.Control, []byte(text)) }
 
-// told returns the next message, which has to come.
-func told(t testing.TB, st *Stream) protocol.Message {
+// receiveMessage returns the next message, and fails the test if there is none.
+func receiveMessage(t testing.TB, st *Stream) protocol.Message {
 	t.Helper()
 	_ = st.SetDeadline(time.Now().Add(patience))
 	m, err := st.Receive()
 	if err != nil {
-		t.Fatalf("told nothing: %v", err)
+		t.Fatalf("receive: %v", err)
 	}
 	return m
 }
 
-// wantCode checks an error by its code, "" for none.
+// wantCode checks the code of an error, "" for no error.
 func wantCode(t testing.TB, what string, err error, want protocol.Code) {
 	t.Helper()
 	if got := protocol.CodeOf(err); got != want {

@@ -11,7 +11,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// Status returns the supervisor's status, and does not wait for a supervisor that never answers.
+// Status must return the supervisor's status, and must not wait for a supervisor that never answers.
 func TestStatus(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -43,7 +43,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// AwaitStatus goes on after errors and undecided answers, and returns what judge decides.
+// AwaitStatus must continue after errors and undecided answers, and must return the decision of judge.
 func TestAwaitStatus(t *testing.T) {
 	asked := 0
 	silent, refused := errors.New("no supervisor answers"), errors.New("it did not become another program")

@@ -19,7 +19,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// echo answers Info with a session of that id, and Forget with an error.
+// echo answers Info with a session of the same id, and Forget with an error.
 func echo(st *Stream, request protocol.Message) {
 	defer st.Close()
 	switch m := request.(type) {
@@ -49,15 +49,15 @@ func TestCall(t *testing.T) {
 	_, err := proxy.Call(testkit.Soon(t), link.Forget{SessionID: "s"})
 	var e *protocol.Error
 	if !errors.As(err, &e) || e.Code != protocol.CodeSessionExited || e.Exit == nil || e.Exit.ExitCode != 7 {
-		t.Errorf("an error reply came as %v", err)
+		t.Errorf("the error reply is %v", err)
 	}
-	if n := proxy.mux.NumStreams(); n > 1 { // the last one's other side may still be closing
+	if n := proxy.mux.NumStreams(); n > 1 { // the other side of the last stream may still be closing
 		testkit.Eventually(t, patience, func() bool { return proxy.mux.NumStreams() <= 1 }, "streams are closed")
 	}
 }
 
-// A call that is cancelled returns, its stream ends on the other side, and the
-// link goes on.
+// If a call is cancelled, it must return, its stream must end on the other side, and the link must stay
+// usable.
 func TestCancelledCall(t *testing.T) {
 	testkit.CheckLeaks(t)
 	proxy, supervisor := linked(t)
@@ -77,7 +77,7 @@ func TestCancelledCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { _, err := proxy.Call(ctx, link.Wait{SessionID: "s"}); done <- err }()
-	testkit.Within(t, patience, "it is asked", asked)
+	testkit.Within(t, patience, "the request has arrived", asked)
 	cancel()
 	if err := testkit.Within(t, patience, "Call returns", done); !errors.Is(err, context.Canceled) {
 		t.Errorf("Call: %v", err)
@@ -86,14 +86,14 @@ func TestCancelledCall(t *testing.T) {
 		t.Errorf("the other side: %v", err)
 	}
 	if _, err := proxy.Call(ctx, link.Info{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a context that is done: %v", err)
+		t.Errorf("Call with a cancelled context: %v", err)
 	}
 	if _, err := proxy.Call(testkit.Soon(t), link.Info{SessionID: "s"}); err != nil {
 		t.Errorf("the next call: %v", err)
 	}
 }
 
-// A request that comes to its end before ctx is done is not harmed by that.
+// If Open has returned before ctx is done, the stream must stay open.
 func TestOpenOutlivesContext(t *testing.T) {
 	testkit.CheckLeaks(t)
 	proxy, supervisor := linked(t)
@@ -111,13 +111,13 @@ func TestOpenOutlivesContext(t *testing.T) {
 	}
 	cancel()
 	close(goOn)
-	if m, ok := told(t, st).(*link.Event); !ok || m.Seq != 2 {
-		t.Errorf("told %+v", m)
+	if m, ok := receiveMessage(t, st).(*link.Event); !ok || m.Seq != 2 {
+		t.Errorf("received %+v, want event 2", m)
 	}
 	st.Close()
 }
 
-// Abort ends what is under way, on either side.
+// Abort must end reads and writes in progress, on both sides.
 func TestAbort(t *testing.T) {
 	testkit.CheckLeaks(t)
 	proxy, supervisor := linked(t)
@@ -135,7 +135,7 @@ func TestAbort(t *testing.T) {
 	go func() { _, err := st.Next(); reading <- err }()
 	go func() {
 		var err error
-		for err == nil { // nobody reads: the window gets full
+		for err == nil { // the peer does not read, so the window becomes full
 			err = st.SendRaw(frame.AppendData(nil, frame.Input, 1, 0, make([]byte, frame.MaxData)))
 		}
 		writing <- err
@@ -143,7 +143,7 @@ func TestAbort(t *testing.T) {
 	st.Abort()
 	st.Abort()
 	if err := testkit.Within(t, patience, "the reader returns", reading); err == nil {
-		t.Error("the reader got something")
+		t.Error("Next succeeded after Abort")
 	}
 	testkit.Within(t, patience, "the writer returns", writing)
 	for {
@@ -158,7 +158,7 @@ func TestAbort(t *testing.T) {
 	peer.Abort()
 }
 
-// The link's end ends everything on it, on both sides.
+// The end of a link must end all its calls and streams, on both sides.
 func TestEnd(t *testing.T) {
 	for _, name := range []string{"proxy", "supervisor"} {
 		t.Run("of the "+name, func(t *testing.T) {
@@ -180,17 +180,17 @@ func TestEnd(t *testing.T) {
 			testkit.Within(t, patience, "the proxy's end is done", proxy.Done())
 			testkit.Within(t, patience, "the supervisor's end is done", supervisor.Done())
 			if _, err := proxy.Call(testkit.Soon(t), link.Wait{}); err == nil {
-				t.Error("a call over a link that has ended")
+				t.Error("Call succeeded on a closed link")
 			}
 			if err := errors.Join(proxy.Close(), supervisor.Close()); err != nil {
-				t.Errorf("closed again: %v", err)
+				t.Errorf("second Close: %v", err)
 			}
 		})
 	}
 }
 
-// Kinds and messages from the future are skipped, and what is no message says
-// so without ending the stream.
+// Receive must skip unknown kinds of frames. For an unknown or invalid message it must return an error,
+// without ending the stream.
 func TestReceive(t *testing.T) {
 	testkit.CheckLeaks(t)
 	proxy, supervisor := linked(t)
@@ -212,15 +212,15 @@ func TestReceive(t *testing.T) {
 	wantCode(t, "an unknown message", err, protocol.CodeUnsupported)
 	_, err = st.Receive()
 	wantCode(t, "half a message", err, protocol.CodeBadFrame)
-	if m := told(t, st); m.MessageType() != "ok" {
-		t.Errorf("told %v", m)
+	if m := receiveMessage(t, st); m.MessageType() != "ok" {
+		t.Errorf("received %v, want ok", m)
 	}
 	if _, err := st.Receive(); !errors.Is(err, io.EOF) {
-		t.Errorf("at the end: %v", err)
+		t.Errorf("after the last message: %v, want EOF", err)
 	}
 }
 
-// What does not fit into a frame is refused here, and harms nothing.
+// A message that does not fit into a frame must be refused by the sender, and the link must stay usable.
 func TestSendLimit(t *testing.T) {
 	testkit.CheckLeaks(t)
 	proxy, supervisor := linked(t)
@@ -238,10 +238,10 @@ func TestSendLimit(t *testing.T) {
 	_, err = proxy.Call(testkit.Soon(t), link.Write{Data: make([]byte, frame.Max)})
 	wantCode(t, "a request that is too large", err, protocol.CodeFrameTooLarge)
 	_, err = proxy.Call(testkit.Soon(t), link.Info{SessionID: "s"})
-	wantCode(t, "the link goes on", err, protocol.CodeFrameTooLarge)
+	wantCode(t, "the next call", err, protocol.CodeFrameTooLarge)
 }
 
-// A stream that nobody reads holds up itself alone.
+// A stream that is not read must not delay other streams.
 func TestSlowStream(t *testing.T) {
 	testkit.CheckLeaks(t)
 	proxy, supervisor := linked(t)
@@ -272,12 +272,12 @@ func TestSlowStream(t *testing.T) {
 	st.Abort()
 }
 
-// recorder notes the writes it gets.
+// recorder records the writes that it receives.
 type recorder struct {
 	net.Conn
 	got   bytes.Buffer
 	calls int
-	short bool // it takes a byte less than given
+	short bool // each write writes one byte less
 }
 
 func (r *recorder) Write(p []byte) (int, error) {
@@ -288,13 +288,13 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.got.Write(p)
 }
 
-// What goes through a coalescer comes out as it is.
+// coalescer must write the same bytes that it receives.
 func TestCoalescer(t *testing.T) {
 	header := func(kind byte, n byte) []byte { return []byte{0, kind, 0, 0, 0, 0, 0, 1, 0, 0, 0, n} }
 	writes := [][]byte{
-		header(1, 9),                                        // a window update: no data follows
-		header(0, 0),                                        // data of no length
-		header(0, 12), []byte("twelve bytes"), header(0, 1), // data that looks like a header's length
+		header(1, 9),                                        // a window update, which no data follows
+		header(0, 0),                                        // empty data
+		header(0, 12), []byte("twelve bytes"), header(0, 1), // data that resembles a header with a length
 		[]byte("x"), header(2, 1), header(3, 0),
 	}
 	r := &recorder{}
@@ -317,7 +317,7 @@ func TestCoalescer(t *testing.T) {
 	}
 }
 
-// The two parts of a data frame go in one system call on a real socket.
+// Header and data of a frame must be written with one system call on a real socket.
 func TestCoalescedOnce(t *testing.T) {
 	a, b := pair(t)
 	c := &coalescer{Conn: a}
@@ -325,7 +325,7 @@ func TestCoalescedOnce(t *testing.T) {
 	_, _ = c.Write(head)
 	_ = b.SetReadDeadline(time.Now().Add(time.Millisecond))
 	if n, err := b.Read(make([]byte, 64)); err == nil {
-		t.Errorf("%d bytes of the header went ahead", n)
+		t.Errorf("%d bytes of the header were sent before the data", n)
 	}
 	_, _ = c.Write([]byte("data"))
 	_ = b.SetReadDeadline(time.Now().Add(patience))

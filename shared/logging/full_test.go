@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// full makes each file end at size bytes until the returned function is called, as a full disk does.
+// full limits the size of each file until the returned function is called, as a full disk does.
 func full(t *testing.T, size uint64) (end func()) {
 	t.Helper()
 	signal.Ignore(syscall.SIGXFSZ)
@@ -29,10 +29,11 @@ func full(t *testing.T, size uint64) (end func()) {
 	return func() { set(was) }
 }
 
-// A line that a full disk has torn is ended before the next one begins, also by the next process.
+// If a full disk has truncated a line, the next line must begin on a new line, also after a restart of the
+// process.
 func TestTornLine(t *testing.T) {
 	const before, torn = "before\n", "torn line\n"
-	for _, fits := range []int{0, 1, 5} { // bytes of the torn line
+	for _, fits := range []int{0, 1, 5} { // bytes of the torn line that fit
 		for _, reopened := range []bool{false, true} {
 			path := filepath.Join(t.TempDir(), "p.log")
 			r, err := openRotated(path, 1<<20, 1)

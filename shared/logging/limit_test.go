@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A flood costs a bounded number of lines, and what was left out is counted.
+// A flood must cost a bounded number of lines, and the omitted lines must be counted.
 func TestLimiter(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(1000, 0)
@@ -18,7 +18,7 @@ func TestLimiter(t *testing.T) {
 	lines := func() int { return strings.Count(out.String(), "\n") }
 	for range 3000 {
 		l.Of(log).Warn().Msg("refused")
-		l.Of(other).Warn().Msg("refused") // of another connection, it is one limit
+		l.Of(other).Warn().Msg("refused") // the limit is shared by all connections
 	}
 	if lines() != limitBurst || strings.Contains(out.String(), LeftOut) {
 		t.Errorf("%d lines, want %d", lines(), limitBurst)

@@ -17,7 +17,7 @@ import (
 
 const crashEnv = "LOGGING_TEST_CRASH"
 
-// TestMain is, in a child of TestCrashOutput, a program that crashes.
+// TestMain crashes on purpose in a child of TestCrashOutput.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(crashEnv); path != "" {
 		if err := CrashOutput(path); err != nil {
@@ -62,10 +62,10 @@ func TestLines(t *testing.T) {
 
 func TestNewMistakes(t *testing.T) {
 	if _, _, err := New(Options{Level: "loud"}); err == nil {
-		t.Error("an unknown level is taken")
+		t.Error("New accepts an unknown level")
 	}
 	if _, _, err := New(Options{Path: filepath.Join(t.TempDir(), "none", "p.log")}); err == nil {
-		t.Error("a log in no directory")
+		t.Error("New accepts a path in a missing directory")
 	}
 	log, closer, err := New(Options{Level: "error"})
 	if err != nil {
@@ -76,7 +76,7 @@ func TestNewMistakes(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stderr.Stat(); err != nil {
-		t.Error("standard error was closed")
+		t.Error("Close has closed standard error")
 	}
 }
 
@@ -95,7 +95,11 @@ func TestRotation(t *testing.T) {
 			t.Fatal(n, err)
 		}
 	}
-	// "old\n12345\n" is just full; "a\nb\n" was followed by the long one.
+	// "old
+	// 12345
+	// " is exactly full. "a
+	// b
+	// " was rotated because the long line did not fit.
 	for name, want := range map[string]string{path: "c\nd\n", path + ".1": "longer than a whole file\n", path + ".2": "a\nb\n"} {
 		data, _ := os.ReadFile(name)
 		fi, err := os.Stat(name)
@@ -104,12 +108,11 @@ func TestRotation(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(path + ".3"); err == nil {
-		t.Error("one more is kept")
+		t.Error("one rotated file too many is kept")
 	}
 }
 
-// Two processes write one file; what one puts aside the other does not put
-// aside once more.
+// If two processes write one file, and one has rotated it, the other must not rotate it again.
 func TestRotationByTwo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.log")
 	var two [2]*rotated
@@ -138,15 +141,15 @@ func TestRotationByTwo(t *testing.T) {
 	}
 	for _, line := range []string{"0-1", "0-2", "0-3", "1-1", "1-2", "1-3"} {
 		if strings.Count(all, line) != 1 {
-			t.Errorf("%s stands %d times in\n%s", line, strings.Count(all, line), all)
+			t.Errorf("%s is %d times in\n%s", line, strings.Count(all, line), all)
 		}
 	}
 	if !two[1].isCurrent() {
-		t.Error("one writes to a file put aside")
+		t.Error("one process still writes to a rotated file")
 	}
 }
 
-// A directory that cannot be written to costs no line.
+// If the file cannot be rotated, no line may be lost.
 func TestRotationFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.log")
 	if err := os.MkdirAll(filepath.Join(path+".1", "in the way"), 0o700); err != nil {
@@ -211,11 +214,11 @@ func TestConcurrentWrites(t *testing.T) {
 
 func TestCrashOutput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "crash")
-	for range 2 { // the second adds to the first
+	for range 2 { // the second crash is appended to the first
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), crashEnv+"="+path)
 		if out, err := cmd.CombinedOutput(); err == nil {
-			t.Fatalf("it did not crash: %s", out)
+			t.Fatalf("the child did not crash: %s", out)
 		}
 	}
 	data, _ := os.ReadFile(path)
@@ -231,6 +234,6 @@ func TestCrashOutput(t *testing.T) {
 	cmd.Env = append(os.Environ(), crashEnv+"="+path)
 	_ = cmd.Run() // crashes
 	if fi, err := os.Stat(path); err != nil || fi.Size() > 1<<20 {
-		t.Errorf("a full file was not put aside: %v, %v", fi.Size(), err)
+		t.Errorf("a full crash file was not rotated: %v, %v", fi.Size(), err)
 	}
 }

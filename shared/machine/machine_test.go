@@ -22,17 +22,17 @@ func TestHurry(t *testing.T) {
 	Share()
 	calm := Hurry()
 	if got := runtime.GOMAXPROCS(0); got != runtime.NumCPU() || percent() != hurryGC {
-		t.Errorf("in a hurry with %d processors, collecting at %d %%", got, percent())
+		t.Errorf("after Hurry: %d processors, GC at %d %%", got, percent())
 	}
 	calm()
 	if got := runtime.GOMAXPROCS(0); got != max(1, runtime.NumCPU()/2) || percent() != before {
-		t.Errorf("calm with %d processors, collecting at %d %%", got, percent())
+		t.Errorf("after the end of the hurry: %d processors, GC at %d %%", got, percent())
 	}
 }
 
 func TestFiles(t *testing.T) {
 	if open, limit, err := Files(); open < 3 || limit < open || err != nil {
-		t.Errorf("%d of %d, %v", open, limit, err)
+		t.Errorf("Files returns %d of %d, %v", open, limit, err)
 	}
 }
 
@@ -46,6 +46,6 @@ func TestFilesLeft(t *testing.T) {
 		defer f.Close()
 	}
 	if after := FilesLeft(); before < 20 || after != before-10 {
-		t.Errorf("%d files are left, and with 10 more open %d", before, after)
+		t.Errorf("FilesLeft was %d, and is %d with 10 more open files", before, after)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A memory file has no path by which anybody could find it.
+// A memory file must have no path by which a process could open it.
 func TestMemoryFile(t *testing.T) {
 	f, err := MemoryFile("holdfast-test")
 	if err != nil {
@@ -21,6 +21,6 @@ func TestMemoryFile(t *testing.T) {
 		t.Errorf("read %q, %v", got, err)
 	}
 	if _, err := os.Stat(f.Name()); err == nil || !strings.Contains(f.Name(), "holdfast-test") {
-		t.Errorf("its name is %s, %v", f.Name(), err)
+		t.Errorf("the name of the file is %s, %v", f.Name(), err)
 	}
 }

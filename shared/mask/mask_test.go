@@ -76,7 +76,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// Output without a beginning of a secret is not held back.
+// The stream must not hold back output that cannot be the beginning of a secret.
 func TestHeld(t *testing.T) {
 	m := newMasker(t, []string{"TOKEN=hunter22"}, "*TOKEN", "")
 	s := m.NewStream()
@@ -90,16 +90,16 @@ func TestHeld(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if got := string(s.Write([]byte("unter22 "))); got != "******* " {
-		t.Errorf("got %q; the remainder of a value whose beginning was returned must be masked", got)
+		t.Errorf("got %q; the remainder of a value must be masked even if its beginning was returned", got)
 	}
 	s = m.NewStream()
 	s.Prime([]byte("\x1b]2;hunt"))
 	if got := string(s.Write([]byte("er22\x07"))); got != "****\x07" {
-		t.Errorf("got %q behind the first half", got)
+		t.Errorf("after Prime with the first half: got %q", got)
 	}
 }
 
-// However a stream is divided, it has the same length, and the same bytes outside of secrets.
+// However a stream is divided, the result must have the same length, and the same bytes outside of secrets.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte("a hunter22 \x1b[31mghp_abcdefgh\x1b]2;hunter22\x07\b\b\r\n"), uint64(1))
 	m := newMasker(f, []string{"TOKEN=hunter22", "B=bbbb"}, "TOKEN B", `gh[ps]_[A-Za-z0-9]{8}`)
@@ -127,7 +127,7 @@ func FuzzStream(f *testing.F) {
 			}
 		}
 		if !bytes.ContainsAny(p, "\x1b\xc2\b\r") && bytes.Contains(got, []byte("hunter22")) {
-			t.Fatalf("a value is left in %q", got)
+			t.Fatalf("a secret value is in the result %q", got)
 		}
 	})
 }
@@ -144,7 +144,7 @@ func TestText(t *testing.T) {
 		}
 	}
 	if got := m.CutText("hünter22 hünt"); got != "******** ****" {
-		t.Errorf("a text that was cut became %q", got)
+		t.Errorf("CutText returns %q", got)
 	}
 	var none *Masker
 	if none.Text("x") != "x" || none.Find([]byte("x"), true) != nil || none.Texts([]string{"x"})[0] != "x" {
@@ -155,13 +155,13 @@ func TestText(t *testing.T) {
 func TestRules(t *testing.T) {
 	m, unmasked := New([]string{"A=abc", "B=", "LONG=" + strings.Repeat("x", 3*maxForm+1), "MY_TOKEN=secret", "OTHER=other"}, []string{"A", "B", "LONG", "*_TOKEN", "TYPO"}, nil)
 	if got := strings.Join(unmasked, " "); got != "A TYPO" {
-		t.Errorf("%s are told as not masked", got)
+		t.Errorf("the unmasked names are %s", got)
 	}
 	if got := m.Text("secret other " + strings.Repeat("x", 3*maxForm+1)); got != "****** other "+strings.Repeat("*", 3*maxForm+1) {
 		t.Errorf("got %.40q", got)
 	}
 	if m, _ := New([]string{"A=abcd"}, nil, nil); m != nil {
-		t.Error("there is a Masker without rules")
+		t.Error("New returns a Masker although there are no rules")
 	}
 	for _, p := range []string{"(", "a*", "(a{1000}){100}", strings.Repeat("a", MaxPattern+1), strings.Repeat("a ", MaxPatterns+1)} {
 		if _, err := ParsePatterns(p); err == nil {

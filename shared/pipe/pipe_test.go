@@ -17,7 +17,7 @@ const (
 func TestName(t *testing.T) {
 	const want = `\\.\pipe\holdfast-c372166f6393abd0-proxy.sock`
 	if got := Name(alice, home, "proxy.sock"); got != want {
-		t.Errorf("got %s, want %s: clients of other versions look there", got, want)
+		t.Errorf("got %s, want %s, because clients of other versions use this name", got, want)
 	}
 	if got := Name(alice, strings.ToUpper(home), "proxy.sock"); got != want {
 		t.Errorf("in capitals: got %s, want %s", got, want)
@@ -29,18 +29,18 @@ func TestName(t *testing.T) {
 		"user and directory": Name(alice[:len(alice)-1], "2\n"+home, "proxy.sock"),
 	} {
 		if other == want {
-			t.Errorf("%s meets the first: %s", what, other)
+			t.Errorf("%s has the name of the first: %s", what, other)
 		}
 	}
 }
 
-// The system takes names of at most 256 characters, and no backslash in them.
+// Windows accepts names of at most 256 characters without backslashes.
 // demand: S12
 func TestNameCanBe(t *testing.T) {
 	got := Name(alice, strings.Repeat(`C:\long`, 1000), strings.Repeat("x", 40))
 	rest, ok := strings.CutPrefix(got, `\\.\pipe\`)
 	if !ok || strings.Contains(rest, `\`) || len(got) > 256 {
-		t.Errorf("%d characters: %s", len(got), got)
+		t.Errorf("the name has %d characters, or a backslash: %s", len(got), got)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestElsewhere(t *testing.T) {
 		t.Fatalf("Here is %v on %s", Here, runtime.GOOS)
 	}
 	if Here {
-		t.Skip("there are named pipes here")
+		t.Skip("this system has named pipes")
 	}
 	_, own := Own(home, "proxy.sock")
 	_, listen := Listen(`\\.\pipe\x`, Options{})

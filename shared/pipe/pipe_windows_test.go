@@ -23,7 +23,7 @@ import (
 
 const roleEnv = "PIPE_TEST_ROLE"
 
-// The test binary as a child of a test connects, and copies back what it gets.
+// In a child of a test, TestMain connects to a pipe, and prints to it the peer that it sees.
 func TestMain(m *testing.M) {
 	if os.Getenv(roleEnv) != "dial" {
 		os.Exit(m.Run())
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// ownName is a pipe's for this test and process alone.
+// ownName returns the name of a pipe that only this test and process use.
 func ownName(t *testing.T) string {
 	t.Helper()
 	name, err := Own(fmt.Sprintf(`C:\%s\%d`, t.Name(), os.Getpid()), "test.sock")
@@ -61,13 +61,13 @@ func mustListen(t *testing.T) *Listener {
 	return ln
 }
 
-// underWine reports whether this is no Windows but Wine.
+// underWine reports whether the system is Wine.
 func underWine() bool {
 	return windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil
 }
 
-// takeFirst connects to the instance with which go-winio keeps a pipe's name. On
-// Windows nobody can; Wine lets the first client in there, where nobody serves.
+// takeFirst connects to the instance with which go-winio reserves a pipe's name. On Windows no client can
+// connect to it. Wine connects the first client to it, where it is not served.
 func takeFirst(t *testing.T, name string) {
 	t.Helper()
 	conn, err := winio.DialPipeContext(t.Context(), name)
@@ -77,7 +77,7 @@ func takeFirst(t *testing.T, name string) {
 	t.Cleanup(func() { _ = conn.Close() })
 }
 
-// pair returns both ends of a connection, and who they say the others are.
+// pair returns both ends of a connection, and the peers that both see.
 func pair(t *testing.T, ln *Listener) (server, client net.Conn, dialer, listener Peer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -86,7 +86,7 @@ func pair(t *testing.T, ln *Listener) (server, client net.Conn, dialer, listener
 	go func() {
 		var err error
 		if client, listener, err = Dial(ctx, ln.Name()); err != nil {
-			_ = ln.Close() // or Accept would wait for ever
+			_ = ln.Close() // otherwise Accept would wait for ever
 		}
 		done <- err
 	}()
@@ -98,8 +98,8 @@ func pair(t *testing.T, ln *Listener) (server, client net.Conn, dialer, listener
 	return server, client, dialer, listener
 }
 
-// What is written arrives, whole and in order, though it is more than a pipe
-// holds; what was written before a close is still read.
+// All written bytes must arrive in order, even if they are more than a pipe holds, and bytes that were
+// written before a close must be readable after it.
 // demand: S12
 func TestEcho(t *testing.T) {
 	server, client, _, _ := pair(t, mustListen(t))
@@ -128,7 +128,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// Each side is told of the other's process, and not of its own.
+// Each side must see the process of the other side, not its own.
 // demand: S12
 func TestPeersAcrossProcesses(t *testing.T) {
 	ln := mustListen(t)
@@ -147,12 +147,12 @@ func TestPeersAcrossProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if peer.PID != cmd.Process.Pid {
-		t.Errorf("the client is %d, told %d", cmd.Process.Pid, peer.PID)
+		t.Errorf("the peer of the server is process %d, want the client, %d", cmd.Process.Pid, peer.PID)
 	}
 	want := fmt.Sprintf("%d %s\n", os.Getpid(), peer.SID)
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(server, got); err != nil || string(got) != want {
-		t.Errorf("the client was told %q, want %q, %v", got, want, err)
+		t.Errorf("the client printed %q, want %q, %v", got, want, err)
 	}
 	if err := errors.Join(server.Close(), cmd.Wait()); err != nil {
 		t.Error(err)
@@ -162,27 +162,26 @@ func TestPeersAcrossProcesses(t *testing.T) {
 // demand: S12
 func TestOneListener(t *testing.T) {
 	if underWine() {
-		t.Skip("Wine lets anybody make a first instance")
+		t.Skip("Wine does not refuse a second first instance")
 	}
 	ln := mustListen(t)
 	second, err := Listen(ln.Name(), Options{})
 	var inUse *socket.InUseError
 	if !errors.As(err, &inUse) {
-		t.Errorf("a second one: %v, %v", second, err)
+		t.Errorf("a second Listen: %v, %v", second, err)
 	}
-	pair(t, ln) // the first serves on
+	pair(t, ln) // the first listener still serves
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}
 	again, err := Listen(ln.Name(), Options{})
 	if err != nil {
-		t.Fatalf("after the first has gone: %v", err)
+		t.Fatalf("Listen after Close of the first: %v", err)
 	}
 	_ = again.Close()
 }
 
-// Only the owner is in the list: what the system says of a pipe, and not what we
-// asked for.
+// The access list that the system reports for a pipe must contain only the owner.
 // demand: S12
 func TestPermissions(t *testing.T) {
 	server, client, _, _ := pair(t, mustListen(t))
@@ -195,7 +194,7 @@ func TestPermissions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// GA is FA by now, all that there is on a file, where the system has mapped it.
+		// The system may have mapped GA to FA, which is all access to a file.
 		got := strings.ReplaceAll(sd.String(), ";FA;", ";GA;")
 		if want := SecurityDescriptor(own); got != want {
 			t.Errorf("%s: got %s, want %s", side, got, want)
@@ -203,8 +202,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// A pipe of the right name that another user has made first is not connected to.
-// Here it is one that belongs to a group of ours.
+// Dial must refuse a pipe with the right name that another user has made first. Here the pipe belongs to a
+// group of the user.
 // demand: S12
 func TestSquatter(t *testing.T) {
 	own, err := ownSID()
@@ -212,7 +211,7 @@ func TestSquatter(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := ownName(t)
-	const other = "S-1-5-32-544" // administrators, which a user may make an owner who is one
+	const other = "S-1-5-32-544" // administrators; a user in this group may make it an owner
 	ln, err := winio.ListenPipe(name, &winio.PipeConfig{SecurityDescriptor: "O:" + other + "D:P(A;;GA;;;WD)"})
 	if err != nil {
 		t.Skipf("cannot make a pipe of another owner: %v", err)
@@ -239,17 +238,17 @@ func TestSquatter(t *testing.T) {
 	if !underWine() { // see TestOneListener
 		var inUse *socket.InUseError
 		if _, err := Listen(name, Options{}); !errors.As(err, &inUse) {
-			t.Errorf("listened beside it: %v", err)
+			t.Errorf("Listen beside the other user's pipe: %v", err)
 		}
 	}
-	_ = ln.Close() // who leaves soon enough was never accepted
+	_ = ln.Close() // a client that leaves early enough was never accepted
 	if got := <-accepted; len(got) > 0 {
-		t.Errorf("the squatter got %q", got)
+		t.Errorf("the other user's pipe received %q", got)
 	}
 }
 
-// A client of another user is cut off, which is a security event, and the next
-// one is let in. Here it is the listener that is made to be another's.
+// Accept must disconnect a client of another user, must report a security event, and must accept the next
+// client. Here the listener pretends to belong to another user.
 // demand: S12
 func TestRefused(t *testing.T) {
 	ln := mustListen(t)
@@ -302,7 +301,7 @@ func TestDeadline(t *testing.T) {
 	if err := client.SetDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	// A deadline that comes while somebody reads ends the read.
+	// A deadline that is set during a read must end the read.
 	ended := make(chan error, 1)
 	go func() {
 		_, err := client.Read(make([]byte, 1))
@@ -317,7 +316,7 @@ func TestDeadline(t *testing.T) {
 	if err := client.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	// Nothing was lost by that, and a full pipe ends a write in time.
+	// No byte may be lost by that, and a write into a full pipe must end at its deadline.
 	if _, err := server.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +351,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// Connections outlive their listener, and a reader learns of the other's end.
+// Connections must outlive their listener, and a reader must notice the end of the other side.
 // demand: S12
 func TestConnectionsOutliveTheListener(t *testing.T) {
 	ln := mustListen(t)
@@ -373,14 +372,14 @@ func TestConnectionsOutliveTheListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-ended; !errors.Is(err, io.EOF) {
-		t.Errorf("at the other's end: %v", err)
+		t.Errorf("read after the close of the other side: %v", err)
 	}
 	if _, err := client.Write([]byte("x")); err == nil {
-		t.Error("wrote to nobody")
+		t.Error("Write succeeded after the close of the other side")
 	}
 }
 
-// While nobody accepts, Dial waits for as long as it may.
+// If the server does not accept, Dial must wait until its context ends.
 // demand: S12
 func TestDialWaits(t *testing.T) {
 	ln := mustListen(t)
@@ -391,7 +390,7 @@ func TestDialWaits(t *testing.T) {
 	}
 }
 
-// Somebody who connects and leaves at once costs nobody else a connection.
+// A client that connects and closes at once must not cost another client its connection.
 // demand: S12
 func TestManyConnections(t *testing.T) {
 	const many = 100

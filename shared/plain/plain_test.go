@@ -36,7 +36,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// What comes a byte at a time is the same.
+// Text that comes byte by byte must give the same result.
 func TestWriter(t *testing.T) {
 	for _, tt := range texts {
 		var whole, pieces bytes.Buffer
@@ -53,14 +53,14 @@ func TestWriter(t *testing.T) {
 		if want := "1\t" + tt.want + "\n"; whole.String() != want {
 			t.Errorf("%s: %+q, want %+q", tt.name, whole.String(), want)
 		}
-		// A joiner is judged by what stands before it in the same write.
+		// A joiner depends on the character before it in the same write.
 		if want := strings.ReplaceAll("1\t"+tt.want+"\n", "\u200d", "?"); pieces.String() != want {
 			t.Errorf("%s in pieces: %+q, want %+q", tt.name, pieces.String(), want)
 		}
 	}
 	var out bytes.Buffer
 	if Raw(NewWriter(&out)) != &out || Raw(&out) != &out {
-		t.Error("the writer behind is another one")
+		t.Error("Raw does not return the underlying writer")
 	}
 }
 
@@ -82,7 +82,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// A shell reads back each word as it was.
+// A shell must read each word unchanged.
 func TestShellWord(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"/usr/bin/make", "/usr/bin/make"}, {"LANG=de_DE.UTF-8@euro", "LANG=de_DE.UTF-8@euro"},
@@ -101,7 +101,7 @@ func TestShellWord(t *testing.T) {
 	}
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		return // there is none on Windows
+		return // Windows has no sh
 	}
 	cmd := exec.Command(sh)
 	cmd.Stdin = strings.NewReader(script)

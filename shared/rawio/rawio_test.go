@@ -17,7 +17,7 @@ import (
 	"holdfast/shared/rawio"
 )
 
-// pair returns the two ends of a Unix socket, the first one raw.
+// pair returns the two ends of a Unix socket, the first one as a raw connection.
 func pair(t *testing.T) (raw, plain net.Conn) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "raw")
@@ -42,8 +42,8 @@ func pair(t *testing.T) (raw, plain net.Conn) {
 	return rawio.Conn(a), b
 }
 
-// What is written arrives, more than a socket's buffer holds at a time, both
-// ways at once.
+// All written bytes must arrive, in both directions at the same time, even if they are more than a socket's
+// buffer holds.
 func TestBothWays(t *testing.T) {
 	raw, plain := pair(t)
 	seed := rand.Uint64()
@@ -72,7 +72,7 @@ func TestBothWays(t *testing.T) {
 	}
 	for range 2 {
 		if b := <-got; !bytes.Equal(b, data) {
-			t.Errorf("seed %d: other bytes came", seed)
+			t.Errorf("seed %d: the received bytes differ from the sent ones", seed)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// A connection that is no descriptor stays as it is.
+// Conn must return a connection without a descriptor unchanged.
 func TestPipe(t *testing.T) {
 	a, b := net.Pipe()
 	defer b.Close()

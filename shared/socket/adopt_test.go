@@ -44,7 +44,7 @@ func isBlocking(t *testing.T, ln *Listener) bool {
 	return blocking
 }
 
-// The lock goes along: as long as either holder lives, nobody else listens.
+// The lock must be passed on: as long as either holder lives, no other process may listen.
 func TestAdoptKeepsTheLock(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
 	old := mustListen(t, path, Options{})
@@ -54,10 +54,10 @@ func TestAdoptKeepsTheLock(t *testing.T) {
 	}
 	defer next.Close()
 	if isBlocking(t, old) || isBlocking(t, next) {
-		t.Error("the listener became blocking")
+		t.Error("a listener became blocking")
 	}
 	if !isInUse(path) {
-		t.Error("listened on while both live")
+		t.Error("a third Listen succeeded while both holders live")
 	}
 	if err := old.Release(); err != nil {
 		t.Fatal(err)
@@ -66,18 +66,18 @@ func TestAdoptKeepsTheLock(t *testing.T) {
 		t.Errorf("Accept after Release: %v", err)
 	}
 	if !isInUse(path) {
-		t.Error("listened on while the successor lives")
+		t.Error("a third Listen succeeded while the successor lives")
 	}
 	echoOne(t, next)
 	if err := next.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if isInUse(path) {
-		t.Error("still in use after the last holder's Close")
+		t.Error("the path is in use after Close of the last holder")
 	}
 }
 
-// The successor fails: the old one goes on as if nothing had been tried.
+// If the successor fails, the old listener must work as before.
 func TestAdoptTakenBack(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
 	old := mustListen(t, path, Options{})
@@ -89,7 +89,7 @@ func TestAdoptTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !isInUse(path) {
-		t.Error("the lock went with the successor")
+		t.Error("Release of the successor has released the lock")
 	}
 	echoOne(t, old)
 	if rebound, err := old.Check(); rebound || err != nil {
@@ -97,7 +97,7 @@ func TestAdoptTakenBack(t *testing.T) {
 	}
 }
 
-// A Listener crosses a socket, as in a handoff between processes.
+// A Listener must work after its files were sent over a socket, as in a handoff between processes.
 func TestAdoptAcrossASocket(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
 	old := mustListen(t, path, Options{})
@@ -142,12 +142,12 @@ func TestAdoptRefusesOtherFiles(t *testing.T) {
 	} {
 		if got, err := Adopt(ln.Path(), files, Options{}); err == nil {
 			_ = got.Release()
-			t.Errorf("%s: adopted", name)
+			t.Errorf("%s: Adopt succeeded", name)
 		}
 	}
 	closeAll(theirs)
 	if !isInUse(ln.Path()) || !isInUse(other.Path()) {
-		t.Error("a failed Adopt gave up a lock")
+		t.Error("a failed Adopt released a lock")
 	}
 }
 
@@ -167,7 +167,7 @@ func TestCheckRebinds(t *testing.T) {
 			path := filepath.Join(testDir(t), "a.sock")
 			ln := mustListen(t, path, Options{})
 			accepted := make(chan error, 1)
-			go func() { // is accepting all the while
+			go func() { // Accept runs all the time
 				conn, _, err := ln.Accept()
 				if err == nil {
 					err = conn.Close()
@@ -189,19 +189,19 @@ func TestCheckRebinds(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !isInUse(path) {
-				t.Error("the lock is gone")
+				t.Error("the lock was released")
 			}
 			if err := ln.Close(); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := os.Lstat(path); err == nil {
-				t.Error("Close left the socket")
+				t.Error("the socket exists after Close")
 			}
 		})
 	}
 }
 
-// What is not ours any more is not removed.
+// Check and Close must not remove files of another listener.
 func TestCheckAndCloseLeaveOthersAlone(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
 	ln := mustListen(t, path, Options{})

@@ -41,7 +41,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// numbered returns n files that tell which one they are.
+// numbered returns n files, each of which contains its number.
 func numbered(t *testing.T, n int) []*os.File {
 	t.Helper()
 	var files []*os.File
@@ -81,12 +81,12 @@ func TestSendRecvFiles(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := pair(t)
-			_ = a.SetWriteBuffer(4 << 10) // so that the kernel takes long messages in pieces
+			_ = a.SetWriteBuffer(4 << 10) // so that the kernel divides long messages
 			payload := bytes.Repeat([]byte{0xa5}, tt.payload)
 			files := numbered(t, tt.files)
 			sent := make(chan error, 1)
 			go func() {
-				// Twice, for the boundary between messages.
+				// The message is sent twice, to check the boundary between messages.
 				sent <- errors.Join(SendFiles(a, payload, files), SendFiles(a, payload, files))
 			}()
 			buf := make([]byte, MaxPayload)
@@ -113,7 +113,7 @@ func TestSendRecvFiles(t *testing.T) {
 			}
 			_ = a.Close()
 			if _, _, err := RecvFiles(b, buf, 0); err != io.EOF {
-				t.Errorf("after the last message: %v", err)
+				t.Errorf("after the last message: %v, want EOF", err)
 			}
 		})
 	}
@@ -143,7 +143,7 @@ func TestSendFilesLimits(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a message, none of its files stays open.
+// Whatever is wrong with a message, none of its files may stay open.
 func TestRecvFilesRefuses(t *testing.T) {
 	message := func(size uint32, count uint16, body string) []byte {
 		m := binary.BigEndian.AppendUint32(nil, size)
@@ -152,7 +152,7 @@ func TestRecvFilesRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		msg   []byte
-		files int // that really come along
+		files int // the number of files that are sent
 		want  int
 		err   error
 	}{
@@ -160,7 +160,7 @@ func TestRecvFilesRefuses(t *testing.T) {
 		{"more than announced", message(2, 1, "hi"), 2, 1, ErrFilesLost},
 		{"none at all", message(2, 1, "hi"), 0, 1, ErrFilesLost},
 		{"not what is wanted", message(2, 2, "hi"), 2, 1, ErrFilesLost},
-		{"more than we take", message(2, MaxFiles+1, "hi"), MaxFiles + 1, -1, ErrFilesLost}, // the control buffer is cut
+		{"more than we take", message(2, MaxFiles+1, "hi"), MaxFiles + 1, -1, ErrFilesLost}, // the control buffer is truncated
 		{"too many announced", message(2, MaxFiles+1, "hi"), 1, -1, ErrTooLarge},
 		{"payload over the buffer", message(1000, 1, "hi"), 1, 1, ErrTooLarge},
 		{"payload of 4 GiB", message(1<<32-1, 1, "hi"), 1, 1, ErrTooLarge},
@@ -180,13 +180,13 @@ func TestRecvFilesRefuses(t *testing.T) {
 				t.Errorf("got %d, %d files, %v, want %v", n, len(files), err, tt.err)
 			}
 			if after := openFDs(t); after != before {
-				t.Errorf("%d descriptors are open, %d before", after, before)
+				t.Errorf("%d descriptors are open, want %d", after, before)
 			}
 		})
 	}
 }
 
-// Near the limit of descriptors the kernel drops files without an error.
+// If descriptors are short, the kernel drops files without an error. RecvFiles must notice it.
 func TestRecvFilesOutOfDescriptors(t *testing.T) {
 	a, b := pair(t)
 	if err := SendFiles(a, []byte("hi"), numbered(t, 3)); err != nil {
@@ -201,7 +201,7 @@ func TestRecvFilesOutOfDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = unix.Close(free)
-	// Two of the three still find a place, or none where lower numbers are taken.
+	// At most two of the three files fit, or none if lower numbers are used.
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(free + 2), Max: was.Max}); err != nil {
 		t.Fatal(err)
 	}
@@ -214,8 +214,7 @@ func TestRecvFilesOutOfDescriptors(t *testing.T) {
 	}
 }
 
-// FuzzRecvFiles: whatever bytes come, no panic, and no file for which the
-// message did not account.
+// FuzzRecvFiles checks that no bytes cause a panic, or a file that the message did not announce.
 func FuzzRecvFiles(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, 0, 1, 'h', 'i'}, 1)
 	f.Add([]byte{0, 0, 0, 0, 0, 0}, 0)

@@ -28,16 +28,16 @@ func TestAwaitGone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := AwaitGone(ctx, path, was); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("while it is there: %v", err)
+		t.Errorf("AwaitGone while the file exists: %v", err)
 	}
 	write()
 	if err := AwaitGone(t.Context(), path, was); err != nil {
-		t.Errorf("another file is there: %v", err)
+		t.Errorf("AwaitGone after the file was replaced: %v", err)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if err := AwaitGone(t.Context(), path, was); err != nil {
-		t.Errorf("no file is there: %v", err)
+		t.Errorf("AwaitGone after the file was removed: %v", err)
 	}
 }

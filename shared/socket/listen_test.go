@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roles are what the test binary does as a child of a test; see spawn.
+// roles are the programs that the test binary runs as a child of a test; see spawn.
 var roles = map[string]func(args []string) error{
 	"dial":   dialRole,
 	"listen": listenRole,
@@ -41,21 +41,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// dialRole connects without a check of its own, sends a byte, and prints what
-// it gets back.
+// dialRole connects without a check of the peer, sends a byte, and prints the answer.
 func dialRole(args []string) error {
 	conn, err := net.Dial("unix", args[0])
 	if err != nil {
 		return err
 	}
-	_, _ = conn.Write([]byte("x")) // refused, it may be cut off by now
+	_, _ = conn.Write([]byte("x")) // it fails if the connection was refused and closed
 	got, err := io.ReadAll(conn)
 	fmt.Printf("uid %d got %q reset %v\n", os.Getuid(), got, errors.Is(err, syscall.ECONNRESET))
 	return nil
 }
 
-// listenRole listens, says "won" or "lost", and holds what it has until its
-// input ends.
+// listenRole listens, prints "won" or "lost", and keeps the listener until its standard input ends.
 func listenRole(args []string) error {
 	ln, err := Listen(args[0], Options{})
 	var inUse *InUseError
@@ -74,8 +72,8 @@ func listenRole(args []string) error {
 	return nil
 }
 
-// spawn prepares the test binary in a role. It is run through /proc, so that
-// another user can run it from a directory closed to it.
+// spawn returns a command that runs the test binary in a role. The path is in /proc, so that another user can
+// run it even from a directory that is closed to this user.
 func spawn(t *testing.T, role string, args ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
@@ -91,7 +89,7 @@ func spawn(t *testing.T, role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// testDir is a short private directory; t.TempDir's is too long for a socket.
+// testDir returns a short private directory, because the path of t.TempDir is too long for a socket.
 func testDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "hfs")
@@ -112,7 +110,7 @@ func mustListen(t *testing.T, path string, opts Options) *Listener {
 	return ln
 }
 
-// echoOne accepts one connection and says hello on it.
+// echoOne accepts one connection and sends hello on it.
 func echoOne(t *testing.T, ln *Listener) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -159,7 +157,7 @@ func TestListenModesAndPeer(t *testing.T) {
 	}
 	left, _ := os.ReadDir(filepath.Dir(path))
 	if len(left) != 1 || left[0].Name() != "a.sock.lock" {
-		t.Errorf("left behind: %v, want only the lock", left)
+		t.Errorf("Close has left %v, want only the lock", left)
 	}
 	if _, _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept after Close: %v", err)
@@ -213,15 +211,15 @@ func TestListenRefusesPlaces(t *testing.T) {
 			ln, err := Listen(tt.path, Options{})
 			if err == nil {
 				_ = ln.Close()
-				t.Fatal("listens")
+				t.Fatal("Listen succeeded")
 			}
 			if tt.err != nil && !errors.Is(err, tt.err) || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("got %v, want %v saying %q", err, tt.err, tt.says)
+				t.Errorf("got %v, want %v with %q", err, tt.err, tt.says)
 			}
 		})
 	}
 	if got, _ := os.ReadFile(filepath.Join(real, "plain.sock")); string(got) != "precious" {
-		t.Error("what lay at the path was touched")
+		t.Error("Listen has changed the file at the path")
 	}
 }
 
@@ -233,11 +231,11 @@ func TestLongestPath(t *testing.T) {
 	}
 	echoOne(t, mustListen(t, path, Options{}))
 	if _, _, err := Dial(t.Context(), path+"x"); !errors.Is(err, ErrPathTooLong) {
-		t.Errorf("one byte more: %v", err)
+		t.Errorf("Dial with a path that is one byte too long: %v", err)
 	}
 }
 
-// stale leaves what a killed listener leaves: a socket on which nobody answers.
+// stale makes the socket of a killed listener, which exists but is not served.
 func stale(t *testing.T, path string) {
 	t.Helper()
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -251,7 +249,7 @@ func stale(t *testing.T, path string) {
 func TestStaleSocket(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
 	stale(t, path)
-	stale(t, (&Listener{path: path}).tmpPath()) // of one that died before the rename
+	stale(t, (&Listener{path: path}).tmpPath()) // the file of a listener that died before the rename
 
 	lock, err := acquire(path)
 	if err != nil {
@@ -263,16 +261,17 @@ func TestStaleSocket(t *testing.T) {
 	before, _ := idOf(path)
 	var inUse *InUseError
 	if _, err := Listen(path, Options{}); !errors.As(err, &inUse) || inUse.PID != os.Getpid() {
-		t.Errorf("with the lock held: %v", err)
+		t.Errorf("Listen while the lock is held: %v", err)
 	}
 	if after, err := idOf(path); err != nil || after != before {
-		t.Error("the stale socket was touched without the lock")
+		t.Error("Listen has changed the stale socket without the lock")
 	}
 	_ = lock.Close()
 	echoOne(t, mustListen(t, path, Options{}))
 }
 
-// Check writes to the lock's file only if it has another pid, or is old: the file may be on a disk.
+// Check must write to the lock file only if it contains another pid or is old, because the file may be on a
+// disk.
 func TestCheckLetsTheDiskRest(t *testing.T) {
 	l := mustListen(t, filepath.Join(testDir(t), "a.sock"), Options{})
 	for _, tt := range []struct {
@@ -296,13 +295,13 @@ func TestCheckLetsTheDiskRest(t *testing.T) {
 			}
 			info, err := os.Stat(name)
 			if err != nil || info.ModTime().Equal(at) == tt.writes || readPID(l.lock) != os.Getpid() {
-				t.Errorf("modified at %v before, and now %v (%v); the pid is %d", at, info.ModTime(), err, readPID(l.lock))
+				t.Errorf("the time of the lock file was %v; now it is %v (%v); the pid is %d", at, info.ModTime(), err, readPID(l.lock))
 			}
 		})
 	}
 }
 
-// A program that knows no lock is left alone as long as it answers.
+// Listen must not replace a socket that a program serves without a lock.
 func TestLiveSocketWithoutLock(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
 	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -315,7 +314,7 @@ func TestLiveSocketWithoutLock(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := net.Dial("unix", path); err != nil {
-		t.Error("the live socket is gone:", err)
+		t.Error("the served socket is gone:", err)
 	}
 }
 
@@ -343,7 +342,7 @@ func TestRaceOfGoroutines(t *testing.T) {
 		close(start)
 		wg.Wait()
 		if len(won) != 1 {
-			t.Fatalf("%d winners", len(won))
+			t.Fatalf("%d calls of Listen succeeded, want 1", len(won))
 		}
 		ln := <-won
 		echoOne(t, ln)
@@ -416,7 +415,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 		}
 		var perr *PeerError
 		if r := <-refused; r.peer != (Peer{os.Geteuid(), os.Getpid()}) || !errors.As(r.err, &perr) || perr.Want != os.Geteuid()+1 {
-			t.Errorf("refused %+v", r)
+			t.Errorf("the refused connection is %+v", r)
 		}
 		_ = ln.Close()
 		if err := <-ended; !errors.Is(err, net.ErrClosed) {
@@ -430,7 +429,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 		refused := make(chan Peer, 1)
 		path := filepath.Join(testDir(t), "a.sock")
 		ln := mustListen(t, path, Options{OnRefuse: func(p Peer, _ error) { refused <- p }})
-		// Open what otherwise keeps others away before they are asked.
+		// Open the directory and the socket, whose modes otherwise refuse other users first.
 		if err := errors.Join(os.Chmod(filepath.Dir(path), 0o711), os.Chmod(path, 0o666)); err != nil {
 			t.Fatal(err)
 		}
@@ -447,22 +446,22 @@ func TestAnotherUserIsRefused(t *testing.T) {
 		}()
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.HasPrefix(string(out), `uid 65534 got "" `) {
-			t.Errorf("the other user says %q (%v)", out, err)
+			t.Errorf("the client of the other user printed %q (%v)", out, err)
 		}
 		if p := <-refused; p != (Peer{65534, cmd.Process.Pid}) {
-			t.Errorf("refused %+v", p)
+			t.Errorf("the refused peer is %+v", p)
 		}
-		// It goes on accepting, from us.
+		// The listener must still accept connections of its own user.
 		conn, err := net.Dial("unix", path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 		if got, _ := io.ReadAll(conn); string(got) != "hello" {
-			t.Errorf("we got %q", got)
+			t.Errorf("the own user's connection received %q", got)
 		}
 		if p := <-accepted; p.UID != 0 {
-			t.Errorf("accepted %+v", p)
+			t.Errorf("the accepted peer is %+v", p)
 		}
 	})
 }
@@ -486,7 +485,7 @@ func TestDialRefusesAnotherUsersListener(t *testing.T) {
 	defer func() { _ = in.Close(); _ = cmd.Wait() }()
 	said := make([]byte, 8)
 	if n, _ := out.Read(said); string(said[:n]) != "won\n" {
-		t.Fatalf("the listener says %q", said[:n])
+		t.Fatalf("the listener of the other user printed %q", said[:n])
 	}
 	var perr *PeerError
 	if _, peer, err := Dial(t.Context(), path); !errors.As(err, &perr) || peer.UID != 65534 {
@@ -497,16 +496,15 @@ func TestDialRefusesAnotherUsersListener(t *testing.T) {
 func TestDialNobody(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
 	if _, _, err := Dial(t.Context(), path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no socket: %v", err)
+		t.Errorf("Dial without a socket: %v", err)
 	}
 	stale(t, path)
 	if _, _, err := Dial(t.Context(), path); !errors.Is(err, unix.ECONNREFUSED) {
-		t.Errorf("a stale socket: %v", err)
+		t.Errorf("Dial to a stale socket: %v", err)
 	}
 }
 
-// A full backlog, as in a long handoff, is waited for and not an error; and it
-// counts as somebody who listens.
+// If the backlog is full, as in a long handoff, Dial must wait, and Listen must regard the socket as served.
 func TestFullBacklog(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -523,7 +521,7 @@ func TestFullBacklog(t *testing.T) {
 	}
 	defer first.Close()
 	if _, err := net.Dial("unix", path); !errors.Is(err, unix.EAGAIN) {
-		t.Skipf("this system has another answer to a full backlog: %v", err)
+		t.Skipf("this system answers differently to a full backlog: %v", err)
 	}
 	var inUse *InUseError
 	if _, err := Listen(path, Options{}); !errors.As(err, &inUse) {
@@ -532,7 +530,7 @@ func TestFullBacklog(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	if _, _, err := Dial(ctx, path); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Dial without room: %v", err)
+		t.Errorf("Dial with a full backlog: %v", err)
 	}
 	dialed := make(chan error, 1)
 	go func() {
@@ -548,14 +546,14 @@ func TestFullBacklog(t *testing.T) {
 	}
 	defer unix.Close(accepted)
 	if err := <-dialed; err != nil {
-		t.Errorf("Dial once there is room: %v", err)
+		t.Errorf("Dial after an accept: %v", err)
 	}
 }
 
-// Out of descriptors, Accept waits for one instead of ending.
+// If no descriptor is free, Accept must wait for one instead of returning.
 func TestAcceptOutlivesShortage(t *testing.T) {
 	ln := mustListen(t, filepath.Join(testDir(t), "a.sock"), Options{})
-	conn, err := net.Dial("unix", ln.Path()) // waits in the backlog
+	conn, err := net.Dial("unix", ln.Path()) // the connection waits in the backlog
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -565,7 +563,7 @@ func TestAcceptOutlivesShortage(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	free, err := os.Open("/dev/null") // its number is above all that is used
+	free, err := os.Open("/dev/null") // its number is higher than all others
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -576,7 +574,7 @@ func TestAcceptOutlivesShortage(t *testing.T) {
 	restore := func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &was) }
 	defer restore()
 	if _, err := unix.Dup(0); !errors.Is(err, unix.EMFILE) {
-		t.Fatalf("the limit does not bite: %v", err)
+		t.Fatalf("the limit of descriptors has no effect: %v", err)
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -619,19 +617,19 @@ func TestSetDeadlinePausesAccept(t *testing.T) {
 func TestLocked(t *testing.T) {
 	path := filepath.Join(testDir(t), "s.sock")
 	if held, err := Locked(path); held || err != nil {
-		t.Errorf("without a lock: %v, %v", held, err)
+		t.Errorf("Locked without a lock: %v, %v", held, err)
 	}
 	ln, err := Listen(path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if held, err := Locked(path); !held || err != nil {
-		t.Errorf("a listener's: %v, %v", held, err)
+		t.Errorf("Locked with a listener: %v, %v", held, err)
 	}
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if held, err := Locked(path); held || err != nil {
-		t.Errorf("after it: %v, %v", held, err)
+		t.Errorf("Locked after Close: %v, %v", held, err)
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// Whoever could put something else in the place of a directory of ours, by one above
-// it or by a link on the way, is found.
+// CheckParents must find each directory or link above a path that another user could replace.
 func TestCheckParents(t *testing.T) {
 	base := testkit.Dir(t)
 	path := filepath.Join(base, "a", "b", "hf")
@@ -32,11 +31,11 @@ func TestCheckParents(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		path  string
-		spoil string      // a directory of base,
-		mode  fs.FileMode // its mode, 0 for as it is,
-		owner int         // its owner and group, -1 for as they are
+		spoil string      // the directory of base that is changed,
+		mode  fs.FileMode // its mode, or 0 for no change,
+		owner int         // its owner and group, or -1 for no change
 		group int
-		weak  string // what is named, "" for nothing
+		weak  string // the path in the error, or "" for no error
 	}{
 		{"ours alone", path, "a", 0o700, -1, -1, ""},
 		{"others may read", path, "a", 0o755, -1, -1, ""},
@@ -70,19 +69,19 @@ func TestCheckParents(t *testing.T) {
 			case tt.weak == "" && err != nil:
 				t.Errorf("got %v", err)
 			case tt.weak != "" && (!errors.As(err, &weak) || weak.Path != dir(tt.weak) || !errors.Is(err, ErrUnsafeDir) || weak.Foreign != (tt.owner >= 0)):
-				t.Errorf("got %v, want %s named", err, dir(tt.weak))
+				t.Errorf("got %v, want an error that names %s", err, dir(tt.weak))
 			}
 		})
 	}
 	if err := CheckParents(filepath.Join(base, "loop", "x", "y")); err == nil || errors.Is(err, ErrUnsafeDir) {
-		t.Errorf("a link to itself: %v", err)
+		t.Errorf("CheckParents of a link to itself: %v", err)
 	}
 	if err := CheckParents("a/b"); err == nil {
-		t.Error("a relative path is judged")
+		t.Error("CheckParents accepts a relative path")
 	}
 }
 
-// A group is the user's own if nobody else is in it, by either file.
+// A group is private if both files name no other user in it.
 func TestPrivateGroup(t *testing.T) {
 	const passwd = "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n"
 	for _, tt := range []struct {
@@ -104,7 +103,7 @@ func TestPrivateGroup(t *testing.T) {
 	}
 }
 
-// What is said about a directory that is not ours harms nobody who does it.
+// The advice in an error about a directory must not harm a user who follows it.
 func TestAdviceAboutDirectories(t *testing.T) {
 	base := testkit.Dir(t)
 	made := func(name string, mode fs.FileMode, file string) string {

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Run(m)) }
 
-// A fakeT notes failures instead of failing.
+// A fakeT records failures instead of failing.
 type fakeT struct {
 	testing.TB
 	said     string
@@ -28,7 +28,7 @@ func (f *fakeT) Fatalf(s string, a ...any) { f.Errorf(s, a...) }
 func has(t *testing.T, got, want, of string) {
 	t.Helper()
 	if !strings.Contains(got, want) {
-		t.Errorf("%s: got %q, want it to say %q", of, got, want)
+		t.Errorf("%s: got %q, want it to contain %q", of, got, want)
 	}
 }
 
@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 		t.Errorf("read back %x", got)
 	}
 	if lines, _ := os.ReadFile(bin); strings.Count(string(lines), "\n") != 3 {
-		t.Errorf("80 bytes in lines of 32:\n%s", lines)
+		t.Errorf("80 bytes are not written in lines of 32:\n%s", lines)
 	}
 
 	data[40] = 1
@@ -62,8 +62,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestCheckLeaks(t *testing.T) {
-	// What is left must be left for good to be reported, after leakLimit; so
-	// what is reported is looked at without that wait.
+	// CheckLeaks reports a leak only after leakLimit, so the test calls leaked directly.
 	before := openResources()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() { defer close(stopped); <-stop }()
@@ -77,7 +76,7 @@ func TestCheckLeaks(t *testing.T) {
 		has(t, left, "→ /dev/null", "a descriptor")
 	}
 
-	// What goes by itself, a little later, is no leak.
+	// A goroutine that ends a little later must not be reported.
 	fake := &fakeT{TB: t}
 	CheckLeaks(fake)
 	late := make(chan struct{})
@@ -110,15 +109,15 @@ func TestDir(t *testing.T) {
 		}
 	})
 	if _, err := os.Stat(dir); err == nil {
-		t.Error("it is left behind")
+		t.Error("the directory exists after the test")
 	}
 }
 
 // helloProgram is the package of a program that prints its version.
 const helloProgram = "holdfast/shared/testkit/testdata/hello"
 
-// TestBuildShared checks that all builders of the same HOLDFAST_BUILDS get one program, whichever
-// comes first, and that none of them removes it.
+// TestBuildShared checks that all builders of the same HOLDFAST_BUILDS get one program, whichever comes
+// first, and that none of them removes it.
 func TestBuildShared(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(buildsEnv, dir)
@@ -139,13 +138,13 @@ func TestBuildShared(t *testing.T) {
 		t.Errorf("the programs are in %q, want one directory in %s", dirs, dir)
 	}
 	if out, err := exec.Command(filepath.Join(dirs[0], "hello")).CombinedOutput(); err != nil {
-		t.Errorf("it prints %q, %v", out, err)
+		t.Errorf("the program prints %q, %v", out, err)
 	}
 	if _, err := new(builder).build(nil, []string{"holdfast/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/none") {
 		t.Errorf("a package that does not exist: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "unfinished-*")); len(left) > 0 {
-		t.Errorf("%v is left behind", left)
+		t.Errorf("unfinished builds are left: %v", left)
 	}
 }
 
@@ -155,20 +154,20 @@ func TestBuild(t *testing.T) {
 	dir := BuildVersion(t, "v1.2.3", pkg)
 	out, err := exec.Command(filepath.Join(dir, "hello")).CombinedOutput()
 	if err != nil || string(out) != "hello from v1.2.3\n" {
-		t.Errorf("it says %q, %v", out, err)
+		t.Errorf("the program prints %q, %v", out, err)
 	}
 	if again := BuildVersion(t, "v1.2.3", pkg); again != dir {
-		t.Error("built twice")
+		t.Error("the same version was built twice")
 	}
 	if other := Build(t, pkg); other == dir {
-		t.Error("another version in the same place")
+		t.Error("another version has the same directory")
 	}
 	if _, err := built.build(nil, []string{"holdfast/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/none") {
-		t.Errorf("a package that is not there: %v", err)
+		t.Errorf("build of a package that does not exist: %v", err)
 	}
 	root := built.root
 	built.remove()
 	if _, err := os.Stat(root); err == nil {
-		t.Error("what was built is left behind")
+		t.Error("the builds exist after remove")
 	}
 }

@@ -31,6 +31,6 @@ func TestRevision(t *testing.T) {
 		})
 	}
 	if got := String(); got == "" {
-		t.Error("a build without a name")
+		t.Error("String is empty")
 	}
 }

@@ -38,14 +38,14 @@ func constants(t *testing.T, dir string) []drift.Const {
 	return all
 }
 
-// codeFacts is what the code says: all of it, and what a schema can say.
+// codeFacts returns the facts in the code: all of them, and those that a schema can contain.
 func codeFacts(t *testing.T) (all, inSchema drift.Facts) {
 	t.Helper()
 	messages := drift.Facts{}.Add(drift.Describe("link", link.Messages).Facts(), drift.Describe("api", api.Messages).Facts())
 	words := constants(t, "../..")
 	closed := slices.DeleteFunc(slices.Clone(words), func(c drift.Const) bool { return !slices.Contains(drift.Closed, c.Type) })
 	inSchema = drift.Facts{}.Add(messages, drift.ConstFacts(closed, ""))
-	messages.Add(drift.Describe("gate", gate.Messages).Facts()) // it has no schema
+	messages.Add(drift.Describe("gate", gate.Messages).Facts()) // gate has no schema
 	all = drift.Facts{}.Add(messages, drift.ConstFacts(words, ""), drift.ConstFacts(constants(t, "../../frame"), "frame."))
 	return all, inSchema
 }
@@ -63,8 +63,8 @@ func schemaFacts(t *testing.T, linkSchema, apiSchema string) (drift.Facts, error
 	return drift.Facts{}.Add(l, a), nil
 }
 
-// Code, schema and spec say the same of both wires: every message, field,
-// type, code, kind, word and limit, and nothing that does not exist.
+// Code, schema and spec must agree about both wires: each message, field, type, code, kind, word and limit.
+// None may contain a fact that the code does not have.
 //
 // demand: B2
 func TestCodeSchemaSpec(t *testing.T) {
@@ -85,16 +85,15 @@ func TestCodeSchemaSpec(t *testing.T) {
 	}
 	for _, fact := range []string{"api message pty_exited", "api pty_exited.exit_code: int, required", "Code exited_early", "Kind 1 output"} {
 		if !schema[fact] && !strings.HasPrefix(fact, "Kind") || !spec[fact] {
-			t.Errorf("%q is missing", fact)
+			t.Errorf("the schema or the spec lacks %q", fact)
 		}
 	}
 	if !slices.Contains(api.Messages.Types(), "pty_exited") {
-		t.Error("pty_exited is not among the known types")
+		t.Error("Types does not contain pty_exited")
 	}
 }
 
-// A check that cannot fail proves nothing: every kind of drift is seen, and
-// told by its name.
+// Diff must find each kind of drift and name it. Otherwise TestCodeSchemaSpec would prove nothing.
 //
 // demand: B2
 func TestDriftIsSeen(t *testing.T) {
@@ -142,7 +141,7 @@ func TestDriftIsSeen(t *testing.T) {
 		})
 	}
 	if _, err := drift.SpecFacts(spec + "\n| code | meaning |\n| --- | --- |\n| `timeout` | again |\n"); err == nil {
-		t.Error("a code said twice is not seen")
+		t.Error("a code that is listed twice is not reported")
 	}
 	schemas := []struct {
 		name, old, new string
@@ -160,7 +159,7 @@ func TestDriftIsSeen(t *testing.T) {
 			if !strings.Contains(apiSchema, tt.old) {
 				t.Fatalf("%q is not in the schema", tt.old)
 			}
-			// The codes stand in both schemas.
+			// Both schemas contain the codes.
 			facts, err := schemaFacts(t, strings.Replace(linkSchema, tt.old, tt.new, 1), strings.Replace(apiSchema, tt.old, tt.new, 1))
 			if tt.want == nil {
 				if err == nil {
@@ -175,7 +174,7 @@ func TestDriftIsSeen(t *testing.T) {
 	}
 }
 
-// The examples are messages and frames, to the last field and byte.
+// Each example in the spec must be a valid message or frame, to the last field and byte.
 func TestSpecExamples(t *testing.T) {
 	spec := read(t, "../../SPEC.md")
 	for info, reg := range map[string]*protocol.Registry{"json api": api.Messages, "json link": link.Messages} {
@@ -201,7 +200,7 @@ func TestSpecExamples(t *testing.T) {
 	for info, want := range frames {
 		blocks := drift.Blocks(spec, info)
 		if len(blocks) != 1 {
-			t.Fatalf("%d blocks of %s", len(blocks), info)
+			t.Fatalf("the spec has %d blocks of %s, want 1", len(blocks), info)
 		}
 		got, err := hex.DecodeString(strings.Join(strings.Fields(blocks[0]), ""))
 		if err != nil || !bytes.Equal(got, want) {
@@ -218,8 +217,8 @@ func anyJSON(t *testing.T, b []byte) (v any) {
 	return v
 }
 
-// What the prose sets in code exists: a message, a field, a word, or one of
-// the few things that are not ours to define here.
+// Each word in code format must exist: a message, a field, a word, or one of a few names that are defined
+// elsewhere.
 func TestSpecWords(t *testing.T) {
 	code, _ := codeFacts(t)
 	known := map[string]bool{}
@@ -253,19 +252,19 @@ func TestSpecWords(t *testing.T) {
 	word := regexp.MustCompile(`^[\w.-]+$`)
 	for _, w := range drift.CodeSpans(read(t, "../../SPEC.md")) {
 		if word.MatchString(w) && !known[w] {
-			t.Errorf("%q stands in SPEC.md and is nothing", w)
+			t.Errorf("SPEC.md contains %q in code format, which does not exist", w)
 		}
 	}
 }
 
-// Every code says whether it may be tried again and whether it ends an
-// attachment; those that do not are those of api.Error's comment.
+// Each code must say whether the request may be retried, and whether it ends an attachment. The codes that
+// end no attachment must be those in the comment of api.Error.
 func TestSpecErrors(t *testing.T) {
 	var staying []string
 	for _, row := range drift.Rows(read(t, "../../SPEC.md"), "code") {
 		code, meaning, retryable, ends := row[0], row[1], row[2], row[3]
 		if meaning == "" || !slices.Contains([]string{"yes", "no", "maybe"}, retryable) || !slices.Contains([]string{"yes", "no"}, ends) {
-			t.Errorf("%q is no row", row)
+			t.Errorf("%q is not a complete row", row)
 		}
 		if ends == "no" {
 			staying = append(staying, code)
@@ -276,8 +275,8 @@ func TestSpecErrors(t *testing.T) {
 	}
 }
 
-// TestTypeScriptOfSchema demands a declaration of each form that a schema may have, and an error
-// for any other form.
+// TestTypeScriptOfSchema checks the declaration for each form that a schema may have, and the error for any
+// other form.
 func TestTypeScriptOfSchema(t *testing.T) {
 	const field = `{"$defs": {"a.b": {"properties": {"type": {"const": "a.b"}, "f": %s}, "required": ["type"]}, "c": {"properties": {"type": {"const": "c"}, "t": {"$ref": "#/$defs/T"}}, "repeatable": "f"}, "T": {"properties": {"n": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}}}`
 	for schema, want := range map[string]string{
@@ -298,7 +297,7 @@ func TestTypeScriptOfSchema(t *testing.T) {
 			t.Errorf("%s: got %v and\n%s", schema, err, got)
 		}
 		if err == nil && (!strings.Contains(string(got), "export interface T {\n  n?: string;\n}\n") || !strings.HasSuffix(string(got), "= {\n  c: 'f',\n};\n")) {
-			t.Errorf("%s: got an object of a request, or the table, with another text:\n%s", schema, got)
+			t.Errorf("%s: the object of a request, or the table, has another text:\n%s", schema, got)
 		}
 	}
 }

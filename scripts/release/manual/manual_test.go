@@ -63,14 +63,14 @@ func TestPage(t *testing.T) {
 		".SH SEE ALSO\n\\fBprog\\fR(1),\n\\fBprog\\-sub\\-part\\fR(1)\n",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("it lacks %q:\n%s", want, page)
+			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
 	if part := read("prog-sub-part.1"); !strings.Contains(part, ".SH EXAMPLES\n.nf\nprog sub part\n") || !strings.HasSuffix(part, ".SH SEE ALSO\n\\fBprog\\-sub\\fR(1)\n") {
-		t.Errorf("the page of a command's command:\n%s", part)
+		t.Errorf("the page of a subcommand is:\n%s", part)
 	}
 	if strings.Contains(page, "secret") {
-		t.Error("a hidden flag is told of")
+		t.Error("the page contains a hidden flag")
 	}
 }
 
@@ -79,7 +79,7 @@ func TestExamplesOfWhatIsNoMore(t *testing.T) {
 		m := tree()
 		m.Root.Example = example
 		if err := m.Write(t.TempDir()); err == nil {
-			t.Errorf("%q is no complaint", example)
+			t.Errorf("the example %q is not refused", example)
 		}
 	}
 }
@@ -89,6 +89,6 @@ func TestDate(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	if got, err := Date(func(string) string { return "" }); err == nil {
-		t.Errorf("without a date it is %v", got)
+		t.Errorf("without SOURCE_DATE_EPOCH the date is %v, want an error", got)
 	}
 }

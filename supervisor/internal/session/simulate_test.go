@@ -20,7 +20,7 @@ import (
 
 var (
 	simSeed  = flag.Uint64("sim.seed", 0, "the first seed of the simulation; 0 is a new one")
-	simSeeds = flag.Int("sim.seeds", 100, "how many histories are simulated")
+	simSeeds = flag.Int("sim.seeds", 40, "how many histories are simulated")
 )
 
 // TestSimulate plays other histories each time; a failure names its seed. The
