@@ -43,7 +43,7 @@ func TestPowerCuts(t *testing.T) {
 		obeyPower(t)
 		return
 	}
-	cuts := 3
+	cuts := 2
 	if os.Getenv("HOLDFAST_LONG") != "" {
 		cuts = 200
 	}
