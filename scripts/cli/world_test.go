@@ -26,7 +26,7 @@ type world struct{ *programs.World }
 // newWorld returns a world in which no process runs. Its commands run in its directory.
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	bin := testkit.Build(t, "holdfast/proxy", "holdfast/proxy/holdfast", "holdfast/supervisor")
+	bin := testkit.Build(t, testkit.Programs...)
 	dir := testkit.Dir(t)
 	w := &world{programs.New(t, dir, "", bin, "PATH="+bin+":"+os.Getenv("PATH"),
 		"TERM=xterm-256color", "LANG=C.UTF-8", "SHELL=/bin/bash", "PS1=$ ")}

@@ -15,7 +15,7 @@ func TestUnits(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip(err)
 	}
-	programs := testkit.Build(t, "holdfast/proxy", "holdfast/supervisor")
+	programs := testkit.Build(t, testkit.Programs...)
 	count := 0
 	for _, page := range pages(t) {
 		for _, b := range blocks(t, page) {

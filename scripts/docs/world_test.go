@@ -37,7 +37,8 @@ func newWorld(t *testing.T) *world {
 	root := testkit.Dir(t)
 	// The policy is built here too, although a page builds it. If nothing is compiled yet, building it may
 	// take longer than the limit of a block.
-	built := testkit.Build(t, "holdfast/proxy", "holdfast/proxy/holdfast", "holdfast/supervisor", "holdfast/proxy/policy/examples/file")
+	built := testkit.Build(t, testkit.Programs...)
+	testkit.Build(t, "holdfast/proxy/policy/examples/file")
 	w := &world{World: programs.New(t, root, "h", built), t: t, root: root, limit: limit}
 	for _, dir := range []string{"tmp", "run", "bin"} {
 		if err := os.Mkdir(w.path(dir), 0o700); err != nil {

@@ -16,7 +16,7 @@ const starts = 50
 // until they have ended.
 func BenchmarkStart(b *testing.B) {
 	w := newWorld(b)
-	bin := testkit.Build(b, "holdfast/proxy/holdfast", "holdfast/proxy", "holdfast/supervisor")
+	bin := testkit.Build(b, testkit.Programs...)
 	w.Must("proxy", "start")
 	commands := []struct {
 		name string

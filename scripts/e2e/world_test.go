@@ -32,7 +32,7 @@ type world struct{ *programs.World }
 // newWorld returns a world in which no process runs. All programs get env.
 func newWorld(t testing.TB, env ...string) *world {
 	t.Helper()
-	bin := testkit.Build(t, "holdfast/proxy", "holdfast/supervisor")
+	bin := testkit.Build(t, testkit.Programs...)
 	w := &world{programs.New(t, testkit.Dir(t), "", bin, append([]string{
 		"PATH=" + os.Getenv("PATH"), "GOMAXPROCS=" + os.Getenv("GOMAXPROCS"),
 	}, env...)...)}

@@ -27,6 +27,10 @@ type builder struct {
 
 var built builder
 
+// Programs are the packages of the programs that a release has. Tests that build all of them share the
+// result, even if they need only some.
+var Programs = []string{"holdfast/proxy", "holdfast/proxy/holdfast", "holdfast/supervisor"}
+
 // Build returns a directory with the programs of the packages, such as "holdfast/supervisor".
 // It builds them once per test process, or once in $HOLDFAST_BUILDS, and with -race if
 // HOLDFAST_E2E_RACE is 1. A package that calls Build must have a TestMain that calls Run, which

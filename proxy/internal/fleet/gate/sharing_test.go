@@ -43,7 +43,7 @@ type theatre struct {
 
 func newTheatre(t *testing.T, gates int) *theatre {
 	t.Helper()
-	bin := testkit.Build(t, "holdfast/proxy", "holdfast/supervisor")
+	bin := testkit.Build(t, testkit.Programs...)
 	b := newBench(t)
 	f := &theatre{t: t, gates: []*bench{b}, ways: map[net.Conn]string{}}
 	for len(f.gates) < gates {
