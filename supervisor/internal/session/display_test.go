@@ -20,7 +20,7 @@ import (
 type stage struct {
 	display
 	t       *testing.T
-	replies []byte // that the display has given
+	replies []byte // the replies to queries that the display has sent
 	losses  int
 }
 

@@ -50,7 +50,7 @@ func recorded(t *testing.T, dir string) (Config, *past.Store) {
 }
 
 // recordedLife returns a machine whose sessions also outlive its supervisor.
-func recordedLife(t *testing.T, dir string) (*mortal, *machine) {
+func recordedLife(t *testing.T, dir string) (*tableLife, *machine) {
 	t.Helper()
 	cfg, store := recorded(t, dir)
 	l := newLife(t, cfg)
@@ -59,7 +59,7 @@ func recordedLife(t *testing.T, dir string) (*mortal, *machine) {
 
 // lostLife returns a supervisor whose machine has lost the session "a", with its store, and the text
 // that the session showed.
-func lostLife(t *testing.T) (l *mortal, store *past.Store, shown string) {
+func lostLife(t *testing.T) (l *tableLife, store *past.Store, shown string) {
 	t.Helper()
 	dir := t.TempDir()
 	m := boot(t, dir)
@@ -77,7 +77,7 @@ func newRecorder(t *testing.T, store *past.Store) *recorder.Recorder {
 	return r
 }
 
-// stored waits until all output of a session, and what describes it, is on disk.
+// stored waits until all output of a session and its meta data are on disk.
 func (m *machine) stored(t *testing.T, s *Session, holds func(past.Meta) bool) {
 	t.Helper()
 	testkit.Eventually(t, patience, func() bool {
@@ -125,7 +125,7 @@ func (m *machine) must(t *testing.T, id protocol.SessionID) *Session {
 	return s
 }
 
-// cut ends the machine: the store keeps what it has.
+// cut ends the machine. The store keeps the output that it has, and gets no more.
 func (m *machine) cut(t *testing.T) {
 	t.Helper()
 	if err := m.recorder.Close(patience); err != nil {
@@ -318,13 +318,13 @@ func TestEndedIsNotLost(t *testing.T) {
 
 // next starts the supervisor that follows one that has died, or that was replaced in place. It takes
 // over the sessions. The disk has all that the one before wrote.
-func (m *mortal) next(h Heritage, store *past.Store) *mortal {
+func (m *tableLife) next(h Heritage, store *past.Store) *tableLife {
 	m.t.Helper()
 	if err := m.cfg.Recorder.Close(patience); err != nil {
 		m.t.Fatal(err)
 	}
 	m.cfg.Recorder = newRecorder(m.t, store)
-	next := m.dies(h)
+	next := m.restart(h)
 	next.AddLost(store, nil) // no instance counts as held: the identity of the supervisor suffices
 	return next
 }
@@ -524,7 +524,7 @@ func TestClearedIsErased(t *testing.T) {
 					}
 					checkPastCleared(t, s, "planted")
 				} else {
-					m.cut(t) // the recorder does nothing any more
+					m.cut(t) // stops the recorder
 					if err := s.Clear(true); err != nil {
 						t.Fatal(err)
 					}
