@@ -7,8 +7,8 @@ import (
 	"holdfast/protocol"
 )
 
-// However output is cut, what it says to the terminal is collected, whole and
-// once, and nothing else.
+// Effects collects the bells, notifications and clipboard texts of the output, each of them whole and once, however
+// the output is cut. It collects no other sequence.
 func TestEffects(t *testing.T) {
 	big := "\x1b]52;c;" + strings.Repeat("QUJD", 20_000)
 	for _, tt := range []struct{ name, in, want string }{
@@ -47,8 +47,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// A view that ends within a sequence goes on after an effect as if there had been
-// none.
+// If an update ends within a sequence, the next one continues the sequence, although an effect came in between.
 func TestEffectsWithinSequence(t *testing.T) {
 	size, own := protocol.Size{Cols: 40, Rows: 5}, protocol.Size{Cols: 20, Rows: 5}
 	s := New(size, 0)
@@ -60,7 +59,7 @@ func TestEffectsWithinSequence(t *testing.T) {
 		seen.Write(o.Update(s.ViewAs(own)))
 	}
 	if got := strings.Join(seen.Text(5), "|"); got != "onetwothree" || seen.Title() != "title" {
-		t.Errorf("the viewer shows %q, called %q", got, seen.Title())
+		t.Errorf("the viewer shows %q with the title %q", got, seen.Title())
 	}
 	bells, notes := 0, 0
 	for _, e := range seen.Events() {
@@ -72,6 +71,6 @@ func TestEffectsWithinSequence(t *testing.T) {
 		}
 	}
 	if bells != 1 || notes != 1 {
-		t.Errorf("it had %d bells and %d notifications, want one each", bells, notes)
+		t.Errorf("the viewer had %d bells and %d notifications, want one each", bells, notes)
 	}
 }
