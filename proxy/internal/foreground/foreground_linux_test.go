@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }
 
-// What /proc says is read as it stands there, whatever a program calls itself.
+// The fields of /proc are read correctly, whatever characters the name of a program has.
 func TestIn(t *testing.T) {
 	const leader, other = 10, 20
 	for _, tt := range []struct {
@@ -60,7 +60,7 @@ func TestIn(t *testing.T) {
 	}
 }
 
-// A real process that stands still is said to.
+// A real process that is stopped is reported as stopped.
 func TestOf(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command("sleep", "1000")
@@ -75,6 +75,6 @@ func TestOf(t *testing.T) {
 	}
 	testkit.Eventually(t, 10*time.Second, func() bool { f := Of(pid); return f != nil && f.Stopped && f.Name == "sleep" && f.Cwd == dir }, "it is said to stand still")
 	if Of(0) != nil || Of(-1) != nil {
-		t.Error("there is a foreground of no process")
+		t.Error("a process that does not exist has a foreground")
 	}
 }
