@@ -8,7 +8,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A lost link is made again, also to the next supervisor, and none is started.
+// Keep makes a lost link again, also to the next supervisor, and starts none.
 func TestKeep(t *testing.T) {
 	s := newSupervisor(t)
 	c, d := s.client(func(int) error { return errors.New("started") })
@@ -27,6 +27,6 @@ func TestKeep(t *testing.T) {
 	cancel()
 	testkit.Within(t, soonish, "it ends", kept)
 	if _, starts := d.get(); starts > 0 {
-		t.Errorf("%d were started", starts)
+		t.Errorf("%d supervisors were started", starts)
 	}
 }
