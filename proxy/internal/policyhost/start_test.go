@@ -50,7 +50,7 @@ func TestStartFails(t *testing.T) {
 				t.Errorf("got %v, want %s with %q\n%s", err, tt.code, tt.says, s.log)
 			}
 			if left, _ := filepath.Glob(filepath.Join(s.dir, "plugin-dir*")); len(left) != 0 {
-				t.Errorf("left behind: %v", left)
+				t.Errorf("directories remain: %v", left)
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func TestStartIsGivenUp(t *testing.T) {
 	if err := testkit.Within(t, limit, "the answer", failed); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	testkit.Within(t, limit, "its end", p.gone)
+	testkit.Within(t, limit, "the end of the program", p.gone)
 	if _, err := Start(ctx, s.config()); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
