@@ -91,7 +91,7 @@ func TestSharedVerbByVerb(t *testing.T) {
 				}
 			}
 			if did := v.did(); len(did) > 0 {
-				t.Errorf("done: %+v", did)
+				t.Errorf("a request was executed: %+v", did)
 			}
 		})
 	}

@@ -468,7 +468,7 @@ func TestFindings(t *testing.T) {
 			}
 			for _, f := range others {
 				if !strings.Contains(tt.name, "supervisor") || f.Check != "supervisor" {
-					t.Errorf("and %+v", f)
+					t.Errorf("another finding: %+v", f)
 				}
 			}
 		})

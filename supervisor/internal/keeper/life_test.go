@@ -226,7 +226,7 @@ func TestBotchedExec(t *testing.T) {
 	}
 	w.kill(w.supervisor(), unix.SIGKILL)
 	if e := w.until("up"); len(e.Records) != 1 {
-		t.Errorf("afterwards %+v", e)
+		t.Errorf("after the failed execs the supervisor received %+v", e)
 	}
 }
 
@@ -262,7 +262,7 @@ func TestExecUnderSignals(t *testing.T) {
 	}
 	w.kill(w.supervisor(), unix.SIGKILL)
 	if e := w.until("up"); len(e.Records) != 1 || e.Before.Starts != 2 {
-		t.Errorf("afterwards %+v", e)
+		t.Errorf("after the execs the supervisor received %+v", e)
 	}
 }
 

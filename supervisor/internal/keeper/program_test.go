@@ -69,7 +69,7 @@ func TestGoodProgramTurnsBad(t *testing.T) {
 	replace(t, w.prog, []byte("no program"))
 	w.kill(e.PID, unix.SIGKILL)
 	if e := w.until("up"); e.Before.Starts != 5 || e.Before.Last != "SIGKILL" {
-		t.Errorf("then: %+v", e)
+		t.Errorf("after its death the supervisor received %+v", e)
 	}
 }
 
@@ -298,6 +298,6 @@ func TestHandover(t *testing.T) {
 	}
 	w.kill(e.PID, unix.SIGKILL)
 	if e := w.until("up"); len(e.Records) != 2 || !slices.Contains(e.Exits, want) || e.Before.Starts != 3 {
-		t.Errorf("then %+v", e)
+		t.Errorf("after the death of the new supervisor: %+v", e)
 	}
 }

@@ -284,7 +284,7 @@ func TestNonsense(t *testing.T) {
 	g := newRogue(t, r)
 	other := g.stream(t, text(`{"type":"attach","attachment":1,"session_id":"`+string(s.ID())+`"}`))
 	if m := heard(t, other); m.MessageType() != "attached" {
-		t.Fatalf("heard %s", m.MessageType())
+		t.Fatalf("received %s", m.MessageType())
 	}
 	for _, tt := range []struct {
 		name string
@@ -365,7 +365,7 @@ func TestWaitGivenUp(t *testing.T) {
 	st := g.stream(t, text(`{"type":"wait","session_id":"`+string(s.ID())+`"}`))
 	st.Close()
 	if m, err := hear(st); err == nil && m.MessageType() != "error" {
-		t.Errorf("heard %s", m.MessageType())
+		t.Errorf("received %s", m.MessageType())
 	}
 }
 

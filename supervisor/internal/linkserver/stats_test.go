@@ -73,6 +73,6 @@ func TestStats(t *testing.T) {
 	testkit.Eventually(t, patience, func() bool { return stats().Attachments == 0 }, "the viewers have detached")
 	now = stats()
 	if now.Exited != 3 || now.Running != 0 || now.Draining != 0 || now.Spawns != 3 || now.ExitsNatural != 1 || now.ExitsSoft != 1 || now.ExitsHard != 1 {
-		t.Errorf("in the end: %+v", now)
+		t.Errorf("after the sessions have ended: %+v", now)
 	}
 }

@@ -196,7 +196,7 @@ func TestHandles(t *testing.T) {
 				t.Errorf("got %+v, want code 5", got)
 			}
 			if err := h.send(unix.SIGHUP); err != unix.ESRCH {
-				t.Errorf("afterwards: got %v, want ESRCH", err)
+				t.Errorf("send after the end: got %v, want ESRCH", err)
 			}
 		})
 	}

@@ -106,7 +106,7 @@ func TestReadClose(t *testing.T) {
 		}
 		_, err := p.TryWrite([]byte("x"))
 		if !errors.Is(err, os.ErrClosed) || !errors.Is(p.Resize(1, 1, 0, 0), os.ErrClosed) || !errors.Is(p.Interrupt(), os.ErrClosed) {
-			t.Errorf("afterwards: got %v, want closed", err)
+			t.Errorf("after Close: got %v, want closed", err)
 		}
 	})
 }

@@ -40,7 +40,7 @@ func TestEffects(t *testing.T) {
 					t.Errorf("pieces of %d: got %.100q (%d bytes), want %.100q (%d)", cut, got, len(got), tt.want, len(tt.want))
 				}
 				if again := e.take(); len(again) > 0 {
-					t.Errorf("again: %.100q", again)
+					t.Errorf("the second take returned %.100q", again)
 				}
 			}
 		})

@@ -63,7 +63,7 @@ func TestSnapshot(t *testing.T) {
 			spec := protocol.ScreenSpec{Format: protocol.ScreenCells, Scrollback: protocol.AllScrollback}
 			got, want := show(t, viewer, spec), show(t, s, spec)
 			if got.Offset = want.Offset; !reflect.DeepEqual(got, want) {
-				t.Errorf("it shows\n%+v\nwant\n%+v", got, want)
+				t.Errorf("the viewer shows\n%+v\nwant\n%+v", got, want)
 			}
 		})
 	}
@@ -203,7 +203,7 @@ func TestANSI(t *testing.T) {
 	got := show(t, printed(big, strings.ReplaceAll(c.ANSI, "\n", "\r\n")), spec)
 	want := show(t, s, spec)
 	if !reflect.DeepEqual(got.Cells, want.Cells) || !reflect.DeepEqual(got.Looks, want.Looks) {
-		t.Errorf("it shows\n%+v\nwant\n%+v", got, want)
+		t.Errorf("the terminal shows\n%+v\nwant\n%+v", got, want)
 	}
 }
 

@@ -227,7 +227,7 @@ func TestSameWriter(t *testing.T) {
 		t.Errorf("first: over %v, %v, by %q; want it replaced", over, err, first.by)
 	}
 	if over, err := again.drain(); over || err != nil {
-		t.Errorf("again: over %v, %v", over, err)
+		t.Errorf("the new attachment: over %v, %v; want it still attached", over, err)
 	}
 
 	again.a.Close()

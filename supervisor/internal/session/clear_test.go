@@ -85,14 +85,14 @@ func checkCleared(t *testing.T, s *Session, all bool, before protocol.HistoryCon
 		t.Errorf("the history is %+v, %v", h, err)
 	}
 	if all && h.First != before.Next-1 || !all && h.First != before.Screen {
-		t.Errorf("its first line is %d, before it the screen began at %d and ended before %d", h.First, before.Screen, before.Next)
+		t.Errorf("the first line is %d; before the clear the screen began at %d and ended before %d", h.First, before.Screen, before.Next)
 	}
 	found, err := s.Search(context.Background(), protocol.SearchSpec{SessionID: s.ID(), Pattern: "^2900$"})
 	if err != nil || len(found.Matches) != 0 {
 		t.Errorf("a search finds %+v, %v", found.Matches, err)
 	}
 	if got := text(t, s); strings.Contains(got, "2900") || !strings.Contains(got, "READY") || all == strings.Contains(got, "3000") {
-		t.Errorf("it shows\n%s", got)
+		t.Errorf("the screen shows\n%s", got)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestClearAlternate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := text(t, s); !strings.Contains(got, "FULL") {
-		t.Errorf("it shows\n%s", got)
+		t.Errorf("the screen shows\n%s", got)
 	}
 	if err := v.a.Type(0, []byte("\n")); err != nil {
 		t.Fatal(err)

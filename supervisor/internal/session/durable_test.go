@@ -162,13 +162,13 @@ func TestLost(t *testing.T) {
 		t.Fatalf("the session is %+v, want the lost instance %s", i, before.Instance)
 	}
 	if i.Lost.Offset != before.OutputOffset || i.Lost.Cwd != home || i.Labels["task"] != "build" || i.Size != before.Size {
-		t.Errorf("it is %+v, lost %+v; want offset %d, directory %s, size %s and the label", i, i.Lost, before.OutputOffset, home, before.Size)
+		t.Errorf("the session is %+v, lost %+v; want offset %d, directory %s, size %s and the label", i, i.Lost, before.OutputOffset, home, before.Size)
 	}
 	if got := text(t, lost); got != want {
-		t.Errorf("its screen is\n%s\nwant\n%s", got, want)
+		t.Errorf("the screen is\n%s\nwant\n%s", got, want)
 	}
 	if slices.Contains(lost.spec.Env, "TOKEN=a secret") || !slices.Contains(lost.spec.Env, "LANG=C") {
-		t.Errorf("its environment is %q, want LANG without TOKEN", lost.spec.Env)
+		t.Errorf("the environment is %q, want LANG without TOKEN", lost.spec.Env)
 	}
 	v := look(t, lost, protocol.AttachSpec{})
 	v.until(t, "ALTERNATE")
@@ -222,7 +222,7 @@ func TestLostHasCommands(t *testing.T) {
 	lost := boot(t, dir).must(t, "work")
 	ended, err := lost.Commands()
 	if err != nil || len(ended.Commands) != 2 || *ended.Commands[0].ExitCode != 1 {
-		t.Fatalf("its commands are %+v, %v; want two, the first with exit code 1", ended.Commands, err)
+		t.Fatalf("the commands are %+v, %v; want two, the first with exit code 1", ended.Commands, err)
 	}
 	c, err := lost.History(protocol.HistorySpec{SessionID: "work", Command: -1})
 	if err != nil {

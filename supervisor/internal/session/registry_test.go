@@ -198,7 +198,7 @@ func TestRegistryAsideLimit(t *testing.T) {
 	first, _ := h.start(id(maxAside), "1", "a")
 	h.exit(first)
 	if _, r := h.start(id(maxAside), "2", "a"); r.isAside || r.giveUp != first {
-		t.Errorf("one too many: %+v", r)
+		t.Errorf("an instance above the limit: %+v", r)
 	}
 	before := h.aside[id(0)]
 	second := h.get(id(0))

@@ -292,7 +292,7 @@ func TestDearOutput(t *testing.T) {
 		}
 		c, err := s.Show(protocol.ScreenSpec{})
 		if err != nil || c.Offset != end || c.Cols != later.Cols || !strings.Contains(strings.Join(c.Lines, "\n"), "here") {
-			t.Errorf("in the end: offset %d, %d columns, %q, %v", c.Offset, c.Cols, c.Lines, err)
+			t.Errorf("after all output: offset %d, %d columns, %q, %v", c.Offset, c.Cols, c.Lines, err)
 		}
 	})
 }

@@ -83,7 +83,7 @@ func FuzzTerm(f *testing.F) {
 		restored.FinishRestore(rest)
 		save2, rest2 := savedOf(t, restored, 100)
 		if x, y := encodeState(t, whole.State()), encodeState(t, restored.State()); !bytes.Equal(x, y) || !bytes.Equal(save, save2) || !reflect.DeepEqual(rest, rest2) {
-			t.Fatalf("of\n%s\n%q\n%+v\nis made\n%s\n%q\n%+v", x, save, rest, y, save2, rest2)
+			t.Fatalf("restored from\n%s\n%q\n%+v\nthe terminal is\n%s\n%q\n%+v", x, save, rest, y, save2, rest2)
 		}
 		whole.Pack()
 		if x, y := encodeState(t, a), encodeState(t, whole.State()); !bytes.Equal(x, y) {
