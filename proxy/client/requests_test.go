@@ -222,7 +222,7 @@ func TestOutput(t *testing.T) {
 		{name: "nothing", parts: []part{{}}},
 		{name: "in parts", parts: []part{{0, 0, 6, "abc"}, {3, 3, 6, "de"}, {5, 5, 6, "f"}}, want: "abcdef"},
 		{name: "the ring forgot", parts: []part{{0, 100, 103, "abc"}}, want: "abc", offset: 100},
-		{name: "it prints on", parts: []part{{0, 0, 3, "ab"}, {2, 2, 4, "cd"}}, want: "abcd"},
+		{name: "output continues", parts: []part{{0, 0, 3, "ab"}, {2, 2, 4, "cd"}}, want: "abcd"},
 		{name: "overtaken", parts: []part{{0, 0, 9, "abc"}, {3, 5, 9, "fg"}, {7, 7, 9, "hi"}}, want: "fghi", offset: 5},
 		{name: "overtaken at last", parts: []part{{0, 0, 9, "abc"}, {3, 9, 9, ""}}, offset: 9},
 	}

@@ -161,7 +161,7 @@ func TestInputAfterResume(t *testing.T) {
 		again              string // "" if no input is sent again
 	}{
 		{"no input was accepted", 0, 0, 0, "abcdef"},
-		{"one byte was taken", 0, 1, 1, "bcdef"},
+		{"one byte was accepted", 0, 1, 1, "bcdef"},
 		{"all but one byte", 0, 5, 5, "f"},
 		{"all of it", 0, 6, 0, ""},
 		{"as acknowledged", 4, 4, 4, "ef"},
@@ -264,7 +264,7 @@ func TestSearch(t *testing.T) {
 		want    []uint64
 		err     error
 	}{
-		{"one answer", SearchOptions{}, []protocol.SearchContent{content(0, false, 9, 5)}, []int{1000}, []uint64{9, 5}, nil},
+		{"one reply", SearchOptions{}, []protocol.SearchContent{content(0, false, 9, 5)}, []int{1000}, []uint64{9, 5}, nil},
 		{"nothing", SearchOptions{}, []protocol.SearchContent{content(0, false)}, []int{1000}, nil, nil},
 		{"several", SearchOptions{Before: new(uint64(20))}, []protocol.SearchContent{content(10, true, 12), content(5, true), content(0, false, 2)},
 			[]int{1000, 1000, 1000}, []uint64{12, 2}, nil},

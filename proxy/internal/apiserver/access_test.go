@@ -340,7 +340,7 @@ func TestWorkspacesVerbByVerb(t *testing.T) {
 				v.mu.Lock()
 				defer v.mu.Unlock()
 				return slices.Contains(looksOnly, name) || len(v.done) == 1
-			}, "it is done")
+			}, "the request is executed")
 			for _, m := range v.did() {
 				if f := reflect.ValueOf(m).Elem().FieldByName("Asker"); f.IsValid() && f.FieldByName("ByUser").String() != "ann" {
 					t.Errorf("the request has the asker %+v", f)

@@ -194,7 +194,7 @@ func TestConnectionsOfOne(t *testing.T) {
 				defer w.server.mu.Unlock()
 				return w.server.quota.byPID[pid]
 			}
-			testkit.Eventually(t, patience, func() bool { return count() == MaxConnsOfOne }, "its places are taken")
+			testkit.Eventually(t, patience, func() bool { return count() == MaxConnsOfOne }, "the process has all its connections")
 			c := w.connect(one)
 			if e := c.wantError(protocol.CodeLimitExceeded); !e.Retryable || !strings.Contains(e.Message, "1536") {
 				t.Errorf("received %+v", e)
@@ -207,7 +207,7 @@ func TestConnectionsOfOne(t *testing.T) {
 			for _, s := range all {
 				s.Close()
 			}
-			testkit.Eventually(t, patience, func() bool { return count() <= 1 }, "they are forgotten")
+			testkit.Eventually(t, patience, func() bool { return count() <= 1 }, "the connections are not counted any more")
 		})
 	}
 }

@@ -451,7 +451,7 @@ func TestGoneClient(t *testing.T) {
 			c.send(request)
 			testkit.Within(t, patience, "the supervisor is asked", asked)
 			c.nc.Close()
-			testkit.Within(t, patience, "it is given up", given)
+			testkit.Within(t, patience, "the request is canceled", given)
 			testkit.Within(t, patience, "the server is done", c.served)
 		})
 	}

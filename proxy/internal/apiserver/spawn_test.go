@@ -57,8 +57,8 @@ func TestShellIntegration(t *testing.T) {
 	}{
 		{name: "asked for", ask: true, want: []string{"sh", "--told", "A=1", "B=2"}},
 		{name: "not asked for", want: []string{"sh", "A=1"}},
-		{name: "there is none", ask: true, none: true, want: []string{"sh", "A=1"}},
-		{name: "it fails", ask: true, err: errors.New("no room"), want: []string{"sh", "A=1"}},
+		{name: "no integration", ask: true, none: true, want: []string{"sh", "A=1"}},
+		{name: "the integration fails", ask: true, err: errors.New("no room"), want: []string{"sh", "A=1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, func(c *Config) {
@@ -238,9 +238,9 @@ func TestSpawnRepeated(t *testing.T) {
 		code      protocol.Code
 	}{
 		{"it runs", time.Second, 0, false, ""},
-		{"it is young", 50 * time.Millisecond, 0, true, ""},
-		{"it lived long enough", time.Second, 700 * time.Millisecond, true, ""},
-		{"it ended early", time.Second, 100 * time.Millisecond, true, protocol.CodeExitedEarly},
+		{"the session is young", 50 * time.Millisecond, 0, true, ""},
+		{"the child lived long enough", time.Second, 700 * time.Millisecond, true, ""},
+		{"the child ended early", time.Second, 100 * time.Millisecond, true, protocol.CodeExitedEarly},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, nil)

@@ -20,7 +20,7 @@ func TestTickets(t *testing.T) {
 		want     bool
 	}{
 		{name: "the api", want: true},
-		{name: "its session", issued: "s", redeemed: "s", want: true},
+		{name: "the session of the ticket", issued: "s", redeemed: "s", want: true},
 		{name: "any, for a session", redeemed: "s", want: true},
 		{name: "another session", issued: "s", redeemed: "t"},
 		{name: "a session's, for the api", issued: "s"},

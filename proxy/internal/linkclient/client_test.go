@@ -266,9 +266,9 @@ func TestMakerGivesUp(t *testing.T) {
 	go func() { _, err := c.Conn(testkit.Soon(t)); second <- err }()
 	go func() { _, err := c.Conn(waiting); third <- err }()
 	stop()
-	wantCode(t, "Conn that waits, canceled", testkit.Within(t, soonish, "it returns", third), protocol.CodeSupervisorUnreachable)
+	wantCode(t, "Conn that waits, canceled", testkit.Within(t, soonish, "the call returns", third), protocol.CodeSupervisorUnreachable)
 	cancel()
-	wantCode(t, "Conn that dials, canceled", testkit.Within(t, soonish, "it returns", first), protocol.CodeSupervisorUnreachable)
+	wantCode(t, "Conn that dials, canceled", testkit.Within(t, soonish, "the call returns", first), protocol.CodeSupervisorUnreachable)
 	s.Listen()
 	close(busy)
 	if err := testkit.Within(t, patience, "the other gets a link", second); err != nil {
@@ -303,7 +303,7 @@ func TestClose(t *testing.T) {
 	<-dialing
 	c.Close()
 	close(goOn)
-	wantCode(t, "Conn", testkit.Within(t, soonish, "it returns", done), protocol.CodeSupervisorUnreachable)
+	wantCode(t, "Conn", testkit.Within(t, soonish, "the call returns", done), protocol.CodeSupervisorUnreachable)
 }
 
 // Errors of the supervisor are returned unchanged, and so are those of the context.

@@ -17,15 +17,15 @@ func TestKeep(t *testing.T) {
 	go func() { defer close(kept); c.Keep(ctx) }()
 	linked := func(n int) {
 		t.Helper()
-		testkit.Eventually(t, patience, func() bool { return c.Linked() && s.LinkCount() == n }, "it is linked")
+		testkit.Eventually(t, patience, func() bool { return c.Linked() && s.LinkCount() == n }, "the client has a link")
 	}
-	testkit.Eventually(t, patience, func() bool { tries, _ := d.get(); return tries > 0 }, "it is looked for")
+	testkit.Eventually(t, patience, func() bool { tries, _ := d.get(); return tries > 0 }, "the client tries to connect")
 	s.Listen()
 	linked(1)
 	s.Cut()
 	linked(2)
 	cancel()
-	testkit.Within(t, soonish, "it ends", kept)
+	testkit.Within(t, soonish, "Keep ends", kept)
 	if _, starts := d.get(); starts > 0 {
 		t.Errorf("%d supervisors were started", starts)
 	}

@@ -340,11 +340,11 @@ func waitGoesOn(t *testing.T, request protocol.Message, ms int64) {
 	})
 	done := make(chan error, 1)
 	go func() { _, err := c.Call(testkit.Soon(t), request); done <- err }()
-	testkit.Eventually(t, patience, func() bool { return len(s.Requests()) == 1 }, "it is asked")
+	testkit.Eventually(t, patience, func() bool { return len(s.Requests()) == 1 }, "the supervisor receives the request")
 	const passes = 20 * time.Millisecond
 	<-time.After(passes)
 	close(hold)
-	if err := testkit.Within(t, soonish, "it is answered", done); err != nil {
+	if err := testkit.Within(t, soonish, "the call is answered", done); err != nil {
 		t.Fatal(err)
 	}
 	again := reflect.ValueOf(s.Requests()[1]).Elem().FieldByName("TimeoutMS").Interface().(*int64)
@@ -409,9 +409,9 @@ func TestGiveUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	done := make(chan error, 1)
 	go func() { _, err := c.Call(ctx, wire.Status{}); done <- err }()
-	testkit.Eventually(t, patience, func() bool { return len(s.Requests()) > 0 }, "it is asked")
+	testkit.Eventually(t, patience, func() bool { return len(s.Requests()) > 0 }, "the supervisor receives the request")
 	cancel()
-	if err := testkit.Within(t, linkEnd, "it returns", done); err == nil {
+	if err := testkit.Within(t, linkEnd, "the call returns", done); err == nil {
 		t.Error("answered")
 	}
 }

@@ -52,7 +52,7 @@ func TestStats(t *testing.T) {
 	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	failed := make(chan error, 1)
 	go func() { failed <- c.Answers(ctx) }()
-	testkit.Within(t, patience, "it is asked", asked)
+	testkit.Within(t, patience, "the supervisor receives the request", asked)
 	began := time.Now()
 	cancel()
 	wantCode(t, "a silent supervisor", testkit.Within(t, soonish, "the call returns", failed), protocol.CodeSupervisorUnreachable)

@@ -184,7 +184,7 @@ func TestBound(t *testing.T) {
 
 func TestTooMany(t *testing.T) {
 	h := &Host{cfg: Config{Deadline: time.Millisecond}, slots: make(chan struct{})} // without a free slot
-	e := wantUnavailable(t, "one more", h.Authorize(testkit.Soon(t), policy.Access{}))
+	e := wantUnavailable(t, "a question above the limit", h.Authorize(testkit.Soon(t), policy.Access{}))
 	if want := "the policy has too many unanswered questions, so the request is refused: try again"; e.Message != want {
 		t.Errorf("got %q, want %q", e.Message, want)
 	}

@@ -234,7 +234,7 @@ func TestExtentTime(t *testing.T) {
 
 // The views of the other proxy may differ, fail, or never come.
 func TestOther(t *testing.T) {
-	broken := errors.New("it has gone")
+	broken := errors.New("the other proxy has ended")
 	for _, tt := range []struct {
 		name   string
 		theirs func(ctx context.Context, asks []Ask) ([]View, error)
@@ -258,7 +258,7 @@ func TestOther(t *testing.T) {
 			}
 			return views, nil
 		}},
-		{name: "it fails", code: protocol.CodeInternal, err: broken, theirs: func(context.Context, []Ask) ([]View, error) { return nil, broken }},
+		{name: "an error", code: protocol.CodeInternal, err: broken, theirs: func(context.Context, []Ask) ([]View, error) { return nil, broken }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Compare(testkit.Soon(t), newSupervisor(t, some("a", "x"), some("b", "x")).client(), tt.theirs, Sample)
@@ -282,13 +282,13 @@ func TestCompareEnds(t *testing.T) {
 
 	s := newSupervisor(t, mute)
 	_, err = Compare(testkit.Soon(t), s.client(), func(context.Context, []Ask) ([]View, error) {
-		return nil, protocol.Errorf(protocol.CodeClosed, "it leaves")
+		return nil, protocol.Errorf(protocol.CodeClosed, "the attachment ends")
 	}, Sample)
 	wantCode(t, "the other proxy fails", err, protocol.CodeClosed)
 
 	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	_, err = Compare(ctx, s.client(), func(ctx context.Context, asks []Ask) ([]View, error) {
-		testkit.Eventually(t, patience, func() (asked bool) { s.change(func() { asked = len(s.asked) > 0 }); return asked }, "it has attached")
+		testkit.Eventually(t, patience, func() (asked bool) { s.change(func() { asked = len(s.asked) > 0 }); return asked }, "the comparison has attached")
 		cancel()
 		return silence(ctx, asks)
 	}, Sample)

@@ -127,7 +127,7 @@ func TestLookEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	done := make(chan error, 1)
 	go func() { _, err := Look(ctx, c, []Ask{mute.ask()}); done <- err }()
-	testkit.Eventually(t, patience, func() (asked bool) { s.change(func() { asked = len(s.asked) > 0 }); return asked }, "it has attached")
+	testkit.Eventually(t, patience, func() (asked bool) { s.change(func() { asked = len(s.asked) > 0 }); return asked }, "the look has attached")
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the context's end", err)

@@ -127,11 +127,11 @@ func TestTimeouts(t *testing.T) {
 		{"none", 0, nil, false},
 		{"negative", -time.Minute, nil, false},
 		{"the default", time.Minute, nil, true},
-		{"its own", 0, own("1m"), true},
-		{"its own is longer", time.Minute, own("2h"), false},
-		{"its own is never", time.Minute, own("0"), false},
-		{"its own is negative", time.Minute, own("-1m"), false},
-		{"its own is nonsense", time.Minute, own("soon"), false},
+		{"a time-out of the session", 0, own("1m"), true},
+		{"a longer time-out of the session", time.Minute, own("2h"), false},
+		{"the session has none", time.Minute, own("0"), false},
+		{"a negative time-out", time.Minute, own("-1m"), false},
+		{"an invalid time-out", time.Minute, own("soon"), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			swept(t, tt.of, time.Hour, func(f *fake) { f.add("s", tt.labels) }, func(f *fake, _ time.Time) {

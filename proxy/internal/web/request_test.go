@@ -220,7 +220,7 @@ func TestTooManyConnections(t *testing.T) {
 		t.Errorf("logged %d times, want once", n)
 	}
 	_ = second.nc.Close()
-	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.quota.Count() == 1 }, "one goes")
+	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.quota.Count() == 1 }, "a client disconnects")
 	open(t, addr, "/v1/api").hello(token)
 }
 

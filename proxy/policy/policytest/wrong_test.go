@@ -133,7 +133,7 @@ var wrong = []struct {
 		return nil
 	}), "odd text", "got the error too long"},
 
-	{"it changes its mind", func(m *model) {
+	{"the answer changes", func(m *model) {
 		var asked atomic.Int32
 		m.authorize = func(context.Context, policy.Access) error {
 			if asked.Add(1)%2 == 0 {
@@ -142,7 +142,7 @@ var wrong = []struct {
 			return nil
 		}
 	}, "same answer", "and before"},
-	{"it is busy", func(m *model) {
+	{"concurrent calls fail", func(m *model) {
 		authorize, at := m.authorize, atomic.Int32{}
 		m.authorize = func(ctx context.Context, a policy.Access) error {
 			defer at.Add(-1)
@@ -153,7 +153,7 @@ var wrong = []struct {
 			return authorize(ctx, a)
 		}
 	}, "at the same time", "and alone"},
-	{"it never returns", func(m *model) {
+	{"calls never return", func(m *model) {
 		m.resolve = func(ctx context.Context, r policy.TaskRequest) (policy.Task, error) {
 			if ctx.Err() != nil { // hangs if the caller has canceled
 				time.Sleep(24 * time.Hour)
@@ -161,7 +161,7 @@ var wrong = []struct {
 			return policy.Task{}, nil
 		}
 	}, "a caller that gave up", "no answer within"},
-	{"it dies of a canceled call", func(m *model) {
+	{"a canceled call ends the policy", func(m *model) {
 		observe, gone := m.observe, atomic.Bool{}
 		m.observe = func(ctx context.Context, e policy.Event) error {
 			gone.Store(gone.Load() || ctx.Err() != nil)

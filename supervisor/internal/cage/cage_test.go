@@ -28,7 +28,7 @@ func TestParsePath(t *testing.T) {
 	const scope = "/user.slice/user-1000.slice/user@1000.service/app.slice/run-r1.scope"
 	for _, tt := range []struct{ name, cgroup, mounts, mount, at string }{
 		{"version 2", "0::" + scope + "\n", unified, "/sys/fs/cgroup", "/sys/fs/cgroup" + scope},
-		{"its root", "0::/\n", unified, "/sys/fs/cgroup", "/sys/fs/cgroup"},
+		{"the root of the hierarchy", "0::/\n", unified, "/sys/fs/cgroup", "/sys/fs/cgroup"},
 		{"both versions", "4:memory:/x\n0::/y\n", "30 1 0:1 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n31 1 0:2 / /sys/fs/cgroup/unified rw - cgroup2 x rw\n", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified/y"},
 		{"a part is mounted", "0::/a/b\n", "31 1 0:2 /a /mnt rw - cgroup2 x rw\n", "/mnt", "/mnt/b"},
 		{"another part", "0::/ab\n", "31 1 0:2 /a /mnt rw - cgroup2 x rw\n", "", ""},

@@ -69,7 +69,7 @@ func TestEvents(t *testing.T) {
 			}
 		}
 	}
-	testkit.Eventually(t, patience, func() bool { info, err := s.Info(); return err == nil && info.Attachments == 0 }, "it is detached")
+	testkit.Eventually(t, patience, func() bool { info, err := s.Info(); return err == nil && info.Attachments == 0 }, "the attachment is detached")
 	call[*wire.OK](t, c, wire.Forget{SessionID: s.ID()})
 	check(st, 0)
 	for after := range len(want) {

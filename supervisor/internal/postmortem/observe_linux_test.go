@@ -59,7 +59,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	check("no event", s, 7, time.Minute, "")
 	write("cgroup/a/b/memory.events", "oom_kill 3\n")
-	check("its cgroup has counted", s, 7, time.Minute, protocol.OOMCgroup)
+	check("the cgroup has counted", s, 7, time.Minute, protocol.OOMCgroup)
 	check("a program of it was killed", s, 0, time.Minute, protocol.OOMCgroup)
 	log = "<3>[ 3500.0] Out of memory: Killed process 7 (x) total-vm:1kB\n"
 	check("the kernel names it", s, 7, time.Minute, protocol.OOMKernelLog)
@@ -67,11 +67,11 @@ func TestOutOfMemory(t *testing.T) {
 	check("no observation", Seen{}, 7, time.Minute, protocol.OOMKernelLog)
 	log = "<3>[ 3000.0] Out of memory: Killed process 7 (x) total-vm:1kB\n"
 	check("the kernel names an earlier one", Seen{}, 7, time.Minute, "")
-	check("it is as old", Seen{}, 7, 10*time.Minute, protocol.OOMKernelLog)
+	check("the process is as old", Seen{}, 7, 10*time.Minute, protocol.OOMKernelLog)
 	if err := os.RemoveAll(dir + "/cgroup"); err != nil {
 		t.Fatal(err)
 	}
-	check("its cgroup is gone", s, 7, time.Minute, "")
+	check("the cgroup was removed", s, 7, time.Minute, "")
 }
 
 // The observation of a real process is true, and a process that has ended cannot be observed.

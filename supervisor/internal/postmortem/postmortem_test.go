@@ -10,7 +10,7 @@ import (
 func TestCounter(t *testing.T) {
 	for _, tt := range []struct{ name, cgroup, want string }{
 		{"version 2", "0::/user.slice/user-1000.slice/session-2.scope\n", "user.slice/user-1000.slice/session-2.scope/memory.events.local"},
-		{"its root", "0::/\n", "memory.events.local"},
+		{"the root of the hierarchy", "0::/\n", "memory.events.local"},
 		{"version 1", "5:devices:/d\n4:memory:/a b:c\n0::/\n", "memory/a b:c/memory.oom_control"},
 		{"controllers that share a hierarchy", "3:cpu,memory:/x\n", "memory/x/memory.oom_control"},
 		{"none has it", "3:cpu,memory2:/x\n1:name=systemd:/y\n", ""},
@@ -55,7 +55,7 @@ func TestKilled(t *testing.T) {
 		{"of an older kernel", "<3>[  100.600000] Killed process 4242" + rest, 0, true},
 		{"with the printing task", "<3>[  100.600000][  T911] Out of memory: Killed process 4242" + rest, 0, true},
 		{"without times", "<3>Out of memory: Killed process 4242" + rest, time.Hour, true},
-		{"its end is cut", "<3>[  100.600000] Out of memory: Killed process 4242 (b", 0, true},
+		{"an incomplete line", "<3>[  100.600000] Out of memory: Killed process 4242 (b", 0, true},
 		{"another process", boot + "<3>[  100.600000] Out of memory: Killed process 42424" + rest, 0, false},
 		{"another in its group", "<3>[  100.600000] Out of memory: Killed process 424" + rest, 0, false},
 		{"an earlier one of that pid", "<3>[  100.600000] Out of memory: Killed process 4242" + rest, 101 * time.Second, false},

@@ -27,7 +27,7 @@ func TestMembers(t *testing.T) {
 		{"session", []proc{leader, job, foreign, container}, []int{100, 101}},
 		{"leader gone", []proc{orphan, foreign}, []int{102}},
 		{"pid used again", []proc{reuser, {pid: 104, sid: 100, start: 10}}, nil},
-		{"its leader gone, on its own terminal", []proc{{pid: 104, sid: 100, tty: tty + 1, start: 10}}, nil},
+		{"without its leader, on another terminal", []proc{{pid: 104, sid: 100, tty: tty + 1, start: 10}}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

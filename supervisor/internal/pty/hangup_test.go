@@ -27,11 +27,11 @@ func TestHangup(t *testing.T) {
 		want  Status
 		hard  bool
 	}{
-		{"goes at once", "echo READY; exec sleep 1000", forever, hup, false},
+		{"ends at once", "echo READY; exec sleep 1000", forever, hup, false},
 		{"wakes early", "trap 'exit 5' HUP; " + job + " & wait", forever, Status{Code: 5}, false},
 		{"stopped", "trap 'exit 6' HUP; echo READY; kill -STOP $$", forever, Status{Code: 6}, false},
-		{"does not go", "trap '' HUP; echo READY; while :; do sleep 1000; done", short, killed, true},
-		{"its group does not go", "(trap '' HUP; echo READY; sleep 1000; :)", short, hup, true},
+		{"ignores SIGHUP", "trap '' HUP; echo READY; while :; do sleep 1000; done", short, killed, true},
+		{"a process of the group ignores SIGHUP", "(trap '' HUP; echo READY; sleep 1000; :)", short, hup, true},
 		{"no grace", "trap '' HUP; echo READY; while :; do sleep 1000; done", 0, killed, true},
 		{"forks all the time", "trap '' HUP; echo READY; while :; do sleep 1000 & done", 0, killed, true},
 	}

@@ -17,7 +17,7 @@ func TestEffects(t *testing.T) {
 		{"the clipboard", "\x1b]52;c;aGk=\x07", "\x1b]52;c;aGk=\x1b\\"},
 		{"the clipboard, read", "\x1b]52;c;?\x07", ""},
 		{"notifications", "\x1b]9;hi\x07x\x1b]777;notify;a;b\x1b\\\x1b]99;i=1:d=1;hé\x1b\\", "\x1b]9;hi\x1b\\\x1b]777;notify;a;b\x1b\\\x1b]99;i=1:d=1;hé\x1b\\"},
-		{"what notifications can do", "\x1b]99;i=1:p=?;\x1b\\", ""},
+		{"a query about notifications", "\x1b]99;i=1:p=?;\x1b\\", ""},
 		{"progress", "\x1b]9;4;1;50\x07", "\x1b]9;4;1;50\x1b\\"},
 		{"a title", "\x1b]0;\u00a952;c;x\x07", ""},
 		{"in C1 controls", "\u009d9;hi\u009c\u009b1m\x07", "\x1b]9;hi\x1b\\\x07"},

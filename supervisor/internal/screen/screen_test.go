@@ -153,13 +153,13 @@ func TestContent(t *testing.T) {
 		want []string
 	}{
 		{"the screen", protocol.ScreenSpec{}, []string{"9", "10", "", "x"}},
-		{"its end", protocol.ScreenSpec{Lines: 2}, []string{"", "x"}},
+		{"the end of the screen", protocol.ScreenSpec{Lines: 2}, []string{"", "x"}},
 		{"more than it has", protocol.ScreenSpec{Lines: 5}, []string{"8", "9", "10", "", "x"}},
 		{"some above", protocol.ScreenSpec{Scrollback: 2}, []string{"7", "8", "9", "10", "", "x"}},
 		{"the end of that", protocol.ScreenSpec{Scrollback: 2, Lines: 100}, []string{"7", "8", "9", "10", "", "x"}},
 		{"all", protocol.ScreenSpec{Scrollback: -1}, []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "", "x"}},
 		{"not blank", protocol.ScreenSpec{Lines: 3, NonEmpty: true}, []string{"9", "10", "x"}},
-		{"what comes before", protocol.ScreenSpec{Lines: 3, Skip: 4}, []string{"6", "7", "8"}},
+		{"rows above", protocol.ScreenSpec{Lines: 3, Skip: 4}, []string{"6", "7", "8"}},
 		{"nothing before", protocol.ScreenSpec{Scrollback: -1, Skip: 100}, []string{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestContentOfSize(t *testing.T) {
 		size protocol.Size
 		want []string
 	}{
-		{"its own", protocol.ScreenSpec{Cols: 20, Rows: 4}, small, []string{"10", "012345678901234567890123456789", "x"}},
+		{"the size of the screen", protocol.ScreenSpec{Cols: 20, Rows: 4}, small, []string{"10", "012345678901234567890123456789", "x"}},
 		{"wider", protocol.ScreenSpec{Cols: 40}, protocol.Size{Cols: 40, Rows: 4}, []string{"9", "10", "012345678901234567890123456789", "x"}},
 		{"narrower", protocol.ScreenSpec{Cols: 10}, protocol.Size{Cols: 10, Rows: 4}, []string{"012345678901234567890123456789", "x"}},
 		{"taller", protocol.ScreenSpec{Rows: 6}, protocol.Size{Cols: 20, Rows: 6}, []string{"8", "9", "10", "012345678901234567890123456789", "x"}},

@@ -322,7 +322,7 @@ func TestMaxAttachments(t *testing.T) {
 		}
 	}
 	_, _, err := s.Attach(protocol.AttachSpec{})
-	wantCode(t, "one more", err, protocol.CodeLimitExceeded)
+	wantCode(t, "an attachment above the limit", err, protocol.CodeLimitExceeded)
 	if n := info(t, s).Attachments; n != maxAttachments {
 		t.Errorf("%d attachments are published", n)
 	}

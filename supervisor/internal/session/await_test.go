@@ -260,7 +260,7 @@ func TestAwaitRefused(t *testing.T) {
 		}
 		synctest.Wait()
 		_, err := s.Await(t.Context(), protocol.AwaitSpec{Text: "x"})
-		wantCode(t, "one too many", err, protocol.CodeLimitExceeded)
+		wantCode(t, "an await above the limit", err, protocol.CodeLimitExceeded)
 		cancel()
 		for _, done := range errs {
 			if err := <-done; !errors.Is(err, context.Canceled) {

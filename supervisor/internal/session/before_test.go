@@ -21,10 +21,10 @@ func TestReopenFails(t *testing.T) {
 		opener func(tb *Table, s *Session) // the opener's action after the failure, or nil
 		back   bool
 	}{
-		{"its opener removes it", 0, func(tb *Table, s *Session) { _ = tb.ForgetFailed(s.ID(), s.Instance()) }, true},
-		{"its opener has died", 0, nil, true},
-		{"it is forgotten", 0, func(tb *Table, s *Session) { _ = tb.Forget(s.ID(), s.Instance()) }, false},
-		{"it lived", time.Second, nil, false},
+		{"the opener removes it", 0, func(tb *Table, s *Session) { _ = tb.ForgetFailed(s.ID(), s.Instance()) }, true},
+		{"the opener has died", 0, nil, true},
+		{"a client forgets it", 0, func(tb *Table, s *Session) { _ = tb.Forget(s.ID(), s.Instance()) }, false},
+		{"the life did not fail early", time.Second, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -330,7 +330,7 @@ func TestTerminate(t *testing.T) {
 		{"no grace", "trap '' HUP; echo READY; while :; do sleep 1000; done", End{Grace: &zero},
 			protocol.ExitRecord{ExitCode: 137, Signal: "SIGKILL", Outcome: protocol.OutcomeHard}},
 		// demand: M8
-		{"its reason", "echo READY; exec sleep 1000", End{Reason: protocol.ReasonIdleTimeout, TimedOut: true},
+		{"the reason of the request", "echo READY; exec sleep 1000", End{Reason: protocol.ReasonIdleTimeout, TimedOut: true},
 			protocol.ExitRecord{ExitCode: 129, Signal: "SIGHUP", Outcome: protocol.OutcomeSoft, Reason: protocol.ReasonIdleTimeout, TimedOut: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

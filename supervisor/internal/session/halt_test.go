@@ -115,7 +115,7 @@ func TestHaltTyping(t *testing.T) {
 	const ready = "READY\n"
 	printed := func(n int) []byte {
 		t.Helper()
-		testkit.Eventually(t, patience, func() bool { _, end, _ := s.ring.Bounds(); return end >= uint64(n) }, "it prints")
+		testkit.Eventually(t, patience, func() bool { _, end, _ := s.ring.Bounds(); return end >= uint64(n) }, "the child prints")
 		got, _, _, err := s.Read(0, n)
 		if err != nil {
 			t.Fatal(err)

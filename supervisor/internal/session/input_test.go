@@ -152,7 +152,7 @@ func TestInputBound(t *testing.T) {
 			synctest.Wait()
 		}
 		_, err := s.Type("", 0, []byte("x"))
-		wantCode(t, "one more", err, protocol.CodeInputFull)
+		wantCode(t, "input above the limit", err, protocol.CodeInputFull)
 		const pipe = 64 << 10 // the default capacity; the journal asks for less
 		if j := s.input.journal; j.Queued() > limit || j.Pending() > limit+pipe || j.Room() != 0 {
 			t.Errorf("got %d bytes queued of %d that wait, want at most %d", j.Queued(), j.Pending(), limit)

@@ -43,7 +43,7 @@ func TestAwaySteps(t *testing.T) {
 		{"the last has left", []func(*away){come(false), leave(40), giveUp, bell}, 40, 20, 1, false},
 		{"the lost viewer returns", []func(*away){bell, come(false), leave(40), bell, bell, come(true)}, 0, 50, 1, true},
 		{"another comes instead", []func(*away){come(false), leave(40), bell, bell, come(false)}, 40, 10, 2, true},
-		{"it returns too late", []func(*away){come(false), leave(40), giveUp, bell, come(true)}, 40, 10, 1, true},
+		{"the lost viewer returns too late", []func(*away){come(false), leave(40), giveUp, bell, come(true)}, 40, 10, 1, true},
 	} {
 		w := away{Open: true}
 		for _, step := range tt.steps {

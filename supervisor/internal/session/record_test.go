@@ -80,8 +80,8 @@ func TestRecordCwd(t *testing.T) {
 	}{
 		{"at its start", wait, false, false, a},
 		{"idle", "cd " + b + "; " + wait, true, false, b},
-		{"its end", "cd " + b + "; " + wait, false, true, b},
-		{"it says", `printf '\033]7;file:///some/where\007'; ` + wait, true, true, "/some/where"},
+		{"at the request of its end", "cd " + b + "; " + wait, false, true, b},
+		{"reported by the child", `printf '\033]7;file:///some/where\007'; ` + wait, true, true, "/some/where"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := bash(tt.code)
@@ -125,7 +125,7 @@ func TestRecordOOM(t *testing.T) {
 	}{
 		{"killed", 4, kill, protocol.OOMCgroup},
 		{"killed, and memory ran out long before", 5, kill, ""},
-		{"its program was killed", 4, func(s *Session) error { _, err := s.Type("", 0, []byte("exit 137\n")); return err }, protocol.OOMCgroup},
+		{"a program of the shell was killed", 4, func(s *Session) error { _, err := s.Type("", 0, []byte("exit 137\n")); return err }, protocol.OOMCgroup},
 		{"ended by itself", 4, func(s *Session) error { _, err := s.Type("", 0, []byte("exit 1\n")); return err }, ""},
 		{"hung up", 4, func(s *Session) error { return unix.Kill(s.pty.PID(), unix.SIGHUP) }, ""},
 		{"a user sent the signal", 4, func(s *Session) error { return s.SignalFor(protocol.Asker{}, unix.SIGKILL) }, ""},

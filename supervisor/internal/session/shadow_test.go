@@ -28,12 +28,12 @@ func life(t *testing.T, policy protocol.SizePolicy, between func(t *testing.T, s
 			name string
 			do   func()
 		}{
-			{"it begins", func() {}},
+			{"the session begins", func() {}},
 			{"a query before any viewer", func() { f.print([]byte("\x1b[c")) }},
 			{"the session answers", func() { time.Sleep(claimTime); f.print([]byte("\x1b[c")) }},
 			{"a size is set", func() { _ = s.Resize(sz(70, 30)) }},
 			{"the first viewer attaches", func() { v = look(t, s, spec) }},
-			{"it is set again", func() { _ = s.Resize(sz(71, 31)) }},
+			{"a size is set again", func() { _ = s.Resize(sz(71, 31)) }},
 			{"the second viewer attaches", func() { w = look(t, s, protocol.AttachSpec{Writer: "w", Cols: 60, Rows: 50, Answers: true}) }},
 			{"the first viewer receives the query", func() { f.print([]byte("\x1b[c")); synctest.Wait(); _, _ = v.drain() }},
 			{"the program requests focus reports", func() { f.print([]byte("\x1b[?1004h")) }},
@@ -45,13 +45,13 @@ func life(t *testing.T, policy protocol.SizePolicy, between func(t *testing.T, s
 				v = look(t, s, spec)
 			}},
 			{"the second viewer is lost", func() { w.a.Close() }},
-			{"and forgotten", func() { time.Sleep(2 * reconnectTime) }},
-			{"it is set once more", func() { _ = s.Resize(sz(72, 32)) }},
-			{"and stays so", func() { time.Sleep(2 * reconnectTime) }},
+			{"the second viewer is forgotten", func() { time.Sleep(2 * reconnectTime) }},
+			{"a size is set once more", func() { _ = s.Resize(sz(72, 32)) }},
+			{"the size stays", func() { time.Sleep(2 * reconnectTime) }},
 			{"the first viewer detaches", func() { v.a.Detach() }},
 			{"the session answers again", func() { f.print([]byte("\x1b[c")) }},
 			{"the session is idle", func() { time.Sleep(time.Minute) }},
-			{"it ends", func() { exits(by, s) }},
+			{"the session ends", func() { exits(by, s) }},
 		} {
 			step.do()
 			synctest.Wait()
@@ -215,7 +215,7 @@ func TestShadowLimits(t *testing.T) {
 			defer a.Close()
 		}
 		_, _, err := s.Shadow(spec)
-		wantCode(t, "one shadow more", err, protocol.CodeLimitExceeded)
+		wantCode(t, "a shadow above the limit", err, protocol.CodeLimitExceeded)
 		_, _, err = s.Attach(spec)
 		wantCode(t, "a viewer beside so many shadows", err, protocol.CodeLimitExceeded)
 	})

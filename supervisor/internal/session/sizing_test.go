@@ -204,7 +204,7 @@ func TestAppearance(t *testing.T) {
 		if err := v.a.Appear(protocol.Appearance{Background: "#010203"}); err != nil {
 			t.Fatal(err)
 		}
-		says("its theme changed", "0101/0202/0303")
+		says("the viewer's theme changed", "0101/0202/0303")
 		wantCode(t, "no colour", v.a.Appear(protocol.Appearance{Cursor: "red"}), protocol.CodeInvalidArgument)
 	})
 }
@@ -255,9 +255,9 @@ func TestFocus(t *testing.T) {
 		a.typed = a.info.InputOffset
 		got("the viewer with the focus has another connection", "")
 		says(a, out)
-		got("its terminal loses the focus then", out)
+		got("the viewer's terminal loses the focus then", out)
 		says(a, in)
-		got("its terminal gets the focus again", in)
+		got("the viewer's terminal gets the focus again", in)
 		a.a.Close()
 		got("the viewer with the focus is lost", out)
 		show(f, "\x1b[?1004h")

@@ -103,7 +103,7 @@ func TestOwnViewAndBack(t *testing.T) {
 		other := look(t, s, protocol.AttachSpec{Cols: 100, Rows: 30, Writer: "other"})
 		typeBy(t, other, f, "x")
 		show(f, "hello"+askCursor)
-		want("another types", ItemResync, ItemSnapshot)
+		want("another viewer sends input", ItemResync, ItemSnapshot)
 		if got := typedBy(f); !strings.HasSuffix(got, "R") {
 			t.Errorf("the session answered with %q", got)
 		}
@@ -114,7 +114,7 @@ func TestOwnViewAndBack(t *testing.T) {
 		if got := typedBy(f); got != cursorIs {
 			t.Errorf("before the viewer has its snapshot the session answered with %q", got)
 		}
-		want("it types", ItemAccepted, ItemResync, ItemSnapshot)
+		want("the viewer sends input", ItemAccepted, ItemResync, ItemSnapshot)
 		show(f, askCursor)
 		want("the viewer is asked again", ItemOutput)
 		if got := typedBy(f); got != "" {
