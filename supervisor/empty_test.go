@@ -10,9 +10,9 @@ func TestEndIfEmpty(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		after  time.Duration
-		busy   time.Duration // until then it is not empty
-		refuse int           // so often the end is refused
-		want   time.Duration // when it ends at the earliest, which is a look later at most for each time; 0 is never within an hour
+		busy   time.Duration // how long the supervisor is not empty
+		refuse int           // how often the end is refused
+		want   time.Duration // the earliest time of the end, which each check may delay by emptyCheck; 0 if it does not end within an hour
 	}{
 		{"from the start", 5 * time.Minute, 0, 0, 5 * time.Minute},
 		{"later", 5 * time.Minute, time.Minute, 0, 6*time.Minute - emptyCheck},

@@ -7,8 +7,8 @@ import (
 	"holdfast/supervisor/internal/slate"
 )
 
-// TestNoReads: dear reads are refused for a while after a supervisor that worked on one has died by
-// itself, by each successor, and not after any other end.
+// TestNoReads checks that costly reads are refused for a while after a supervisor crashed while it executed one. Each
+// successor refuses them. After any other end they are not refused.
 func TestNoReads(t *testing.T) {
 	sl, err := slate.New("test")
 	if err != nil {
@@ -18,19 +18,19 @@ func TestNoReads(t *testing.T) {
 	s := &self{slate: sl}
 	refused := func(crashed bool) bool { return time.Now().Before(s.noReads(crashed)) }
 	if refused(true) {
-		t.Error("refused after the death of one that worked on none")
+		t.Error("reads are refused after the crash of a supervisor that executed none")
 	}
 	s.reading(2)
 	if refused(false) {
-		t.Error("refused after one that was killed")
+		t.Error("reads are refused after a supervisor was killed")
 	}
 	s.reading(1)
-	for range 2 { // also of the second one to ask
+	for range 2 { // a second call must have the same result
 		if !refused(true) {
-			t.Error("not refused after the death of one that worked on a read")
+			t.Error("reads are not refused after the crash of a supervisor that executed one")
 		}
 	}
 	if !refused(false) {
-		t.Error("not refused by the next one, whose own predecessor was killed")
+		t.Error("reads are not refused by the next supervisor, whose own predecessor was killed")
 	}
 }

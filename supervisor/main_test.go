@@ -12,7 +12,7 @@ import (
 	"holdfast/protocol"
 )
 
-// A command about a running supervisor makes no directory, however its --dir is written.
+// A command about a running supervisor does not make a directory, even if --dir is mistyped.
 func TestMistypedDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mistyped")
 	o := &options{dir: dir}

@@ -15,8 +15,8 @@ import (
 	"holdfast/supervisor/internal/vault"
 )
 
-// What a released version leaves to its successor is read for as long as its
-// version is: these bytes may be added to and never change otherwise.
+// A manifest that a released version has written can be read as long as its version number is supported. The golden
+// bytes may get new fields, and do not change otherwise.
 func TestGoldenManifest(t *testing.T) {
 	const path = "testdata/v1/manifest.json"
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
@@ -39,15 +39,15 @@ func TestGoldenManifest(t *testing.T) {
 	}
 	m, err := readManifest(data, len(b.fds))
 	if err != nil || !reflect.DeepEqual(*m, b.manifest) {
-		t.Fatalf("read as %+v, %v", m, err)
+		t.Fatalf("the manifest was read as %+v, %v", m, err)
 	}
 	want := []vault.Entry{{ID: selfEntry, FDs: []int{30, 31, 32}}, {ID: "session life", PID: 9, Meta: []byte("meta"), FDs: []int{40, 41}}}
 	if got := m.entries(b.fds); !reflect.DeepEqual(got, want) {
-		t.Errorf("the records are %+v", got)
+		t.Errorf("the entries are %+v", got)
 	}
 }
 
-// A manifest that makes no sense is refused before anything is done with it.
+// A manifest with invalid content is refused before any file is used.
 func TestManifestRefused(t *testing.T) {
 	four := 4
 	for name, m := range map[string]manifest{

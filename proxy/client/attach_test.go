@@ -86,7 +86,7 @@ func TestMissed(t *testing.T) {
 	equal(t, "after resync", a.Missed(), uint64(42))
 	equal(t, "read", readFull(t, a, 4), "pans")
 
-	// A resumption whose bytes are gone.
+	// A resume at an offset that the ring has lost.
 	_ = p.Close()
 	p = f.accept()
 	m := want[*api.Attach](p)
@@ -99,8 +99,7 @@ func TestMissed(t *testing.T) {
 	equal(t, "in the end", a.Missed(), uint64(47))
 }
 
-// Every kind of message arrives as what it is.
-//
+// Each kind of message arrives as a message of that kind.
 // demand: R7
 func TestMessages(t *testing.T) {
 	_, a, p := view(t)
@@ -124,8 +123,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// An error about an attachment ends it, whatever its code is.
-//
+// Any error about an attachment ends it.
 // demand: R7
 func TestAttachmentFails(t *testing.T) {
 	n := uint32(number)
@@ -139,7 +137,7 @@ func TestAttachmentFails(t *testing.T) {
 			wantErr(t, "read", err, &protocol.Error{Code: code})
 		})
 	}
-	t.Run("session_exited says how", func(t *testing.T) {
+	t.Run("session_exited has the exit record", func(t *testing.T) {
 		_, a, p := view(t)
 		p.send(api.Error{Attachment: &n, Error: protocol.Error{Code: protocol.CodeSessionExited, Exit: &protocol.ExitRecord{ExitCode: 6}}})
 		if m := receive(t, a); m.Kind != Exited || m.Exit.ExitCode != 6 {
@@ -178,7 +176,7 @@ func TestWhatTheClientSends(t *testing.T) {
 		t.Error(err)
 	}
 	if a.Stalled() <= 0 {
-		t.Error("input is not acknowledged, and nothing is outstanding")
+		t.Error("Stalled reports no time, although input is not acknowledged")
 	}
 	flushed := startErr(t, func() error { return a.Flush(t.Context()) })
 	n := uint32(number)
@@ -187,7 +185,7 @@ func TestWhatTheClientSends(t *testing.T) {
 		t.Error(err)
 	}
 	if stalled := a.Stalled(); stalled != 0 {
-		t.Errorf("all is acknowledged, and outstanding for %v", stalled)
+		t.Errorf("all input is acknowledged, and Stalled reports %v", stalled)
 	}
 	readOnly, _, _ := attached(t, f, c, AttachOptions{Mode: protocol.ModeReadOnly}, exact(0))
 	if _, err := readOnly.Write([]byte("x")); protocol.CodeOf(err) != protocol.CodePermissionDenied {
@@ -209,7 +207,7 @@ func TestDetach(t *testing.T) {
 			}
 		})
 	}
-	p.wantInput(0, "x") // before the detach
+	p.wantInput(0, "x") // sent before the detach
 	want[*api.Detach](p)
 	n := uint32(number)
 	_ = p.write(p.control(api.Accepted{Attachment: &n, Offset: 1}))
@@ -228,14 +226,12 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// A proxy that reads nothing does not hold up a Detach, nor the Write that
-// hangs in it.
-//
+// A proxy that reads nothing delays neither a Detach nor the return of a Write that waits for it.
 // demand: R2
 func TestDetachFromDeafProxy(t *testing.T) {
 	_, a, _ := view(t)
 	wrote := start(t, func() (int, error) { return a.Write(make([]byte, 2*inputWindow)) })
-	for a.sendMu.TryLock() { // until the write is under way
+	for a.sendMu.TryLock() { // waits until the Write holds the lock
 		a.sendMu.Unlock()
 	}
 	if err := startErr(t, a.Detach)(); err != nil {
@@ -251,13 +247,13 @@ func TestReceiveTimeout(t *testing.T) {
 	for _, timeout := range []time.Duration{0, 30 * time.Millisecond} {
 		began := time.Now()
 		_, err := a.Receive(timeout)
-		wantErr(t, "nothing there", err, ErrTimeout)
+		wantErr(t, "no message", err, ErrTimeout)
 		if took := time.Since(began); took < timeout || took > timeout+patience/4 {
-			t.Errorf("took %v, want %v", took, timeout)
+			t.Errorf("Receive took %v, want %v", took, timeout)
 		}
 	}
 	raw := frame.AppendData(nil, frame.Output, number, 0, []byte("whole"))
-	for i := range raw { // one byte at a time, and a timeout after each
+	for i := range raw { // sends one byte at a time, and lets a Receive time out after each
 		if err := p.write(raw[i : i+1]); err != nil {
 			t.Fatal(err)
 		}
@@ -268,16 +264,14 @@ func TestReceiveTimeout(t *testing.T) {
 		wantErr(t, "within a frame", err, ErrTimeout)
 	}
 	equal(t, "message", *receive(t, a), Message{Kind: Output, Data: []byte("whole")})
-	got := start(t, func() (*Message, error) { return a.Receive(patience) }) // waits already, reads itself
+	got := start(t, func() (*Message, error) { return a.Receive(patience) }) // this Receive waits when the rest of the message arrives, and reads it itself
 	p.output(frame.Output, 5, "!")
 	if m, err := got(); err != nil || string(m.Data) != "!" {
 		t.Errorf("got %+v, %v", m, err)
 	}
 }
 
-// A proxy that floods fills the queue to its bound and not further; what the
-// queue did not take is read later.
-//
+// A proxy that floods fills the queue only up to its limit. The rest is read later.
 // demand: R10
 func TestFlood(t *testing.T) {
 	queued := func(a *Attachment) int {
@@ -290,7 +284,7 @@ func TestFlood(t *testing.T) {
 	}
 	tests := []struct {
 		name  string
-		frame int // bytes in one
+		frame int // bytes in one frame
 		n     int
 	}{
 		{name: "frames", frame: frame.MaxData, n: 200},
@@ -308,7 +302,7 @@ func TestFlood(t *testing.T) {
 				}
 				return p.write(p.control(api.PTYExited{SessionID: "s"}))
 			})
-			for queued(a) < outputWindow { // until it is full
+			for queued(a) < outputWindow { // waits until the queue is full
 				<-a.notify
 			}
 			got, err := start(t, func() ([]byte, error) {
@@ -347,7 +341,7 @@ func TestExit(t *testing.T) {
 			_, a, p := view(t)
 			p.output(frame.Output, 0, "bye")
 			if a.Exit() != nil {
-				t.Error("an exit before the end")
+				t.Error("Exit is set before the end of the output")
 			}
 			_ = p.write(frame.Append(nil, frame.Control, []byte(tt.json)))
 			b, err := start(t, func() ([]byte, error) { return io.ReadAll(a) })()
@@ -364,8 +358,8 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// An attach that is said to be late, and is not, is made once more; each is
-// later than those before.
+// If the proxy answers that an attach was superseded, the client attaches once more. Each attempt has a higher number
+// than those before.
 func TestAttempt(t *testing.T) {
 	f, c, _ := dialed(t)
 	done := make(chan error, 1)
@@ -393,8 +387,8 @@ func TestAttempt(t *testing.T) {
 	}
 }
 
-// Position is after what was read, also within a message, and before what is
-// queued; half a snapshot does not move it.
+// Position is behind the output that was read, even within a message, and does not count queued output. A part of a
+// snapshot does not move it.
 func TestPosition(t *testing.T) {
 	f, c, _ := dialed(t)
 	info := exact(50)

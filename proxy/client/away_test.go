@@ -38,7 +38,7 @@ func TestAwayAndEnvironment(t *testing.T) {
 	}
 }
 
-// What was typed comes as messages, and is no output.
+// The input of other viewers comes as messages, and is not part of the output.
 func TestTypedMessages(t *testing.T) {
 	_, a, p := view(t)
 	at := time.Unix(1_700_000_000, 0).UTC()

@@ -14,8 +14,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// Each call, and what goes over the wire for it.
-//
+// Each call sends its request, and returns the reply.
 // demand: K6 R2 R3
 func TestCalls(t *testing.T) {
 	testkit.CheckLeaks(t)
@@ -31,7 +30,7 @@ func TestCalls(t *testing.T) {
 			protocol.Message
 			SetID(string)
 		}
-		got any // nil: there is nothing but the error
+		got any // nil if the call returns only an error
 	}{
 		{name: "reopen", want: &api.Reopen{SessionID: "s", RespawnSpec: protocol.RespawnSpec{Cwd: "/tmp"}, EarlyExitMS: new(int64(0))},
 			call:   func() (any, error) { return c.Reopen(ctx, "s", protocol.RespawnSpec{Cwd: "/tmp"}, new(time.Duration)) },
@@ -64,7 +63,7 @@ func TestCalls(t *testing.T) {
 			wait := start(t, tt.call)
 			asked := p.next().(request)
 			if r, ok := asked.(*api.Reopen); ok && r.Token == "" {
-				t.Error("it cannot be repeated")
+				t.Error("the request has no token, so it cannot be repeated")
 			} else if ok {
 				r.Token = ""
 			}
@@ -87,8 +86,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// Answers come in any order; each finds its call, and what nobody waits for
-// is dropped.
+// Replies may come in any order, and each reaches its call. A reply that no call waits for is dropped.
 func TestAnswersInAnyOrder(t *testing.T) {
 	testkit.CheckLeaks(t)
 	_, c, p := dialed(t)
@@ -118,7 +116,7 @@ func TestAnswersInAnyOrder(t *testing.T) {
 	wg.Wait()
 }
 
-// A call that its caller gives up harms no other, even if its answer comes.
+// A call whose context ends does not disturb other calls, even if its reply comes later.
 func TestCancelledCall(t *testing.T) {
 	testkit.CheckLeaks(t)
 	_, c, p := dialed(t)
@@ -135,7 +133,7 @@ func TestCancelledCall(t *testing.T) {
 	}
 }
 
-// Close ends the calls that wait, whatever they wait for.
+// Close ends every call that waits.
 func TestCloseEndsCalls(t *testing.T) {
 	testkit.CheckLeaks(t)
 	_, c, p := dialed(t)
@@ -150,9 +148,7 @@ func TestCloseEndsCalls(t *testing.T) {
 	wantErr(t, "wait", wait(), ErrIO)
 }
 
-// What makes no sense is no answer of the proxy's, whatever code we have for
-// it.
-//
+// A reply that cannot be decoded is an ErrDecode, and not an error of the proxy.
 // demand: R8
 func TestGarbageIsNoAnswer(t *testing.T) {
 	for name, raw := range map[string][]byte{
@@ -172,8 +168,7 @@ func TestGarbageIsNoAnswer(t *testing.T) {
 	}
 }
 
-// A session that is reopened between two parts is read from its new beginning.
-//
+// If a session is reopened between two parts of its output, Output begins again with the new instance.
 // demand: K6
 func TestOutputOfAnotherLife(t *testing.T) {
 	_, c, p := dialed(t)
@@ -197,7 +192,7 @@ func TestOutputOfAnotherLife(t *testing.T) {
 	}
 }
 
-// Much input goes in pieces that fit, each once.
+// Long input is sent in several parts, each of them once.
 func TestTypeMuch(t *testing.T) {
 	_, c, p := dialed(t)
 	text := make([]byte, 700<<10)
@@ -219,13 +214,13 @@ func TestTypeMuch(t *testing.T) {
 	wait = startErr(t, func() error { return c.Type(t.Context(), "s", []byte("x")) })
 	m := want[*api.Input](p)
 	if m.Writer == writer {
-		t.Error("two calls go by one name")
+		t.Error("two calls use the same writer")
 	}
 	p.answer(m, &api.Error{Error: *protocol.ErrSessionExited})
 	wantErr(t, "typed after the end", wait(), protocol.ErrSessionExited)
 }
 
-// What is too large to send is refused here, and harms nothing.
+// A request that is too large is refused by the client, and the connection stays usable.
 func TestTooLarge(t *testing.T) {
 	_, c, p := dialed(t)
 	_, err := c.Spawn(t.Context(), SpawnRequest{SpawnSpec: protocol.SpawnSpec{Argv: []string{string(make([]byte, frame.Max))}}})

@@ -10,7 +10,7 @@ import (
 	"holdfast/proxy/client"
 )
 
-// Start a shell, type into it, and read what it prints until it exits.
+// Starts a shell, sends input, and reads the output until the shell exits.
 func Example() {
 	ctx := context.Background()
 	c, err := client.Dial(ctx, client.Options{})

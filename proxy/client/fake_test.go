@@ -15,19 +15,19 @@ import (
 	"holdfast/protocol/frame"
 )
 
-// patience ends what hangs; nothing waits for it that works.
+// patience is the time after which a test fails if a call hangs.
 const patience = 20 * time.Second
 
-// A fake is a proxy that says what a test has it say, over a real socket. The
-// test plays it, and calls the client on goroutines of its own (start).
+// A fake is a proxy on a real socket, whose replies the test writes. The test calls the client in goroutines of its
+// own (start).
 type fake struct {
 	t     *testing.T
 	addr  string
-	peers chan *peer // connections, their hello answered
+	peers chan *peer // connections whose hello was answered
 }
 
-// newFake listens. hello answers the hello of each connection, or nil: then
-// the connection is closed.
+// newFake listens. hello returns the reply to the hello of each connection. If it returns nil, the connection is
+// closed.
 func newFake(t *testing.T, hello func(*api.Hello) protocol.Message) *fake {
 	t.Helper()
 	f := &fake{t: t, addr: filepath.Join(t.TempDir(), "s"), peers: make(chan *peer, 16)}
@@ -72,7 +72,7 @@ func (f *fake) options() Options {
 	}}
 }
 
-// dialed returns a client of a new fake, and the connection of its requests.
+// dialed returns a client of a new fake, and the fake's end of the connection for requests.
 func dialed(t *testing.T) (*fake, *Client, *peer) {
 	t.Helper()
 	f := newFake(t, welcome)
@@ -90,12 +90,12 @@ func (f *fake) accept() *peer {
 	case p := <-f.peers:
 		return p
 	case <-time.After(patience):
-		f.t.Fatal("nobody connects")
+		f.t.Fatal("no client connects")
 		return nil
 	}
 }
 
-// A peer is the far end of one of the client's connections.
+// A peer is the fake's end of one of the client's connections.
 type peer struct {
 	net.Conn
 	t     *testing.T
@@ -103,7 +103,7 @@ type peer struct {
 	hello *api.Hello
 }
 
-// next returns the next control message, or nil.
+// next returns the next control message, or nil at the end.
 func (p *peer) next() protocol.Message {
 	kind, payload, err := p.r.Next()
 	if err != nil || kind != frame.Control {
@@ -116,7 +116,7 @@ func (p *peer) next() protocol.Message {
 	return m
 }
 
-// want reads the next frame, which must be a message of type T.
+// want reads the next frame, which must have a message of type T.
 func want[T protocol.Message](p *peer) T {
 	p.t.Helper()
 	got := p.next()
@@ -153,7 +153,7 @@ func (p *peer) write(b []byte) error {
 	return err
 }
 
-// send sends messages, as one write.
+// send sends messages in one write.
 func (p *peer) send(ms ...protocol.Message) {
 	p.t.Helper()
 	var b []byte
@@ -165,7 +165,7 @@ func (p *peer) send(ms ...protocol.Message) {
 	}
 }
 
-// answer sends the answer to a request.
+// answer sends the reply to a request.
 func (p *peer) answer(r interface{ ID() string }, m interface {
 	protocol.Message
 	SetID(string)
@@ -187,7 +187,7 @@ type result[T any] struct {
 	err error
 }
 
-// start calls f on another goroutine and returns how to wait for it.
+// start calls f in another goroutine, and returns a function that waits for its result.
 func start[T any](t *testing.T, f func() (T, error)) func() (T, error) {
 	ch := make(chan result[T], 1)
 	go func() {
@@ -206,7 +206,7 @@ func start[T any](t *testing.T, f func() (T, error)) func() (T, error) {
 	}
 }
 
-// startErr is start for a call without a value.
+// startErr is start for a call that returns only an error.
 func startErr(t *testing.T, f func() error) func() error {
 	wait := start(t, func() (struct{}, error) { return struct{}{}, f() })
 	return func() error {
@@ -218,12 +218,12 @@ func startErr(t *testing.T, f func() error) func() error {
 
 var session = protocol.SessionInfo{ID: "s", Instance: "i", State: protocol.StateRunning, Argv: []string{"sh"}}
 
-// exact is the answer to an attach that replays from offset.
+// exact returns the reply to an attach that continues at offset.
 func exact(offset uint64) protocol.AttachInfo {
 	return protocol.AttachInfo{Session: session, Replay: protocol.ReplayExact, Offset: offset, Writer: "w"}
 }
 
-// attached returns an attachment whose attach was answered by info.
+// attached returns an attachment to whose attach the fake has replied with info.
 func attached(t *testing.T, f *fake, c *Client, o AttachOptions, info protocol.AttachInfo) (*Attachment, *peer, *api.Attach) {
 	t.Helper()
 	wait := start(t, func() (*Attachment, error) { return c.Attach(t.Context(), "s", o) })
@@ -238,7 +238,7 @@ func attached(t *testing.T, f *fake, c *Client, o AttachOptions, info protocol.A
 	return a, p, m
 }
 
-// view is attached with the plainest of everything.
+// view returns an attachment with default options, and its peer.
 func view(t *testing.T) (*fake, *Attachment, *peer) {
 	t.Helper()
 	f, c, _ := dialed(t)

@@ -17,12 +17,11 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// unreachable is what a proxy answers while its supervisor is away: the request may be made
-// again. One that a supervisor may have died of is not retryable.
+// unreachable is the error of a proxy that has lost its supervisor: the request may be repeated. A request of which
+// the supervisor may have died is not retryable.
 var unreachable = protocol.Error{Code: protocol.CodeSupervisorUnreachable, Message: "the supervisor cannot be reached", Retryable: true}
 
-// A proxy that goes away in the middle of anybody's beginning is no failure:
-// its successor is asked.
+// A goaway that comes as the first message of a connection is no failure: the client connects to the next proxy.
 func TestGoawayAtTheBeginning(t *testing.T) {
 	testkit.CheckLeaks(t)
 	var greeted atomic.Int64
@@ -33,7 +32,7 @@ func TestGoawayAtTheBeginning(t *testing.T) {
 		return welcome(h)
 	})
 	dial := start(t, func() (*Client, error) { return Dial(t.Context(), f.options()) })
-	f.accept().Close() // the one that was told to go
+	f.accept().Close() // the connection that received goaway
 	f.accept()
 	c, err := dial()
 	if err != nil {
@@ -57,7 +56,7 @@ func TestGoawayAtTheBeginning(t *testing.T) {
 	defer a.Detach()
 
 	events := start(t, func() (*Events, error) { return c.Events(t.Context()) })
-	for subscribed := false; !subscribed; { // the attachment comes back meanwhile
+	for subscribed := false; !subscribed; { // the attachment resumes at the same time
 		p := f.accept()
 		switch m := p.next().(type) {
 		case *api.Events:
@@ -81,8 +80,7 @@ func TestGoawayAtTheBeginning(t *testing.T) {
 	e.Close()
 }
 
-// Who was stolen from while it was away does not steal back.
-//
+// An attachment that was stolen while its connection was lost does not steal back when it resumes.
 // demand: R5
 func TestResumeDoesNotSteal(t *testing.T) {
 	f, c, _ := dialed(t)
@@ -94,7 +92,7 @@ func TestResumeDoesNotSteal(t *testing.T) {
 	p = f.accept()
 	m = want[*api.Attach](p)
 	if m.Steal || m.Mode != protocol.ModeExclusive || m.Writer != a.Writer() {
-		t.Errorf("resumed with %+v", m.AttachSpec)
+		t.Errorf("the resume is %+v", m.AttachSpec)
 	}
 	p.answer(m, &api.Error{Error: *protocol.ErrAlreadyAttached})
 	last := receive(t, a)
@@ -103,7 +101,7 @@ func TestResumeDoesNotSteal(t *testing.T) {
 	}
 }
 
-// Where no proxy runs one is started, where the options say how.
+// If no proxy runs, the client starts one, if its options have a command for that.
 func TestStart(t *testing.T) {
 	testkit.CheckLeaks(t)
 	f := newFake(t, welcome)
@@ -113,13 +111,13 @@ func TestStart(t *testing.T) {
 	connect := o.Dial
 	o.Dial = func(ctx context.Context) (net.Conn, error) {
 		if !up.Load() {
-			return nil, errors.New("nobody there")
+			return nil, errors.New("no proxy runs")
 		}
 		return connect(ctx)
 	}
 	o.Start = func(context.Context) error {
 		starts.Add(1)
-		time.AfterFunc(20*time.Millisecond, func() { up.Store(true) }) // it takes a while
+		time.AfterFunc(20*time.Millisecond, func() { up.Store(true) }) // the proxy needs some time to start
 		return nil
 	}
 	c, err := start(t, func() (*Client, error) { return Dial(t.Context(), o) })()
@@ -135,19 +133,17 @@ func TestStart(t *testing.T) {
 	_, err = Dial(t.Context(), o)
 	wantErr(t, "it cannot be started", err, ErrConnect)
 	if err == nil || !strings.Contains(err.Error(), "no such program") {
-		t.Errorf("it does not say why: %v", err)
+		t.Errorf("the error does not have the reason: %v", err)
 	}
 }
 
-// What is typed while there is no connection waits for one; a Detach meanwhile
-// waits for nothing.
-//
+// Input that is written without a connection waits for one. A Detach does not wait.
 // demand: R2
 func TestDetachWhileAway(t *testing.T) {
 	testkit.CheckLeaks(t)
 	f, a, p := view(t)
 	p.Close()
-	p = f.accept() // back, but not attached yet
+	p = f.accept() // connected, but not attached yet
 	if n, err := a.Write([]byte("abc")); n != 3 || err != nil {
 		t.Fatalf("write: %d, %v", n, err)
 	}
@@ -162,7 +158,7 @@ func TestDetachWhileAway(t *testing.T) {
 
 	p.Close()
 	p = f.accept()
-	want[*api.Attach](p) // which is never answered
+	want[*api.Attach](p) // the attach is never answered
 	wrote := start(t, func() (int, error) { return a.Write(make([]byte, 2*inputWindow)) })
 	flushed := startErr(t, func() error { return a.Flush(t.Context()) })
 	begun := time.Now()
@@ -170,7 +166,7 @@ func TestDetachWhileAway(t *testing.T) {
 		t.Error(err)
 	}
 	if took := time.Since(begun); took > patience/2 {
-		t.Errorf("it took %v", took)
+		t.Errorf("the Detach took %v", took)
 	}
 	_, err := wrote()
 	wantErr(t, "write", err, io.ErrClosedPipe)
@@ -180,8 +176,7 @@ func TestDetachWhileAway(t *testing.T) {
 	}
 }
 
-// An unreachable supervisor is waited for, as a lost connection is.
-//
+// The client waits for an unreachable supervisor, as for a lost connection.
 // demand: S8
 func TestSupervisorAway(t *testing.T) {
 	testkit.CheckLeaks(t)
@@ -199,8 +194,7 @@ func TestSupervisorAway(t *testing.T) {
 	equal(t, "read", readFull(t, a, 6), "abcdef")
 }
 
-// piped is a client whose proxy is at the other end of net.Pipe, for tests in
-// which time is a fake, too.
+// piped returns options for a proxy at the other end of net.Pipe, for tests with a fake clock.
 func piped(serve func(nc net.Conn)) Options {
 	return Options{Name: "tester", Dial: func(context.Context) (net.Conn, error) {
 		a, b := net.Pipe()
@@ -209,8 +203,8 @@ func piped(serve func(nc net.Conn)) Options {
 	}}
 }
 
-// A proxy that does not answer the hello is given up, and so is what never
-// comes back, each after its time.
+// A proxy that does not answer the hello is given up after helloTimeout, and a connection that cannot be restored
+// after Redial.
 func TestTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := piped(func(nc net.Conn) { _, _ = io.Copy(io.Discard, nc) })
@@ -219,7 +213,7 @@ func TestTimes(t *testing.T) {
 		_, err := Dial(t.Context(), silent)
 		wantErr(t, "a silent proxy", err, ErrIO)
 		if took := time.Since(begun); took < 2*helloTimeout || took > silent.Redial {
-			t.Errorf("it took %v", took)
+			t.Errorf("the dial failed after %v", took)
 		}
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -227,7 +221,7 @@ func TestTimes(t *testing.T) {
 		begun = time.Now()
 		_, err = Dial(ctx, silent)
 		if took := time.Since(begun); err == nil || took != time.Second {
-			t.Errorf("given up by its caller: %v after %v", err, took)
+			t.Errorf("canceled by its caller: %v after %v", err, took)
 		}
 
 		garbage := piped(func(nc net.Conn) {
@@ -239,13 +233,12 @@ func TestTimes(t *testing.T) {
 		_, err = Dial(t.Context(), garbage)
 		wantErr(t, "no proxy at all", err, ErrDecode)
 		if took := time.Since(begun); took > helloTimeout {
-			t.Errorf("it took %v", took)
+			t.Errorf("the attachment failed after %v", took)
 		}
 	})
 }
 
-// Receive returns at its deadline, to the instant.
-//
+// Receive returns exactly at its deadline.
 // demand: R9
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -256,7 +249,7 @@ func TestDeadline(t *testing.T) {
 				return
 			}
 			if _, ok := p.next().(*api.Attach); !ok || p.write(p.control(api.Attached{Attachment: number, AttachInfo: exact(0)})) != nil {
-				return // the connection of requests, or a client that is gone
+				return // the connection for requests, or a client that has closed
 			}
 			go func() { _, _ = io.Copy(io.Discard, nc) }()
 			for raw := range say {
@@ -277,9 +270,9 @@ func TestDeadline(t *testing.T) {
 		for _, timeout := range []time.Duration{0, time.Nanosecond, time.Second, 26 * time.Hour} {
 			begun := time.Now()
 			_, err := a.Receive(timeout)
-			wantErr(t, "nothing there", err, ErrTimeout)
+			wantErr(t, "no message", err, ErrTimeout)
 			if took := time.Since(begun); took != timeout {
-				t.Errorf("it took %v, want %v", took, timeout)
+				t.Errorf("Receive took %v, want %v", took, timeout)
 			}
 		}
 		raw := frame.AppendData(nil, frame.Output, number, 0, []byte("hi"))
@@ -296,7 +289,7 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// The options' defaults: the user's own proxy, and a name.
+// By default a client uses the proxy of its user, and has a name.
 func TestDefaults(t *testing.T) {
 	dir := testkit.Dir(t)
 	_, err := Dial(t.Context(), Options{Dir: dir})

@@ -28,7 +28,7 @@ func TestSpawn(t *testing.T) {
 	wait := start(t, func() (*Spawned, error) {
 		return c.Spawn(t.Context(), SpawnRequest{ID: "s", SpawnSpec: spec, EarlyExit: &early})
 	})
-	m := want[*api.Spawn](p) // the refused one never came here
+	m := want[*api.Spawn](p) // the refused request was not sent
 	equal(t, "spec", m.SpawnSpec, spec)
 	equal(t, "early exit", *m.EarlyExitMS, int64(3))
 	created := time.Unix(1_700_000_000, 0).UTC()
@@ -40,9 +40,7 @@ func TestSpawn(t *testing.T) {
 	equal(t, "spawned", *got, Spawned{SessionID: "s", PID: 41, CreatedAt: created, Session: session})
 }
 
-// A spawn whose answer was lost is repeated under the same id and token, so
-// that the proxy can tell it is the same.
-//
+// A spawn whose reply was lost is repeated with the same id and token, so that it starts one session only.
 // demand: R1
 func TestSpawnIsRepeated(t *testing.T) {
 	f, c, p := dialed(t)
@@ -64,7 +62,7 @@ func TestSpawnIsRepeated(t *testing.T) {
 	}
 }
 
-// TestRepeats checks that a request whose answer was lost is repeated only if the table of requests
+// TestRepeats checks that a request whose reply was lost is repeated only if the table of requests
 // permits it.
 func TestRepeats(t *testing.T) {
 	for _, tt := range []struct {
@@ -91,13 +89,13 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// A deaf connection accepts no bytes, and ends when it is written to.
+// A deaf connection accepts no bytes, and ends when the client writes.
 type deaf struct{ net.Conn }
 
 func (d deaf) Write([]byte) (int, error) { return 0, errors.Join(io.ErrClosedPipe, d.Conn.Close()) }
 
-// TestUnsentIsSent checks that a request that could not be sent is sent on the next connection, also
-// if it must not be repeated.
+// TestUnsentIsSent checks that a request that could not be sent is sent on the next connection, even if its row
+// forbids repeats.
 func TestUnsentIsSent(t *testing.T) {
 	f, c, _ := dialed(t)
 	c.mu.Lock()
@@ -111,9 +109,7 @@ func TestUnsentIsSent(t *testing.T) {
 	}
 }
 
-// A list comes in parts, and begins anew where the connection is lost between
-// two of them.
-//
+// A list comes in parts, and begins again if the connection is lost between two parts.
 // demand: R2
 func TestList(t *testing.T) {
 	f, c, p := dialed(t)
@@ -166,7 +162,7 @@ func TestTerminate(t *testing.T) {
 	m := want[*api.Terminate](p)
 	ms := int64(70)
 	equal(t, "terminate", *m, api.Terminate{Request: m.Request, SessionID: "s", GraceMS: &ms, SoftSignal: "TERM", Reason: "done"})
-	p.answer(m, &api.OK{}) // scheduled; nothing has ended
+	p.answer(m, &api.OK{}) // the end is scheduled, and the session still runs
 	if err := wait(); err != nil {
 		t.Error(err)
 	}
@@ -191,8 +187,7 @@ func TestSessionInfo(t *testing.T) {
 	equal(t, "info", *got, session)
 }
 
-// The lines of a screen come in as many parts as it takes, newest first.
-//
+// The lines of a screen come in as many parts as necessary, newest first.
 // demand: K6
 func TestScrollback(t *testing.T) {
 	_, c, p := dialed(t)
@@ -227,7 +222,7 @@ func TestOutput(t *testing.T) {
 		{name: "nothing", parts: []part{{}}},
 		{name: "in parts", parts: []part{{0, 0, 6, "abc"}, {3, 3, 6, "de"}, {5, 5, 6, "f"}}, want: "abcdef"},
 		{name: "the ring forgot", parts: []part{{0, 100, 103, "abc"}}, want: "abc", offset: 100},
-		{name: "it prints on", parts: []part{{0, 0, 3, "ab"}, {2, 2, 4, "cd"}}, want: "abcd"},
+		{name: "output continues", parts: []part{{0, 0, 3, "ab"}, {2, 2, 4, "cd"}}, want: "abcd"},
 		{name: "overtaken", parts: []part{{0, 0, 9, "abc"}, {3, 5, 9, "fg"}, {7, 7, 9, "hi"}}, want: "fghi", offset: 5},
 		{name: "overtaken at last", parts: []part{{0, 0, 9, "abc"}, {3, 9, 9, ""}}, offset: 9},
 	}
@@ -252,8 +247,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// The four kinds of failure are told apart, however they came about.
-//
+// The four kinds of failure can be distinguished, whatever caused them.
 // demand: R8
 func TestFailures(t *testing.T) {
 	kinds := []error{ErrConnect, ErrIO, ErrDecode, protocol.ErrSessionNotFound}
@@ -311,17 +305,16 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// What a caller sees of each kind, from the public methods.
-//
+// The errors of public methods for each kind of failure.
 // demand: R8
 func TestFailuresOfCalls(t *testing.T) {
-	nobody := errors.New("nobody there")
+	nobody := errors.New("no proxy runs")
 	_, err := Dial(t.Context(), Options{Dial: func(context.Context) (net.Conn, error) { return nil, nobody }})
 	wantErr(t, "connect", err, ErrConnect)
 	wantErr(t, "connect", err, nobody)
 
 	_, c, p := dialed(t)
-	wait := startErr(t, func() error { return c.Interrupt(t.Context(), "s") }) // never repeated
+	wait := startErr(t, func() error { return c.Interrupt(t.Context(), "s") }) // an interrupt is never repeated
 	want[*api.Interrupt](p)
 	_ = p.Close()
 	wantErr(t, "i/o", wait(), ErrIO)
@@ -376,7 +369,7 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// Who gives up within the hello is told so, and of no broken connection.
+// A dial whose context ends during the hello returns the context's error, and not that of a broken connection.
 func TestDialGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})
@@ -389,7 +382,7 @@ func TestDialGivenUp(t *testing.T) {
 	}
 }
 
-// Await asks again where the connection or the link is lost, with the same mark.
+// Await is repeated with the same mark if the connection or the link is lost.
 func TestAwaitAsksAgain(t *testing.T) {
 	f, c, p := dialed(t)
 	spec := protocol.AwaitSpec{SessionID: "s", Text: "x", Since: []byte("mark")}
@@ -415,7 +408,7 @@ func TestAwaitAsksAgain(t *testing.T) {
 	}
 }
 
-// Wait asks again where the connection or the link is lost.
+// Wait is repeated if the connection or the link is lost.
 func TestWaitAsksAgain(t *testing.T) {
 	f, c, p := dialed(t)
 	wait := start(t, func() (*protocol.ExitRecord, error) { return c.Wait(t.Context(), "s", -1) })
@@ -439,8 +432,8 @@ func TestWaitAsksAgain(t *testing.T) {
 	wantErr(t, "timeout", err, protocol.ErrTimeout)
 }
 
-// Type goes on where the session's queue was full, and says the same again
-// under the same writer and offset after a lost connection.
+// Type continues if the session's input queue was full. After a lost connection it sends the same input with the same
+// writer and offset.
 func TestTypeGoesOn(t *testing.T) {
 	f, c, p := dialed(t)
 	wait := startErr(t, func() error { return c.Type(t.Context(), "s", []byte("abcdef")) })
@@ -468,7 +461,7 @@ func TestTypeGoesOn(t *testing.T) {
 	}
 }
 
-// Events go on after the last one that was read.
+// A subscription resumes after the last event that was read.
 func TestEventsResume(t *testing.T) {
 	f, c, _ := dialed(t)
 	wait := start(t, func() (*Events, error) { return c.Events(t.Context()) })
@@ -489,7 +482,7 @@ func TestEventsResume(t *testing.T) {
 		return got
 	}
 	p.send(api.Event{Seq: 11, Event: protocol.EventCreated, Session: &session}, api.PTYExited{Seq: 12, SessionID: "s", ExitCode: 4})
-	_ = p.write([]byte{0, 0, 0, 50, 0, '{'}) // and half of another
+	_ = p.write([]byte{0, 0, 0, 50, 0, '{'}) // and half of another event
 	if got := next(); got.Seq != 11 || got.Event != protocol.EventCreated || got.Session.ID != "s" {
 		t.Errorf("got %+v", got)
 	}
@@ -514,7 +507,7 @@ func TestEventsResume(t *testing.T) {
 	last := start(t, e.Next)
 	_ = p.Close()
 	p = f.accept()
-	want[*api.Events](p) // not answered: closed while it connects again
+	want[*api.Events](p) // not answered, because the client closes while it reconnects
 	_ = e.Close()
 	_, err = last()
 	wantErr(t, "after Close", err, io.EOF)

@@ -18,7 +18,7 @@ import (
 	"holdfast/protocol/frame"
 )
 
-// After goaway the client comes back, and says what was not acknowledged.
+// After goaway the client connects again, and sends input that was not acknowledged.
 func TestGoaway(t *testing.T) {
 	f, a, p := view(t)
 	p.output(frame.Output, 0, "abc")
@@ -39,7 +39,7 @@ func TestGoaway(t *testing.T) {
 	equal(t, "read", readFull(t, a, 6), "abcdef")
 }
 
-// Half a snapshot is no place to resume at.
+// The client does not resume within a snapshot, but requests a new one.
 func TestHalfASnapshot(t *testing.T) {
 	f, c, _ := dialed(t)
 	info := exact(50)
@@ -53,7 +53,7 @@ func TestHalfASnapshot(t *testing.T) {
 	}
 }
 
-// An attachment whose proxy does not come back fails when Redial has passed.
+// An attachment whose proxy does not come back fails after Redial.
 func TestRedialEnds(t *testing.T) {
 	f := newFake(t, welcome)
 	o := f.options()
@@ -86,9 +86,9 @@ func TestRedialEnds(t *testing.T) {
 	}
 }
 
-// simulate: a proxy that breaks off anywhere, in both directions, says goaway,
-// takes input in pieces and asks for it again. Every byte printed is read once,
-// every byte typed arrives once and in order.
+// TestSimulateResume plays proxies that break off connections anywhere, in both directions, send goaway, accept input
+// in pieces, and request input again. Every byte of output is read once, and every byte of input arrives once and in
+// order.
 func TestSimulateResume(t *testing.T) {
 	for seed := range uint64(25) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -98,12 +98,12 @@ func TestSimulateResume(t *testing.T) {
 	}
 }
 
-// A world is the session as the proxies see it.
+// A world is the session that all proxies of a simulation share.
 type world struct {
 	t       *testing.T
-	rnd     *rand.Rand // of the goroutine that begins lives
+	rnd     *rand.Rand // used only by the goroutine that begins lives
 	printed []byte
-	typed   []byte // what is to arrive
+	typed   []byte // input that must arrive
 
 	mu      sync.Mutex
 	arrived []byte
@@ -140,7 +140,7 @@ func simulate(t *testing.T, seed uint64) {
 			}
 		}
 	}()
-	defer func() { stop(); <-served; t.Logf("seed %d: %d lives", seed, lives) }()
+	defer func() { stop(); <-served; t.Logf("seed %d: %d proxies", seed, lives) }()
 
 	a, err := c.Attach(t.Context(), "s", AttachOptions{})
 	if err != nil {
@@ -166,12 +166,12 @@ func simulate(t *testing.T, seed uint64) {
 		t.Errorf("seed %d: %v", seed, err)
 	}
 	if !bytes.Equal(got, w.printed) {
-		t.Errorf("seed %d: read %d bytes, which are not the %d printed", seed, len(got), len(w.printed))
+		t.Errorf("seed %d: read %d bytes, which differ from the %d printed", seed, len(got), len(w.printed))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !bytes.Equal(w.arrived, w.typed) {
-		t.Errorf("seed %d: %d bytes arrived, which are not the %d typed", seed, len(w.arrived), len(w.typed))
+		t.Errorf("seed %d: %d bytes arrived, which differ from the %d sent", seed, len(w.arrived), len(w.typed))
 	}
 }
 
@@ -183,7 +183,7 @@ func random(rnd *rand.Rand, n int) []byte {
 	return b
 }
 
-// live is one proxy's life: it breaks off after so many bytes either way.
+// live plays one proxy, which breaks off after a number of bytes in either direction.
 func (w *world) live(p *peer) {
 	defer p.Close()
 	out := &limited{w: p, left: w.rnd.IntN(80_000)}
@@ -214,7 +214,7 @@ func (w *world) live(p *peer) {
 	if out.write(p.control(api.Attached{Request: attach.Request, Attachment: number, AttachInfo: info})) != nil {
 		return
 	}
-	typed := make(chan struct{}) // all of it has arrived
+	typed := make(chan struct{}) // closed when all input has arrived
 	over := make(chan struct{})
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -231,7 +231,7 @@ func (w *world) live(p *peer) {
 		}
 		if at += n; outRnd.IntN(12) == 0 {
 			_ = out.write(p.control(api.Goaway{RetryAfterMS: 1, Reason: "simulated"}))
-			return // the client closes
+			return // the client has closed
 		}
 	}
 	select {
@@ -241,7 +241,7 @@ func (w *world) live(p *peer) {
 	}
 }
 
-// take takes input as a session does: in order, in pieces, never twice.
+// take accepts input as a session does: in order, in pieces, and never twice.
 func (w *world) take(p *peer, r *frame.Reader, out *limited, rnd *rand.Rand, typed chan struct{}) {
 	told := false
 	n := uint32(number)
@@ -300,7 +300,7 @@ func (w *world) accept(offset uint64, data []byte, rnd *rand.Rand) protocol.Mess
 	switch {
 	case full:
 		return api.Error{Error: protocol.Error{Code: protocol.CodeInputFull, Offset: &have}}
-	case rnd.IntN(10) == 0: // forgets the rest, asks for it unasked
+	case rnd.IntN(10) == 0: // loses the remainder, and requests it although the client has not sent more
 		return api.Error{Error: protocol.Error{Code: protocol.CodeInputGap, Offset: &have}}
 	case rnd.IntN(3) == 0:
 		return nil
@@ -309,7 +309,7 @@ func (w *world) accept(offset uint64, data []byte, rnd *rand.Rand) protocol.Mess
 	return api.Accepted{Attachment: &accepted, Offset: have}
 }
 
-// limited breaks a connection off after so many bytes, wherever that is.
+// limited breaks off a connection after a number of bytes, even within a frame.
 type limited struct {
 	mu   sync.Mutex
 	w    net.Conn
@@ -331,8 +331,8 @@ func (l *limited) write(b []byte) error {
 	return nil
 }
 
-// What is missed counts from where everything had come, or was told to be
-// missed, however often a snapshot is lost half-way.
+// The missed bytes of a resume count from the offset up to which the client has everything, or was told how much it
+// missed, even if several snapshots were cut off.
 func TestResumeWithinSnapshots(t *testing.T) {
 	f, c, _ := dialed(t)
 	a, p, _ := attached(t, f, c, AttachOptions{}, exact(50))

@@ -10,8 +10,7 @@ import (
 	"holdfast/protocol/frame"
 )
 
-// own is an attachment with a view of its own, of 80 by 24, and its peer, which
-// has sent a snapshot and a view.
+// own returns an attachment with its own view of 80 by 24, and its peer, which has sent a snapshot and a view.
 func own(t *testing.T) (*fake, *Attachment, *peer) {
 	t.Helper()
 	f, c, _ := dialed(t)
@@ -23,7 +22,7 @@ func own(t *testing.T) (*fake, *Attachment, *peer) {
 	return f, a, p
 }
 
-// resumed is the next connection's attach, and answers it by output from offset.
+// resumed accepts the next connection's attach, and replies with output from offset.
 func resumed(f *fake, offset uint64) (*peer, *api.Attach) {
 	f.t.Helper()
 	p := f.accept()
@@ -32,8 +31,8 @@ func resumed(f *fake, offset uint64) (*peer, *api.Attach) {
 	return p, m
 }
 
-// A view tells where it stands, and is gone on from by a snapshot alone; output
-// after a resync is gone on from as ever.
+// A view has an offset, and can be resumed by a snapshot only. After a resync with output the attachment resumes by
+// output again.
 func TestView(t *testing.T) {
 	f, a, p := own(t)
 	equal(t, "message", *receive(t, a), Message{Kind: Snapshot, Offset: 50, Data: []byte("snap")})
@@ -43,7 +42,7 @@ func TestView(t *testing.T) {
 	p = f.accept()
 	m := want[*api.Attach](p)
 	if !m.Snapshot || m.Resume.Offset != 60 || m.View != protocol.ViewOwn {
-		t.Errorf("resumed by %+v %+v", m.AttachSpec, m.Resume)
+		t.Errorf("the resume is %+v %+v", m.AttachSpec, m.Resume)
 	}
 	info := exact(70)
 	info.Replay, info.SnapshotBytes = protocol.ReplaySnapshot, 3
@@ -60,12 +59,11 @@ func TestView(t *testing.T) {
 	}
 	_ = p.Close()
 	if _, m := resumed(f, 83); m.Snapshot || m.Resume.Offset != 83 {
-		t.Errorf("resumed by %+v %+v", m.AttachSpec, m.Resume)
+		t.Errorf("the resume is %+v %+v", m.AttachSpec, m.Resume)
 	}
 }
 
-// Read gives what to write to a terminal, with a reset before each snapshot but
-// the first.
+// Read returns bytes for a terminal, with a reset before each snapshot but the first.
 func TestReadView(t *testing.T) {
 	_, a, p := own(t)
 	p.send(api.Resync{Attachment: number, Offset: 80, SnapshotBytes: 3})
@@ -77,8 +75,8 @@ func TestReadView(t *testing.T) {
 	equal(t, "missed", a.Missed(), uint64(0))
 }
 
-// What was said of the terminal is said once, in order with what is typed; the
-// next connection has it, and what the last one was not told of it is told.
+// Changes of size and appearance are sent once, in order with the input. The next attach has them, and those that the
+// last connection has not delivered are sent again.
 func TestTerminalIsTold(t *testing.T) {
 	f, a, p := own(t)
 	n := uint32(number)
@@ -97,12 +95,12 @@ func TestTerminalIsTold(t *testing.T) {
 	p.wantInput(0, "x")
 	equal(t, "size", *want[*api.Resize](p), api.Resize{Attachment: &n, Cols: 90, Rows: 30})
 
-	// It is away: it has gone, and the next one has not answered yet.
+	// The connection is lost, and the next attach was not answered yet.
 	_ = p.Close()
 	p = f.accept()
 	m := want[*api.Attach](p)
 	if m.Cols != 90 || m.Rows != 30 || *m.Appearance != dark || !m.Snapshot {
-		t.Errorf("resumed by %+v", m.AttachSpec)
+		t.Errorf("the resume is %+v", m.AttachSpec)
 	}
 	for _, size := range []int{100, 110} {
 		if err := a.Resize(size, 0); err != nil {
@@ -117,14 +115,14 @@ func TestTerminalIsTold(t *testing.T) {
 	equal(t, "appearance", *want[*api.Appearance](p), api.Appearance{Attachment: number, Appearance: light})
 	p.wantInput(0, "x")
 	_ = p.Close()
-	// It has not been shown a view of its new size.
+	// The client has not received a view of its new size.
 	if p, m = resumed(f, 60); m.Cols != 110 || m.Rows != 24 || *m.Appearance != light || !m.Snapshot {
-		t.Errorf("resumed by %+v", m.AttachSpec)
+		t.Errorf("the resume is %+v", m.AttachSpec)
 	}
 	p.wantInput(0, "x")
 }
 
-// A line too long is told, and ends nothing.
+// An error about a line that is too long is returned, and does not end the attachment.
 func TestWarned(t *testing.T) {
 	_, a, p := view(t)
 	e := protocol.Error{Code: protocol.CodeLineTooLong, Message: "m", Offset: new(uint64(5000))}
@@ -137,7 +135,7 @@ func TestWarned(t *testing.T) {
 	equal(t, "read", readFull(t, a, 3), "def")
 }
 
-// All is typed, whether or not a line of it will be cut, and then that is told.
+// Type sends all input, even if a line is too long, and returns that error afterwards.
 func TestTypeLineTooLong(t *testing.T) {
 	_, c, p := dialed(t)
 	data := []byte(strings.Repeat("x", 300_000))
@@ -154,16 +152,16 @@ func TestTypeLineTooLong(t *testing.T) {
 	}
 }
 
-// Just what was not acknowledged is sent again, wherever the session left off.
+// Exactly the input that was not acknowledged is sent again, from the offset that the session names.
 func TestInputAfterResume(t *testing.T) {
 	for _, tt := range []struct {
 		name               string
 		acked, inputOffset uint64
 		at                 uint64
-		again              string // "" is nothing
+		again              string // "" if no input is sent again
 	}{
-		{"nothing was taken", 0, 0, 0, "abcdef"},
-		{"one byte was taken", 0, 1, 1, "bcdef"},
+		{"no input was accepted", 0, 0, 0, "abcdef"},
+		{"one byte was accepted", 0, 1, 1, "bcdef"},
 		{"all but one byte", 0, 5, 5, "f"},
 		{"all of it", 0, 6, 0, ""},
 		{"as acknowledged", 4, 4, 4, "ef"},
@@ -183,7 +181,7 @@ func TestInputAfterResume(t *testing.T) {
 			if tt.acked > 0 {
 				p.send(api.Accepted{Attachment: new(uint32(number)), Offset: tt.acked})
 			}
-			p.output(frame.Output, 0, "x") // what came before has been heard
+			p.output(frame.Output, 0, "x") // output shows that the session has received the input before
 			receive(t, a)
 			_ = p.Close()
 			p = f.accept()
@@ -244,8 +242,7 @@ func TestHistory(t *testing.T) {
 	equal(t, "history", *got, content)
 }
 
-// A search goes on over answers, those without a match included, until it has
-// what was wanted.
+// A search continues over several replies, some of them without a match, until it has the requested number.
 func TestSearch(t *testing.T) {
 	match := func(line uint64) protocol.Match {
 		return protocol.Match{Line: line, Text: "x", Ranges: []protocol.Range{}}
@@ -267,7 +264,7 @@ func TestSearch(t *testing.T) {
 		want    []uint64
 		err     error
 	}{
-		{"one answer", SearchOptions{}, []protocol.SearchContent{content(0, false, 9, 5)}, []int{1000}, []uint64{9, 5}, nil},
+		{"one reply", SearchOptions{}, []protocol.SearchContent{content(0, false, 9, 5)}, []int{1000}, []uint64{9, 5}, nil},
 		{"nothing", SearchOptions{}, []protocol.SearchContent{content(0, false)}, []int{1000}, nil, nil},
 		{"several", SearchOptions{Before: new(uint64(20))}, []protocol.SearchContent{content(10, true, 12), content(5, true), content(0, false, 2)},
 			[]int{1000, 1000, 1000}, []uint64{12, 2}, nil},
@@ -305,7 +302,7 @@ func TestSearch(t *testing.T) {
 			}
 		})
 	}
-	// Who has seen enough asks no more.
+	// A caller that stops the iteration causes no further request.
 	_, c, p := dialed(t)
 	wait := startErr(t, func() error {
 		for _, err := range c.Search(t.Context(), "s", SearchOptions{Pattern: "x"}) {

@@ -10,7 +10,7 @@ import (
 	"holdfast/protocol/api"
 )
 
-// A paste is asked for again, as the same, until it was taken.
+// A paste is repeated without changes until the session accepts it.
 func TestPasteAsksAgain(t *testing.T) {
 	f, c, p := dialed(t)
 	done := startErr(t, func() error { return c.Paste(t.Context(), "s", []byte("a\nb")) })
@@ -29,13 +29,13 @@ func TestPasteAsksAgain(t *testing.T) {
 		p.answer(m, answer)
 		m.RequestID, first.RequestID = "", ""
 		if !reflect.DeepEqual(m, first) {
-			t.Errorf("asked %+v, then %+v", first, m)
+			t.Errorf("the request was %+v, and then %+v", first, m)
 		}
 	}
 	wantErr(t, "pasted", done(), nil)
 }
 
-// A long text comes in whole lines, or else in whole characters.
+// A long text is divided after line ends, or else between characters.
 func TestPasteInParts(t *testing.T) {
 	line := strings.Repeat("x", 99) + "\n"
 	for _, text := range []string{
@@ -66,7 +66,7 @@ func TestKeysAreCounted(t *testing.T) {
 	for _, tt := range []struct{ offset, n int }{{0, protocol.MaxKeys}, {protocol.MaxKeys, 2}} {
 		m := want[*api.Input](p)
 		if int(m.Offset) != tt.offset || len(m.Keys) != tt.n || len(m.Data) > 0 {
-			t.Errorf("asked for %d keys at %d, want %+v", len(m.Keys), m.Offset, tt)
+			t.Errorf("the request has %d keys at %d, want %+v", len(m.Keys), m.Offset, tt)
 		}
 		p.answer(m, &api.Accepted{Offset: m.Offset + uint64(len(m.Keys))})
 	}

@@ -14,14 +14,14 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// stub is a policy that keeps what it is asked, and answers what a test says.
+// stub is a policy that keeps the questions it receives, and returns the answers of a test.
 type stub struct {
 	asked     any
 	principal Principal
 	task      Task
 	err       error
 	panics    any
-	hangs     chan struct{} // closed when the caller is seen to have gone
+	hangs     chan struct{} // closed when the caller has canceled
 }
 
 func (s *stub) answer(ctx context.Context, asked any) error {
@@ -47,7 +47,7 @@ func (s *stub) ResolveTask(ctx context.Context, r TaskRequest) (Task, error) {
 func (s *stub) Authorize(ctx context.Context, a Access) error { return s.answer(ctx, a) }
 func (s *stub) Observe(ctx context.Context, e Event) error    { return s.answer(ctx, e) }
 
-// over returns the far end of a policy: the one that go-plugin would dispense.
+// over returns the client of a policy that go-plugin would return.
 func over(t *testing.T, register func(*grpc.Server)) Policy {
 	t.Helper()
 	l, s := bufconn.Listen(1<<16), newServer(nil)
@@ -76,7 +76,7 @@ func wired(t *testing.T, p Policy) Policy {
 	})
 }
 
-// ask asks each question with what f makes of its struct.
+// ask asks each question with the struct that f fills.
 func ask(ctx context.Context, p Policy, f func(any)) map[string]error {
 	var c Credentials
 	var r TaskRequest
@@ -90,7 +90,7 @@ func ask(ctx context.Context, p Policy, f func(any)) map[string]error {
 	return map[string]error{"authenticate": err1, "resolve task": err2, "authorize": p.Authorize(ctx, a), "observe": p.Observe(ctx, e)}
 }
 
-// fill sets every field, also those that there are not yet.
+// fill sets every field of a struct, so that new fields are tested, too.
 func fill(v reflect.Value, name string) {
 	switch v.Interface().(type) {
 	case time.Time:
@@ -117,7 +117,7 @@ func fill(v reflect.Value, name string) {
 	}
 }
 
-// Whatever is said is heard, the same, and so is nothing.
+// Questions and answers arrive unchanged, with all fields set and with none.
 func TestRoundTrip(t *testing.T) {
 	for _, full := range []bool{true, false} {
 		s := &stub{}
@@ -139,7 +139,7 @@ func TestRoundTrip(t *testing.T) {
 		check := func(name string, err error, got, want any, saw, asked any) {
 			t.Helper()
 			if err != nil || !reflect.DeepEqual(got, want) || !reflect.DeepEqual(saw, asked) {
-				t.Errorf("%s: got %+v %v, want %+v; it was asked %+v, want %+v", name, got, err, want, saw, asked)
+				t.Errorf("%s: got %+v %v, want %+v; the question was %+v, want %+v", name, got, err, want, saw, asked)
 			}
 		}
 		principal, err := p.Authenticate(t.Context(), c)

@@ -14,7 +14,7 @@ import (
 	"holdfast/proxy/policy/policypb"
 )
 
-// A refusal is one where its code may be, and else a policy that does not work.
+// A refusal with a permitted code is passed on. Any other one is an error of the policy.
 func TestRefusals(t *testing.T) {
 	may := map[string][]string{
 		"authenticate": {CodeUnauthorized}, "resolve task": {CodeTaskNotFound, CodeWorkspaceMismatch}, "authorize": {CodePermissionDenied},
@@ -33,7 +33,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Errors and panics are of one question; the next is answered.
+// An error or a panic fails one question, and the next one is answered.
 func TestBroken(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -62,17 +62,17 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// A policy in another language may say nothing at all.
+// A policy in another language may return an empty answer.
 func TestNoAnswer(t *testing.T) {
 	p := over(t, func(s *grpc.Server) { policypb.RegisterPolicyServer(s, mute{}) })
 	if _, err := p.Authenticate(t.Context(), Credentials{}); err == nil || !strings.Contains(err.Error(), "neither") {
-		t.Errorf("got %v, want that there is neither", err)
+		t.Errorf("got %v, want an error that the answer is empty", err)
 	}
 	if task, err := p.ResolveTask(t.Context(), TaskRequest{}); err != nil || task.WorkDir != "" {
 		t.Errorf("got %+v %v, want a task without a work dir", task, err)
 	}
 	if err := p.Observe(t.Context(), Event{}); err == nil || !strings.Contains(err.Error(), "not implemented") {
-		t.Errorf("got %v, want that it is not implemented", err)
+		t.Errorf("got %v, want an error that Observe is not implemented", err)
 	}
 }
 
@@ -88,7 +88,7 @@ func (mute) ResolveTask(context.Context, *policypb.ResolveTaskRequest) (*policyp
 	return &policypb.ResolveTaskResponse{}, nil
 }
 
-// What a client says wrongly is a no without a question; an event is told.
+// Invalid text of a client is refused without a question, and is cleaned in an event.
 func TestUnsendable(t *testing.T) {
 	for _, tt := range []struct{ name, text, told string }{
 		{"not UTF-8", "a\xff\xfeb", "a\uFFFDb"},
@@ -99,28 +99,28 @@ func TestUnsendable(t *testing.T) {
 			p := wired(t, s)
 			_, err := p.Authenticate(t.Context(), Credentials{Token: tt.text})
 			if want := Refuse(CodeUnauthorized, ""); !errors.Is(err, want) || s.asked != nil {
-				t.Errorf("got %v and it was asked %.40v, want %v", err, s.asked, want)
+				t.Errorf("got %v and the question %.40v, want %v", err, s.asked, want)
 			}
 			_, err = p.ResolveTask(t.Context(), TaskRequest{WorkspaceID: tt.text})
 			if want := Refuse(CodeTaskNotFound, ""); !errors.Is(err, want) || s.asked != nil {
-				t.Errorf("got %v and it was asked %.40v, want %v", err, s.asked, want)
+				t.Errorf("got %v and the question %.40v, want %v", err, s.asked, want)
 			}
 			err = p.Authorize(t.Context(), Access{Labels: map[string]string{tt.text: ""}})
 			if want := Refuse(CodePermissionDenied, ""); !errors.Is(err, want) || s.asked != nil {
-				t.Errorf("got %v and it was asked %.40v, want %v", err, s.asked, want)
+				t.Errorf("got %v and the question %.40v, want %v", err, s.asked, want)
 			}
 			e := Event{At: time.UnixMilli(1).UTC(), Kind: EventSpawned, SessionID: "s", Labels: map[string]string{"a": tt.text}}
 			if err := p.Observe(t.Context(), e); err != nil {
 				t.Error(err)
 			}
 			if got, ok := s.asked.(Event); !ok || got.Labels["a"] != tt.told || got.SessionID != "s" {
-				t.Errorf("it was told %.80v, want %.40q", s.asked, tt.told)
+				t.Errorf("the event is %.80v, want %.40q", s.asked, tt.told)
 			}
 		})
 	}
 }
 
-// A caller who gives up finds its own reason, and the policy sees it.
+// A canceled caller receives its context's error, and the policy notices the cancellation.
 func TestGaveUp(t *testing.T) {
 	s := &stub{hangs: make(chan struct{})}
 	p := wired(t, s)
@@ -132,9 +132,9 @@ func TestGaveUp(t *testing.T) {
 	select {
 	case <-s.hangs:
 	case <-time.After(time.Minute):
-		t.Error("the policy was not told")
+		t.Error("the policy has not noticed the cancellation")
 	}
-	<-ctx.Done() // gRPC's own clock may be ahead of ctx's, which a cancel would then end
+	<-ctx.Done() // waits, because gRPC's timer may end before the context's, and a cancel would then be its error
 	cancel()
 	s.hangs = nil
 	if err := p.Authorize(ctx, Access{}); !errors.Is(err, context.DeadlineExceeded) {
@@ -144,6 +144,6 @@ func TestGaveUp(t *testing.T) {
 
 func TestNoPolicy(t *testing.T) {
 	if err := Plugins(nil)[Version][PluginName].(plugin.GRPCPlugin).GRPCServer(nil, grpc.NewServer()); err == nil {
-		t.Error("nothing is served as a policy")
+		t.Error("nil was served as a policy")
 	}
 }

@@ -12,7 +12,7 @@ func TestValidatePrincipal(t *testing.T) {
 	name, long := strings.Repeat("n", MaxNameBytes), strings.Repeat("n", MaxNameBytes+1)
 	for _, tt := range []struct {
 		p    Principal
-		says string // what it complains of, in lines; "" of nothing
+		says string // the complaints, separated by blanks; "" for none
 	}{
 		{Principal{}, ""},
 		{Principal{User: name, Workspace: name, Roles: slices.Repeat([]string{name}, MaxRoles), All: true}, ""},
@@ -53,7 +53,7 @@ func TestValidateTask(t *testing.T) {
 		{Task{WorkDir: "/", Argv: []string{argument, argument}}, "argv, env and work_dir"},
 		{Task{Labels: map[string]string{"": "v"}}, "labels"},
 		{Task{Labels: with("100", labels["100"]+"v")}, "labels"},
-		{Task{Labels: with("one more", "")}, "labels labels"}, // too many, and too long
+		{Task{Labels: with("one more", "")}, "labels labels"}, // too many labels, and one that is too long
 		{Task{IssueID: "\x00", PriorAgentSessionID: strings.Repeat("i", MaxIDBytes+1)}, "issue_id prior_agent_session_id"},
 	} {
 		check(t, tt.task.Validate(), tt.says)
@@ -70,6 +70,6 @@ func check(t *testing.T, err error, want string) {
 		}
 	}
 	if says := strings.Join(got, " "); says != want {
-		t.Errorf("it complains of %q, want %q: %v", says, want, err)
+		t.Errorf("the complaints are %q, want %q: %v", says, want, err)
 	}
 }

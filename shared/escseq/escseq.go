@@ -283,7 +283,7 @@ func (t *Tokenizer) collect(p []byte) {
 	t.body = append(t.body, p...)
 }
 
-// An outcome tells what a byte does to the sequence.
+// An outcome is the effect of a byte on the sequence.
 type outcome byte
 
 const (

@@ -2,9 +2,9 @@ package escseq
 
 import "sort"
 
-// Lines are output without escape sequences and controls, in lines. They are what was printed, and
-// not what was seen: a program that writes at places of the screen, or over a line, has printed each
-// piece as a line of its own.
+// Lines are output without escape sequences and controls, in lines. They have the printed text,
+// and not the screen: if a program writes at places of the screen, or over a line, each piece is a line of
+// its own.
 type Lines struct {
 	MaxLine    int  // a line ends after so many bytes, because a file without lines may have been printed
 	WithStyles bool // sequences that change the style of text stay in it

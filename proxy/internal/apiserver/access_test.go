@@ -19,12 +19,12 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// house is a policy: a token is "user@workspace", or "root", and some verbs may
-// be forbidden to a user. It keeps what it was told.
+// house is a policy: a token is "user@workspace", or "root", and verbs can be forbidden to a user. It stores the
+// questions and events that it receives.
 type house struct {
 	mu        sync.Mutex
-	forbidden map[policy.Verb]string // by user
-	broken    error                  // what it answers in place of all else
+	forbidden map[policy.Verb]string // the user to whom a verb is forbidden
+	broken    error                  // the error that it returns instead of every answer
 	asked     []policy.Access
 	told      []policy.Event
 }
@@ -39,7 +39,7 @@ func (h *house) Authenticate(_ context.Context, c policy.Credentials) (policy.Pr
 	case c.Token == "root", c.Token == "" && c.UID >= 0:
 		return policy.Principal{User: "root", All: true}, nil
 	case !ok:
-		return policy.Principal{}, policy.Refuse(policy.CodeUnauthorized, "who is this")
+		return policy.Principal{}, policy.Refuse(policy.CodeUnauthorized, "unknown token")
 	}
 	return policy.Principal{User: user, Workspace: workspace}, nil
 }
@@ -67,7 +67,7 @@ func (h *house) Observe(_ context.Context, e policy.Event) error {
 	return nil
 }
 
-// saw reports whether the policy was told of an event.
+// saw reports whether the policy has received an event.
 func (h *house) saw(kind, user string, id protocol.SessionID, code protocol.Code) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,15 +76,14 @@ func (h *house) saw(kind, user string, id protocol.SessionID, code protocol.Code
 	})
 }
 
-// A vault is a supervisor that has some sessions, and does with them what it is
-// told, which is to note it.
+// A vault is a supervisor that has some sessions, and notes the requests about them.
 type vault struct {
 	w        *world
 	mu       sync.Mutex
 	sessions map[protocol.SessionID]protocol.SessionInfo
-	done     []protocol.Message // what was done to which session
+	done     []protocol.Message // requests that were executed, except info
 	events   []wire.Event
-	between  func(request protocol.Message) // what happens before a request is answered
+	between  func(request protocol.Message) // called before a request is answered
 }
 
 func newVault(w *world, sessions map[protocol.SessionID]string) *vault {
@@ -126,7 +125,7 @@ func (v *vault) answer(st *link.Stream, m protocol.Message) {
 	}
 	switch m.(type) {
 	case *wire.Attach, *wire.Events:
-		_, _ = st.Next() // until nobody wants more
+		_, _ = st.Next() // until the proxy ends the stream
 	}
 }
 
@@ -179,7 +178,7 @@ func (v *vault) reply(m protocol.Message) (protocol.Message, error) {
 	return kind.Reply, nil
 }
 
-// did returns what was done since it was asked last.
+// did returns the requests that were executed since the last call.
 func (v *vault) did() []protocol.Message {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -187,13 +186,13 @@ func (v *vault) did() []protocol.Message {
 	return v.done
 }
 
-// A house with a vault: a server that asks a policy.
+// guarded returns a server that asks the policy h, and its supervisor.
 func guarded(t *testing.T, h *house, sessions map[protocol.SessionID]string) (*world, *vault) {
 	w := newWorld(t, func(c *Config) { c.Policy, c.EarlyExit, c.Token, c.Web = h, -1, "own", "127.0.0.1:1" })
 	return w, newVault(w, sessions)
 }
 
-// as returns a client that shows a token.
+// as returns a client with a token.
 func (w *world) as(token string) *client {
 	w.t.Helper()
 	c := w.connect(trusted)
@@ -202,7 +201,7 @@ func (w *world) as(token string) *client {
 	return c
 }
 
-// verbs is every request that names a session, as a client makes it.
+// verbs has every request that names a session, as a client sends it.
 var verbs = map[string]func(id protocol.SessionID) protocol.Message{
 	"reopen": func(id protocol.SessionID) protocol.Message { return api.Reopen{Request: req("r"), SessionID: id} },
 	"info":   func(id protocol.SessionID) protocol.Message { return api.Info{Request: req("r"), SessionID: id} },
@@ -276,12 +275,10 @@ var verbs = map[string]func(id protocol.SessionID) protocol.Message{
 	"share": func(id protocol.SessionID) protocol.Message { return api.Share{Request: req("r"), SessionID: id} },
 }
 
-// looksOnly are the verbs of which the supervisor is asked nothing but which session
-// that is.
+// looksOnly are the requests for which the proxy asks the supervisor only which session has the id.
 var looksOnly = []string{"info", "share"}
 
-// others are the messages that name no session, or that clients do not send, or
-// whose answers TestWorkspaces looks at one by one.
+// others are the messages that name no session, or that clients do not send, or whose replies TestWorkspaces checks.
 var others = []string{
 	"vouch", "hello", "welcome", "error", "ok", "goaway", "spawn", "spawned", "list", "sessions", "session", "scrollback_data", "screen_content",
 	"history_content", "commands_content", "changes_content", "search_content", "past_content", "search_past_content", "appearance", "attached", "detach", "detached", "waited", "marked", "awaited", "accepted", "resync", "resized", "stolen",
@@ -289,15 +286,14 @@ var others = []string{
 	"terminal.opened", "terminal.exit", "terminal.error", "environment_content", "away_content", "typed", "shared",
 }
 
-// Two workspaces on one proxy: whatever a client of one asks about a session of
-// the other, it is told what it is told of an id that nobody has, and nothing is
-// done.
+// A client of one workspace gets the same error for every request about a session of another workspace as for an id
+// that does not exist, and the request is not executed.
 func TestWorkspacesVerbByVerb(t *testing.T) {
 	for _, name := range api.Messages.Types() {
 		ask, ok := verbs[name]
 		if !ok {
 			if !slices.Contains(others, name) {
-				t.Errorf("what does %s do to another workspace's session?", name)
+				t.Errorf("%s is in neither verbs nor others", name)
 			}
 			continue
 		}
@@ -312,63 +308,63 @@ func TestWorkspacesVerbByVerb(t *testing.T) {
 				switch e := m.(type) {
 				case *api.Error:
 					if e.Code != protocol.CodeSessionNotFound {
-						t.Errorf("%s: told %+v", id, e)
+						t.Errorf("%s: received %+v", id, e)
 					}
 				case *api.TerminalError:
 					if e.Code != protocol.CodeSessionNotFound {
-						t.Errorf("%s: told %+v", id, e)
+						t.Errorf("%s: received %+v", id, e)
 					}
 				default:
-					t.Fatalf("%s: told %T %+v", id, m, m)
+					t.Fatalf("%s: received %T %+v", id, m, m)
 				}
 				b, _ := json.Marshal(m)
 				answers = append(answers, strings.ReplaceAll(string(b), string(id), "ID"))
 			}
 			if answers[0] != answers[2] || answers[1] != answers[2] {
-				t.Errorf("theirs, nobody's and an id that is none can be told apart:\n%s", strings.Join(answers, "\n"))
+				t.Errorf("the errors for another workspace, for no workspace and for an unknown id differ:\n%s", strings.Join(answers, "\n"))
 			}
 			if did := v.did(); len(did) > 0 {
-				t.Errorf("done all the same: %+v", did)
+				t.Errorf("a request was executed: %+v", did)
 			}
 			if strings.HasPrefix(name, "terminal.") && name != "terminal.close" {
-				return // of terminals of the connection alone
+				return // these concern only terminals of the connection itself
 			}
-			// Of its own it may, and the supervisor is told which life that is.
+			// A request about the client's own session is executed, and names its instance.
 			c.send(ask("mine"))
 			if name != "terminal.close" {
 				if e, ok := c.mustNext().(*api.Error); ok {
-					t.Errorf("of its own it is told %+v", e)
+					t.Errorf("the request about its own session failed: %+v", e)
 				}
 			}
 			testkit.Eventually(t, patience, func() bool {
 				v.mu.Lock()
 				defer v.mu.Unlock()
 				return slices.Contains(looksOnly, name) || len(v.done) == 1
-			}, "it is done")
+			}, "the request is executed")
 			for _, m := range v.did() {
 				if f := reflect.ValueOf(m).Elem().FieldByName("Asker"); f.IsValid() && f.FieldByName("ByUser").String() != "ann" {
-					t.Errorf("asked for by %+v", f)
+					t.Errorf("the request has the asker %+v", f)
 				}
 				if f := reflect.ValueOf(m).Elem().FieldByName("Instance"); f.IsValid() && f.String() != "life-mine" {
-					t.Errorf("pinned to %q: %+v", f, m)
+					t.Errorf("the request has the instance %q: %+v", f, m)
 				}
 			}
-			// And who sees all of them may, too.
+			// A client that sees all workspaces may do the same.
 			if name != "terminal.close" {
 				r := w.as("root")
 				r.send(ask("theirs"))
 				if e, ok := r.mustNext().(*api.Error); ok {
-					t.Errorf("root is told %+v", e)
+					t.Errorf("the request of root failed: %+v", e)
 				}
 			}
 			if !h.saw(policy.EventRefused, "ann", "theirs", protocol.CodeSessionNotFound) && !strings.HasPrefix(name, "terminal.") {
-				t.Error("the policy is not told that somebody tried")
+				t.Error("the policy has not received the refused attempt")
 			}
 		})
 	}
 }
 
-// The rest of what a client could learn from.
+// Lists, status, events, spawns and tickets show a client only its own workspace.
 func TestWorkspaces(t *testing.T) {
 	h := &house{}
 	w, v := guarded(t, h, map[protocol.SessionID]string{"theirs": "b", "mine": "a", "loose": ""})
@@ -384,7 +380,7 @@ func TestWorkspaces(t *testing.T) {
 	for who, want := range map[*client]protocol.SessionID{c: "mine", d: "theirs"} {
 		who.send(api.List{Request: req("l")})
 		if m := expect[*api.Sessions](who); len(m.Sessions) != 1 || m.Sessions[0].ID != want {
-			t.Errorf("listed %+v, want %s", m.Sessions, want)
+			t.Errorf("the list is %+v, want %s", m.Sessions, want)
 		}
 		who.send(api.Status{Request: req("s")})
 		if m := expect[*api.StatusReport](who); m.Proxy.Sessions != 1 || m.Supervisor.Sessions != 1 || m.Proxy.Clients != 0 {
@@ -394,17 +390,16 @@ func TestWorkspaces(t *testing.T) {
 	c.send(api.Events{Request: req("e")})
 	expect[*api.Subscribed](c)
 	if m := expect[*api.Event](c); m.Event != protocol.EventBell || m.Session.ID != "mine" || m.Seq == 4 || w.server.places.decode(m.Seq) != 4 {
-		t.Errorf("told of %+v", m)
+		t.Errorf("the event is %+v", m)
 	}
 
-	// An id that is taken there is not taken here, and is found by the name it was
-	// given.
+	// An id that another workspace uses can be used in this one, and is found by the name that the client has chosen.
 	v.did()
 	for _, id := range []protocol.SessionID{"theirs", "fresh"} {
 		c.send(api.Spawn{Request: req("n"), SessionID: id, SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Labels: map[string]string{"x": "y", protocol.LabelUser: "bob"}}})
 		made := expect[*api.Spawned](c)
 		if made.SessionID == id || !strings.HasPrefix(string(made.SessionID), string(id)+"-") {
-			t.Errorf("%s is called %s", id, made.SessionID)
+			t.Errorf("session %s has the id %s", id, made.SessionID)
 		}
 		want := map[string]string{"x": "y", protocol.LabelWorkspace: "a", protocol.LabelUser: "ann"}
 		if created := v.did()[0].(*wire.Create); !maps.Equal(created.Labels, want) || created.Account != "workspace:a" {
@@ -413,10 +408,10 @@ func TestWorkspaces(t *testing.T) {
 		for _, name := range []protocol.SessionID{id, made.SessionID} {
 			c.send(api.Info{Request: req("i"), SessionID: name})
 			if m := expect[*api.Session](c); m.Session.ID != made.SessionID {
-				t.Errorf("%s is %s", name, m.Session.ID)
+				t.Errorf("info of %s returned %s", name, m.Session.ID)
 			}
 		}
-		// Again it is taken, here.
+		// The second session with the id in the same workspace is refused.
 		c.send(api.Spawn{Request: req("n"), SessionID: id, SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}}})
 		c.wantError(protocol.CodeSessionExists)
 	}
@@ -428,39 +423,38 @@ func TestWorkspaces(t *testing.T) {
 		c.send(spawn)
 		c.wantError(protocol.Code(name))
 	}
-	// Nor does a session leave its workspace by being started again.
+	// A reopen cannot move a session to another workspace.
 	c.send(api.Reopen{Request: req("o"), SessionID: "mine", RespawnSpec: protocol.RespawnSpec{Labels: map[string]string{protocol.LabelWorkspace: "b"}}})
 	c.wantError(protocol.CodeWorkspaceMismatch)
 	v.did()
 	c.send(api.Reopen{Request: req("o"), SessionID: "mine", RespawnSpec: protocol.RespawnSpec{Labels: map[string]string{}}})
 	expect[*api.Spawned](c)
 	if m := v.did()[0].(*wire.Reopen); m.Labels[protocol.LabelWorkspace] != "a" || m.Instance != "life-mine" {
-		t.Errorf("started again as %+v", m)
+		t.Errorf("the reopen is %+v", m)
 	}
-	// Nor does a task, whatever the policy says of it.
+	// A task's terminal cannot be in another workspace either, even if the policy says so.
 	c.send(api.TerminalOpen{Request: req("t"), TaskID: "t", WorkspaceID: "b"})
 	if m := expect[*api.TerminalError](c); m.Code != protocol.CodeWorkspaceMismatch {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	c.send(api.TerminalOpen{Request: req("t"), TaskID: "t", WorkspaceID: "a"})
 	if m := expect[*api.TerminalError](c); m.Code != protocol.CodeWorkspaceMismatch {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
-	// A ticket is whoever asked for it.
+	// A ticket has the principal of the client that requested it.
 	c.send(api.Ticket{Request: req("k")})
 	who, ok := w.server.Redeem(expect[*api.TicketIssued](c).Ticket, "")
 	if !ok || who == nil || who.User != "ann" || who.All {
 		t.Errorf("the ticket's principal is %+v", who)
 	}
 	p := w.connect(Origin{Transport: TransportWeb, Trusted: true, Principal: who})
-	p.send(api.Hello{Protocol: protocol.Supported(), Client: "page", Token: "root"}) // which is not asked about
+	p.send(api.Hello{Protocol: protocol.Supported(), Client: "page", Token: "root"}) // the token is ignored
 	expect[*api.Welcome](p)
 	p.send(api.Info{Request: req("i"), SessionID: "loose"})
 	p.wantError(protocol.CodeSessionNotFound)
 }
 
-// A session that takes another's id while a request is under way is not what was
-// meant.
+// If a session of another workspace takes the id while a request is in progress, the request is not executed on it.
 func TestWorkspacesRace(t *testing.T) {
 	for name, ask := range verbs {
 		if strings.HasPrefix(name, "terminal.") || slices.Contains(looksOnly, name) {
@@ -476,18 +470,18 @@ func TestWorkspacesRace(t *testing.T) {
 			c := w.as("ann@a")
 			c.send(ask("mine"))
 			if e := c.wantError(protocol.CodeSessionNotFound); e.Message != notFound("mine").(*protocol.Error).Message {
-				t.Errorf("told %+v", e)
+				t.Errorf("received %+v", e)
 			}
 			for _, m := range v.did() {
-				if _, ok := m.(*wire.Attach); !ok { // which is let go of at once
-					t.Errorf("done to another's: %+v", m)
+				if _, ok := m.(*wire.Attach); !ok { // which is closed at once
+					t.Errorf("executed on another workspace's session: %+v", m)
 				}
 			}
 		})
 	}
 }
 
-// What the policy forbids is not done; it is asked with what it needs to know.
+// Requests that the policy forbids are not executed. The question has the verb, the session and its labels.
 func TestAuthorize(t *testing.T) {
 	for name, verb := range map[string]policy.Verb{
 		"reopen": policy.VerbSpawn, "info": policy.VerbList, "wait": policy.VerbList, "scrollback": policy.VerbRead, "screen": policy.VerbRead,
@@ -503,17 +497,17 @@ func TestAuthorize(t *testing.T) {
 			switch e := c.mustNext().(type) {
 			case *api.Error:
 				if e.Code != protocol.CodePermissionDenied || !strings.Contains(e.Message, "not you") {
-					t.Errorf("told %+v", e)
+					t.Errorf("received %+v", e)
 				}
 			case *api.TerminalError:
 				if e.Code != protocol.CodePermissionDenied {
-					t.Errorf("told %+v", e)
+					t.Errorf("received %+v", e)
 				}
 			default:
-				t.Errorf("told %T %+v", e, e)
+				t.Errorf("received %T %+v", e, e)
 			}
 			if did := v.did(); len(did) > 0 {
-				t.Errorf("done all the same: %+v", did)
+				t.Errorf("a request was executed: %+v", did)
 			}
 			h.mu.Lock()
 			a := h.asked[0]
@@ -522,7 +516,7 @@ func TestAuthorize(t *testing.T) {
 				t.Errorf("asked %+v", a)
 			}
 			if !h.saw(policy.EventRefused, "ann", "mine", protocol.CodePermissionDenied) {
-				t.Error("it is not told of that")
+				t.Error("the policy has not received the refusal")
 			}
 		})
 	}
@@ -537,17 +531,17 @@ func TestAuthorize(t *testing.T) {
 			who.wantError(protocol.CodePermissionDenied)
 		}
 	}
-	// To look needs less than to type, and a task's terminal both.
+	// A read-only attach needs the verb for reading, and a task's terminal needs both verbs.
 	c.send(api.Attach{Request: req("r"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeReadOnly}})
 	expect[*api.Attached](c)
 	v.did()
 	d.send(api.TerminalOpen{Request: req("t"), TaskID: "t", WorkspaceID: "b"})
 	if m := expect[*api.TerminalError](d); m.Code != protocol.CodePermissionDenied || len(v.did()) > 0 {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 }
 
-// A policy that does not work is a no, and nothing is lost by it.
+// If the policy fails, requests are refused, and connections and sessions stay.
 func TestPolicyDoesNotWork(t *testing.T) {
 	for _, broken := range []error{
 		fmt.Errorf("it hangs"), &protocol.Error{Code: protocol.CodePolicyUnavailable, Retryable: true, RetryAfterMS: 7},
@@ -564,15 +558,15 @@ func TestPolicyDoesNotWork(t *testing.T) {
 			}
 			c.send(ask("mine"))
 			if e := c.wantError(protocol.CodePolicyUnavailable); !e.Retryable || e.RetryAfterMS == 0 {
-				t.Errorf("told %+v", e)
+				t.Errorf("received %+v", e)
 			}
 		}
 		c.send(api.TerminalOpen{Request: req("t"), TaskID: "t", WorkspaceID: "a"})
 		if m := expect[*api.TerminalError](c); m.Code != protocol.CodePolicyUnavailable {
-			t.Errorf("told %+v", m)
+			t.Errorf("received %+v", m)
 		}
 		if did := v.did(); len(did) > 0 {
-			t.Errorf("done all the same: %+v", did)
+			t.Errorf("a request was executed: %+v", did)
 		}
 		e := w.connect(trusted)
 		e.send(api.Hello{Protocol: protocol.Supported(), Client: "tester", Token: "ann@a"})
@@ -586,13 +580,13 @@ func TestPolicyDoesNotWork(t *testing.T) {
 	}
 }
 
-// Who a client is, by what it shows.
+// The principal of a client, by its origin and its token.
 func TestPrincipals(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		from  Origin
 		token string
-		want  string // "" is refused
+		want  string // "" if the client is refused
 	}{
 		{"this user", trusted, "", "root"},
 		{"this user with a token", trusted, "ann@a", "ann"},
@@ -612,25 +606,25 @@ func TestPrincipals(t *testing.T) {
 				c.wantError(protocol.CodeUnauthorized)
 				c.wantEnd()
 				if !h.saw(policy.EventRefused, "", "", protocol.CodeUnauthorized) || !strings.Contains(w.log.String(), `"security":true`) {
-					t.Error("nobody is told")
+					t.Error("the refusal is not reported")
 				}
 				return
 			}
 			expect[*api.Welcome](c)
-			testkit.Eventually(t, patience, func() bool { return h.saw(policy.EventHello, tt.want, "", "") }, "the policy is told who came")
+			testkit.Eventually(t, patience, func() bool { return h.saw(policy.EventHello, tt.want, "", "") }, "the policy receives the hello")
 		})
 	}
 }
 
-// The agent of a gate vouches for a client with the proxy's token. The client is then the one that the gate
-// has named: it sees its workspace, and the policy is asked about its requests, but not who it is.
+// The agent of a gate vouches for a client with the proxy's token. The client then has the principal that the gate
+// has named: it sees its workspace, and the policy decides about its requests, but does not authenticate it.
 func TestVouch(t *testing.T) {
 	ann := protocol.Principal{User: "ann", Workspace: "a", Roles: []string{"r"}}
 	h := &house{forbidden: map[policy.Verb]string{policy.VerbTerminate: "ann"}}
 	w, _ := guarded(t, h, map[protocol.SessionID]string{"theirs": "b", "mine": "a"})
 	c := w.connect(trusted)
 	c.send(api.Vouch{Token: "own", Principal: ann})
-	c.send(api.Hello{Protocol: protocol.Supported(), Client: "tester", Token: "root"}) // a token that it brings changes nothing
+	c.send(api.Hello{Protocol: protocol.Supported(), Client: "tester", Token: "root"}) // its own token has no effect
 	expect[*api.Welcome](c)
 	c.send(api.List{Request: req("l")})
 	if m := expect[*api.Sessions](c); len(m.Sessions) != 1 || m.Sessions[0].ID != "mine" {

@@ -16,33 +16,32 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A stage is the supervisor's end of attachments: the test plays the session.
+// A stage is the supervisor's end of attachments, where the test plays the session.
 type stage struct {
 	w       *world
-	info    protocol.AttachInfo // of the answer to each attach
-	entered chan *actor         // one for each attach
+	info    protocol.AttachInfo // the reply to each attach
+	entered chan *actor         // receives an actor for each attach
 }
 
 type actor struct {
 	t     testing.TB
 	st    *link.Stream
 	spec  wire.Attach
-	heard chan protocol.Message // control messages and typed, from the proxy; closed at the end
+	heard chan protocol.Message // control messages and input from the proxy; closed at the end
 }
 
-// wantLeft checks that the next thing heard is that the viewer leaves, and
-// nothing after it.
+// wantLeft checks that the next message is the viewer's detach, and that no message follows.
 func (a *actor) wantLeft() {
 	a.t.Helper()
 	if m := testkit.Within(a.t, patience, "the viewer leaves", a.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
-		a.t.Errorf("heard %+v, want detach", m)
+		a.t.Errorf("received %+v, want detach", m)
 	}
 	if m, ok := <-a.heard; ok {
-		a.t.Errorf("heard %+v", m)
+		a.t.Errorf("received %+v", m)
 	}
 }
 
-// typed is input that the session got.
+// typed is input that the session has received.
 type typed struct {
 	attachment uint32
 	offset     uint64
@@ -51,7 +50,7 @@ type typed struct {
 
 func (typed) MessageType() string { return "typed" }
 
-// newStage answers attaches with info, and all else with OK.
+// newStage answers each attach with info, and all other requests with OK.
 func newStage(w *world, info protocol.AttachInfo) *stage {
 	s := &stage{w: w, info: info, entered: make(chan *actor, 300)}
 	w.Answer(s.answer)
@@ -111,19 +110,17 @@ func (s *stage) next() *actor {
 	return testkit.Within(s.w.t, patience, "the session is attached to", s.entered)
 }
 
-// attach attaches a client and returns the session's end of that.
+// attach attaches a client, and returns the session's end of the attachment.
 func (s *stage) attach(c *client, number uint32) *actor {
 	c.t.Helper()
 	c.send(api.Attach{Request: req("a"), Attachment: number, AttachSpec: protocol.AttachSpec{SessionID: "s"}})
 	if m := expect[*api.Attached](c); m.Attachment != number {
-		c.t.Fatalf("told %+v", m)
+		c.t.Fatalf("arrived %+v", m)
 	}
 	return s.next()
 }
 
-// An attachment from its beginning to its end: what each side says is what
-// the other hears, in its order.
-//
+// An attachment passes all messages on, in both directions and in order.
 // demand: R4 R6 R7
 func TestAttachment(t *testing.T) {
 	w := newWorld(t, nil)
@@ -135,10 +132,10 @@ func TestAttachment(t *testing.T) {
 	c.send(api.Attach{Request: req("a"), Attachment: 7, AttachSpec: spec})
 	m := expect[*api.Attached](c)
 	if m.RequestID != "a" || m.Attachment != 7 || m.BytesMissed != 7 || m.SnapshotBytes != 2 || m.Writer != "w" || m.InputOffset != 5 || m.Session.ID != "s" {
-		t.Errorf("told %+v", m)
+		t.Errorf("arrived %+v", m)
 	}
 	a := s.next()
-	spec.Client = "tester" // who said no other name
+	spec.Client = "tester" // the name of the client's hello, because the attach has none
 	if got := a.spec; got.Attachment != 7 || !reflect.DeepEqual(got.AttachSpec, spec) {
 		t.Errorf("asked %+v", got)
 	}
@@ -151,7 +148,7 @@ func TestAttachment(t *testing.T) {
 	for _, code := range []protocol.Code{protocol.CodeInputFull, protocol.CodeInputGap, protocol.CodePermissionDenied, protocol.CodeLineTooLong} {
 		_ = a.st.Fail(&protocol.Error{Code: code, Message: "m", Offset: new(uint64(6))})
 	}
-	for _, code := range []protocol.Code{protocol.CodeSessionNotFound, protocol.CodeSessionExited} { // it is ending: say nothing
+	for _, code := range []protocol.Code{protocol.CodeSessionNotFound, protocol.CodeSessionExited} { // input to a session that ends causes no error
 		_ = a.st.Fail(&protocol.Error{Code: code})
 	}
 	_ = a.st.SendRaw(frame.AppendData(nil, frame.View, 7, 11, []byte("view")))
@@ -169,9 +166,9 @@ func TestAttachment(t *testing.T) {
 	} {
 		got := c.mustNext()
 		if m, ok := want.(protocol.Message); ok {
-			equal(t, "told", got.(protocol.Message), m)
+			equal(t, "arrived", got.(protocol.Message), m)
 		} else if got != want {
-			t.Errorf("told %+v, want %+v", got, want)
+			t.Errorf("received %+v, want %+v", got, want)
 		}
 	}
 
@@ -191,7 +188,7 @@ func TestAttachment(t *testing.T) {
 		got := testkit.Within(t, patience, "the session hears it", a.heard)
 		if _, ok := want.(typed); ok {
 			if got != want {
-				t.Errorf("heard %+v, want %+v", got, want)
+				t.Errorf("received %+v, want %+v", got, want)
 			}
 			continue
 		}
@@ -199,23 +196,22 @@ func TestAttachment(t *testing.T) {
 	}
 	for _, want := range []string{"r", "i", "l"} {
 		if m := expect[*api.OK](c); m.RequestID != want {
-			t.Errorf("answered %+v, want %s", m, want)
+			t.Errorf("the reply is %+v, want one to %s", m, want)
 		}
 	}
 
 	c.send(api.Detach{Request: req("d"), Attachment: 7})
 	if m := expect[*api.Detached](c); m.RequestID != "d" || m.Attachment != 7 {
-		t.Errorf("told %+v", m)
+		t.Errorf("arrived %+v", m)
 	}
 	a.wantLeft()
 	if asked := w.Requests(); len(asked) != 1 {
-		t.Errorf("to detach %v was asked", asked[1:])
+		t.Errorf("the supervisor received the requests %v, want one", asked[1:])
 	}
 }
 
-// The session's end is the attachment's last frame, in the words that the
-// client knows, and then the number is free.
-//
+// The session's exit is the attachment's last message, in the form that the client knows. Then the number can be used
+// again.
 // demand: B1 B3 B4 B5 B6 B8
 func TestExit(t *testing.T) {
 	long := strings.Repeat("x", 64)
@@ -251,25 +247,24 @@ func TestExit(t *testing.T) {
 			a.print(0, "the last byte")
 			a.say(wire.Exited{SessionID: "s", Instance: "life", Labels: tt.labels, Exit: tt.exit})
 			if got := expect[data](c); got.bytes != "the last byte" {
-				t.Errorf("told %+v", got)
+				t.Errorf("arrived %+v", got)
 			}
 			got, ok := c.mustNext().(protocol.Message)
 			if !ok {
 				t.Fatal("data came after the end")
 			}
-			equal(t, "told", got, tt.want)
+			equal(t, "arrived", got, tt.want)
 			if m, ok := <-a.heard; ok {
-				t.Errorf("heard %+v", m)
+				t.Errorf("received %+v", m)
 			}
-			c.ping() // and nothing came before this: neither another frame nor one twice
+			c.ping() // no message came before: neither another frame nor a second exit
 			s.attach(c, 3)
 		})
 	}
 }
 
-// Whatever a client says while its session ends, the end comes first, and what
-// it hears of that number then is that there is none.
-//
+// Whatever a client sends while its session ends, the exit comes first. Later messages for the number are answered by
+// not_attached.
 // demand: B5
 func TestExitRace(t *testing.T) {
 	w := newWorld(t, nil)
@@ -288,27 +283,26 @@ func TestExitRace(t *testing.T) {
 			switch m := c.mustNext().(type) {
 			case *api.PTYExited:
 				if ended {
-					t.Fatalf("round %d: the end came twice", round)
+					t.Fatalf("round %d: the exit came twice", round)
 				}
 				ended = true
 			case *api.Error:
 				if !ended || m.Code != protocol.CodeNotAttached || *m.Attachment != 1 {
-					t.Fatalf("round %d: told %v, the end had come: %v", round, m.Error, ended)
+					t.Fatalf("round %d: received %v, the exit had come: %v", round, m.Error, ended)
 				}
 			case *api.Detached:
 				done = true
 			default:
-				t.Fatalf("told %T %+v", m, m)
+				t.Fatalf("received %T %+v", m, m)
 			}
 		}
-		c.ping() // nothing comes after detached
+		c.ping() // no message comes after detached
 		for range a.heard {
 		}
 	}
 }
 
-// Nothing comes for a number after detached, whatever was on its way.
-//
+// After detached no message comes for the number, even if some were on their way.
 // demand: R2
 func TestDetachRace(t *testing.T) {
 	w := newWorld(t, nil)
@@ -325,7 +319,7 @@ func TestDetachRace(t *testing.T) {
 		for {
 			if m, ok := c.mustNext().(*api.Detached); ok {
 				if m.RequestID != "d" || m.Attachment != 1 {
-					t.Errorf("told %+v", m)
+					t.Errorf("arrived %+v", m)
 				}
 				break
 			}
@@ -335,31 +329,31 @@ func TestDetachRace(t *testing.T) {
 	}
 	c.send(api.Detach{Request: req("again"), Attachment: 1})
 	if m := expect[*api.Detached](c); m.RequestID != "again" {
-		t.Errorf("told %+v", m)
+		t.Errorf("arrived %+v", m)
 	}
 }
 
-// An attach that is still being made is detached from as well.
+// An attach that is not answered yet can be detached from as well.
 func TestDetachWhileAttaching(t *testing.T) {
 	w := newWorld(t, nil)
 	asked := make(chan struct{})
 	w.Answer(func(st *link.Stream, _ protocol.Message) {
 		close(asked)
-		_, _ = st.Next() // it never answers
+		_, _ = st.Next() // the attach is never answered
 	})
 	c := w.client()
 	c.send(api.Attach{Request: req("a"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "s"}})
 	testkit.Within(t, patience, "the supervisor is asked", asked)
 	c.send(api.Detach{Request: req("d"), Attachment: 1})
-	for range 2 { // in any order
+	for range 2 { // the two replies come in any order
 		switch m := c.mustNext().(type) {
 		case *api.Error:
 			if m.RequestID != "a" {
-				t.Errorf("told %+v", m)
+				t.Errorf("arrived %+v", m)
 			}
 		case *api.Detached:
 		default:
-			t.Errorf("told %T %+v", m, m)
+			t.Errorf("received %T %+v", m, m)
 		}
 	}
 	newStage(w, protocol.AttachInfo{}).attach(c, 1)
@@ -373,13 +367,13 @@ func TestStolen(t *testing.T) {
 	a := s.attach(c, 1)
 	a.say(wire.Stolen{StolenBy: "thief"})
 	if m := expect[*api.Stolen](c); m.Attachment != 1 || m.StolenBy != "thief" {
-		t.Errorf("told %+v", m)
+		t.Errorf("arrived %+v", m)
 	}
 	c.ping()
 	s.attach(c, 1)
 }
 
-// An error of any other kind ends the attachment.
+// Any other error ends the attachment.
 func TestFailed(t *testing.T) {
 	w := newWorld(t, nil)
 	s := newStage(w, protocol.AttachInfo{})
@@ -387,7 +381,7 @@ func TestFailed(t *testing.T) {
 	a := s.attach(c, 1)
 	_ = a.st.Fail(protocol.Errorf(protocol.CodeInternal, "broken"))
 	if e := c.wantError(protocol.CodeInternal); e.Attachment == nil || *e.Attachment != 1 {
-		t.Errorf("told %+v", e)
+		t.Errorf("arrived %+v", e)
 	}
 	a.wantLeft()
 	s.attach(c, 1)
@@ -404,11 +398,11 @@ func TestAttachRefused(t *testing.T) {
 	n := new(uint32(5))
 	c.raw(frame.AppendData(nil, frame.Input, 5, 0, []byte("x")))
 	if e := c.wantError(protocol.CodeNotAttached); *e.Attachment != 5 {
-		t.Errorf("told %+v", e)
+		t.Errorf("arrived %+v", e)
 	}
 	c.send(api.Resize{Request: req("r"), Attachment: n})
 	if e := c.wantError(protocol.CodeNotAttached); e.RequestID != "r" || *e.Attachment != 5 {
-		t.Errorf("told %+v", e)
+		t.Errorf("arrived %+v", e)
 	}
 	c.send(api.Interrupt{Attachment: n})
 	c.wantError(protocol.CodeNotAttached)
@@ -419,26 +413,26 @@ func TestAttachRefused(t *testing.T) {
 	attach(1, protocol.AttachSpec{SessionID: "s", Client: strings.Repeat("x", 257)})
 	c.wantError(protocol.CodeLimitExceeded)
 	if asked := w.Requests(); len(asked) > 0 {
-		t.Errorf("the supervisor was asked %v", asked)
+		t.Errorf("the supervisor received %v", asked)
 	}
 
 	s.attach(c, 1)
 	attach(1, protocol.AttachSpec{SessionID: "t"})
 	if e := c.wantError(protocol.CodeInvalidArgument); e.RequestID != "a" || e.Attachment != nil {
-		t.Errorf("a number in use: told %+v", e)
+		t.Errorf("a number in use: received %+v", e)
 	}
 	other := w.client()
-	s.attach(other, 1) // numbers are a connection's own
+	s.attach(other, 1) // another connection may use the same number
 
 	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, protocol.Errorf(protocol.CodeAlreadyAttached, "no")
 	})
 	attach(2, protocol.AttachSpec{SessionID: "s", Mode: protocol.ModeExclusive})
 	if e := c.wantError(protocol.CodeAlreadyAttached); e.RequestID != "a" || e.Attachment != nil {
-		t.Errorf("told %+v", e)
+		t.Errorf("arrived %+v", e)
 	}
 	s = newStage(w, protocol.AttachInfo{})
-	s.attach(c, 2) // the number was left free
+	s.attach(c, 2) // a refused attach leaves the number free
 }
 
 func TestAttachmentsLimit(t *testing.T) {
@@ -452,18 +446,17 @@ func TestAttachmentsLimit(t *testing.T) {
 	c.wantError(protocol.CodeLimitExceeded)
 	c.send(api.TerminalOpen{Request: req("t"), TaskID: "task"})
 	if m := expect[*api.TerminalError](c); m.RequestID != "t" || m.Code != protocol.CodeLimitExceeded {
-		t.Errorf("told %+v", m)
+		t.Errorf("arrived %+v", m)
 	}
 	if made := w.Requests("create"); len(made) > 0 {
-		t.Error("a session was made that cannot be shown")
+		t.Error("a session was created for an attach that was refused")
 	}
 	c.send(api.Detach{Request: req("d"), Attachment: 7})
 	expect[*api.Detached](c)
 	s.attach(c, 1000)
 }
 
-// A lost link is no end: the client is told what it has to do, and goes on.
-//
+// A lost link does not end an attachment: the client learns which input to send again, and continues.
 // demand: S8
 func TestLinkLost(t *testing.T) {
 	w := newWorld(t, nil)
@@ -475,49 +468,49 @@ func TestLinkLost(t *testing.T) {
 	w.Cut()
 	a = s.next()
 	if r := a.spec.Resume; r == nil || *r != (protocol.Resume{Instance: "life", Offset: 3}) || a.spec.Writer != "w" || a.spec.Client != "tester" {
-		t.Errorf("resumed with %+v", a.spec)
+		t.Errorf("the resume is %+v", a.spec)
 	}
 	if e := c.wantError(protocol.CodeInputGap); *e.Attachment != 1 || *e.Offset != 4 {
-		t.Errorf("told %+v", e)
+		t.Errorf("arrived %+v", e)
 	}
 	a.print(3, "two")
 	if got := expect[data](c); got != (data{frame.Output, 1, 3, "two"}) {
-		t.Errorf("told %+v", got)
+		t.Errorf("arrived %+v", got)
 	}
 	c.raw(frame.AppendData(nil, frame.Input, 1, 4, []byte("x")))
 	if got := testkit.Within(t, patience, "the session hears it", a.heard); got != (typed{1, 4, "x"}) {
-		t.Errorf("heard %+v", got)
+		t.Errorf("received %+v", got)
 	}
 
-	// Half a snapshot, and then another one.
+	// The link is lost within a snapshot, so the supervisor sends another one.
 	a.say(wire.Resync{Offset: 100, BytesMissed: 9, SnapshotBytes: 10})
 	expect[*api.Resync](c)
 	newStageAt := protocol.AttachInfo{Replay: protocol.ReplaySnapshot, Offset: 120, SnapshotBytes: 2, Writer: "w", InputOffset: 5}
 	s = newStage(w, newStageAt)
 	w.Cut()
 	a = s.next()
-	if r := a.spec.Resume; r == nil || r.Offset != 6+9 || !a.spec.Snapshot { // half of it is nothing: what was missed before it is what was told
-		t.Errorf("attached again with %+v", a.spec)
+	if r := a.spec.Resume; r == nil || r.Offset != 6+9 || !a.spec.Snapshot { // the position is that before the snapshot, with the missed bytes that were announced
+		t.Errorf("the second attach is %+v", a.spec)
 	}
 	if m := expect[*api.Resync](c); m.Attachment != 1 || m.Offset != 120 || m.SnapshotBytes != 2 {
-		t.Errorf("told %+v", m)
+		t.Errorf("arrived %+v", m)
 	}
 	c.wantError(protocol.CodeInputGap)
 
-	// And at last the session is not there any more.
+	// At last the session does not exist any more.
 	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, protocol.Errorf(protocol.CodeSessionNotFound, "gone")
 	})
 	w.Cut()
 	if e := c.wantError(protocol.CodeSessionNotFound); e.Attachment == nil || *e.Attachment != 1 || e.RequestID != "" {
-		t.Errorf("told %+v", e)
+		t.Errorf("arrived %+v", e)
 	}
 	c.raw(frame.AppendData(nil, frame.Input, 1, 5, []byte("x")))
 	c.wantError(protocol.CodeNotAttached)
 }
 
-// What a client sends behind attach, before that is answered, is for it, in its
-// order; where it is refused there is nobody.
+// Messages that a client sends for an attachment before its attach is answered reach the session in order. If the
+// attach is refused, they fail with not_attached.
 func TestSentBehindAttach(t *testing.T) {
 	w := newWorld(t, nil)
 	s := newStage(w, protocol.AttachInfo{})
@@ -531,8 +524,8 @@ func TestSentBehindAttach(t *testing.T) {
 		expect[*api.Attached](c)
 		a := s.next()
 		for _, want := range []protocol.Message{typed{number, 0, "x"}, &wire.Resize{Cols: 5, Rows: 6}, typed{number, 1, "y"}} {
-			if got := testkit.Within(t, patience, "what was sent arrives", a.heard); !reflect.DeepEqual(got, want) {
-				t.Fatalf("attachment %d hears %+v, want %+v", number, got, want)
+			if got := testkit.Within(t, patience, "the message arrives", a.heard); !reflect.DeepEqual(got, want) {
+				t.Fatalf("attachment %d receives %+v, want %+v", number, got, want)
 			}
 		}
 	}
@@ -545,8 +538,8 @@ func TestSentBehindAttach(t *testing.T) {
 	c.wantError(protocol.CodeNotAttached)
 }
 
-// An appearance that cannot be is refused, and ends nothing; one for nobody is
-// told so.
+// An invalid appearance is refused, and does not end the attachment. One for an attachment that does not exist fails
+// with not_attached.
 func TestAppearanceRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	s := newStage(w, protocol.AttachInfo{})
@@ -554,20 +547,19 @@ func TestAppearanceRefused(t *testing.T) {
 	a := s.attach(c, 1)
 	c.send(api.Appearance{Request: req("x"), Attachment: 1, Appearance: protocol.Appearance{Cursor: "red"}})
 	if e := c.wantError(protocol.CodeInvalidArgument); e.RequestID != "x" || e.Attachment != nil {
-		t.Errorf("told %+v", e)
+		t.Errorf("arrived %+v", e)
 	}
 	c.send(api.Appearance{Request: req("y"), Attachment: 2})
 	if e := c.wantError(protocol.CodeNotAttached); e.RequestID != "y" || e.Attachment == nil {
-		t.Errorf("told %+v", e)
+		t.Errorf("arrived %+v", e)
 	}
 	c.send(api.Resize{Attachment: new(uint32(1)), Cols: 5, Rows: 6})
 	if m := testkit.Within(t, patience, "the session hears it", a.heard); !reflect.DeepEqual(m, &wire.Resize{Cols: 5, Rows: 6}) {
-		t.Errorf("heard %+v", m)
+		t.Errorf("received %+v", m)
 	}
 }
 
-// A client that goes without a word is lost, and may come back: nobody is told
-// that it left.
+// A client whose connection ends without a detach may resume, so the supervisor receives no detach.
 func TestGoneViewer(t *testing.T) {
 	w := newWorld(t, nil)
 	s := newStage(w, protocol.AttachInfo{})
@@ -579,14 +571,13 @@ func TestGoneViewer(t *testing.T) {
 	c.nc.Close()
 	for _, a := range all {
 		if m, ok := <-a.heard; ok {
-			t.Errorf("heard %+v", m)
+			t.Errorf("received %+v", m)
 		}
 	}
 	testkit.Within(t, patience, "the server is done", c.served)
 }
 
-// A client that does not read holds up itself alone.
-//
+// A client that does not read delays only itself.
 // demand: R10
 func TestSlowClient(t *testing.T) {
 	w := newWorld(t, nil)
@@ -604,31 +595,31 @@ func TestSlowClient(t *testing.T) {
 				if err != nil {
 					return
 				}
-			case stuck <- at: // somebody asks for a piece that is not taken
+			case stuck <- at: // received if the last piece is not accepted
 				<-sent
 				return
 			}
 		}
 	}()
-	// Others are served, whether the slow one is full yet or not.
+	// Others are served, whether the slow client's queues are full yet or not.
 	for i := range 50 {
 		b.print(uint64(i), "x")
 		if got := expect[data](other); got.offset != uint64(i) {
-			t.Fatalf("told %+v", got)
+			t.Fatalf("arrived %+v", got)
 		}
 		other.send(api.Forget{Request: req("l"), SessionID: "s"})
 		expect[*api.OK](other)
 	}
-	const enough = 4 << 20 // far beyond what sockets and windows hold
+	const enough = 4 << 20 // far more than sockets and windows hold
 	if at := testkit.Within(t, patience, "the flood stops", stuck); at > enough {
-		t.Errorf("%d bytes were taken for a client that does not read", at)
+		t.Errorf("%d bytes were accepted for a client that does not read", at)
 	}
 	slow.nc.Close()
 	testkit.Within(t, patience, "the server is done with it", slow.served)
 	other.ping()
 }
 
-// Frames of several attachments share a connection whole.
+// Frames of several attachments on one connection arrive whole.
 func TestManyViews(t *testing.T) {
 	w := newWorld(t, nil)
 	s := newStage(w, protocol.AttachInfo{})
@@ -651,7 +642,7 @@ func TestManyViews(t *testing.T) {
 		switch m := c.mustNext().(type) {
 		case data:
 			if m.offset != next[m.attachment] || m.bytes != fmt.Sprint(m.attachment, " ", m.offset) {
-				t.Fatalf("told %+v", m)
+				t.Fatalf("arrived %+v", m)
 			}
 			next[m.attachment]++
 		case *api.PTYExited:
@@ -663,17 +654,15 @@ func TestManyViews(t *testing.T) {
 	}
 }
 
-// flood prints for ever to an attachment, a whole frame at a time.
+// flood prints to an attachment until it ends, one full frame at a time.
 func (a *actor) flood() {
 	piece := make([]byte, frame.MaxData)
 	for at := uint64(0); a.st.SendRaw(frame.AppendData(nil, frame.Output, a.spec.Attachment, at, piece)) == nil; at += frame.MaxData {
 	}
 }
 
-// What is small does not wait for what is large: an answer, and the output of a
-// quiet session, come before each flooding attachment has brought some two
-// frames more, beyond those that the socket held already.
-//
+// Small messages do not wait for floods: a reply, and the output of a quiet session, come before each flooding
+// attachment has sent about two more frames than the socket already held.
 // demand: R10
 func TestFairness(t *testing.T) {
 	w := newWorld(t, nil)
@@ -688,28 +677,28 @@ func TestFairness(t *testing.T) {
 	for _, a := range all {
 		go a.flood()
 	}
-	const inSockets = 64 // frames: 2 MiB, and Linux takes some 200 KiB by itself
+	const inSockets = 64 // frames: 2 MiB, although Linux holds about 200 KiB
 	behind := map[string][]int{}
 	for i := range 21 {
-		told, at := map[string]int{}, 0
+		arrived, at := map[string]int{}, 0
 		c.raw(text(`{"type":"teleport","request_id":"x"}`))
 		quiet.print(uint64(i), "x")
-		for ; len(told) < 2; at++ {
+		for ; len(arrived) < 2; at++ {
 			switch m := c.mustNext().(type) {
 			case *api.Error:
-				told["the answer"] = at
+				arrived["the answer"] = at
 			case data:
 				if m.attachment == 100 {
-					told["the quiet session"] = at
+					arrived["the quiet session"] = at
 				}
 			}
 		}
-		for what, at := range told {
+		for what, at := range arrived {
 			behind[what] = append(behind[what], at)
 		}
 	}
 	for what, at := range behind {
-		slices.Sort(at) // one round may meet a moment in which nobody has a processor for us
+		slices.Sort(at) // the median, because in a single round the server may not be scheduled
 		if at[len(at)/2] > 2*floods+inSockets {
 			t.Errorf("%s came behind %v frames of %d floods", what, at, floods)
 		}

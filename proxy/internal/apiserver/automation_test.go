@@ -11,7 +11,7 @@ import (
 	wire "holdfast/protocol/link"
 )
 
-// A request that the supervisor does not know is unsupported, in words for people.
+// If the supervisor does not know a request, the reply is unsupported, with a message for people.
 func TestUnknownToTheSupervisor(t *testing.T) {
 	w := newWorld(t, nil)
 	w.Reply(func(m protocol.Message) (protocol.Message, error) {
@@ -23,13 +23,12 @@ func TestUnknownToTheSupervisor(t *testing.T) {
 	} {
 		c.send(m)
 		if e := expect[*api.Error](c); e.Code != protocol.CodeUnsupported || e.RequestID != "r" || !strings.Contains(e.Message, "does not know "+m.MessageType()) {
-			t.Errorf("%s: told %+v", m.MessageType(), e)
+			t.Errorf("%s: received %+v", m.MessageType(), e)
 		}
 	}
 }
 
-// What is typed is told to the attachment that asked, which asks again over the next
-// link.
+// The input of other viewers is sent to attachments that request it, and is requested again over the next link.
 func TestTypedIsPassedOn(t *testing.T) {
 	w := newWorld(t, nil)
 	st := newStage(w, protocol.AttachInfo{Session: someInfo, Replay: protocol.ReplayExact, Writer: "w"})
@@ -38,10 +37,10 @@ func TestTypedIsPassedOn(t *testing.T) {
 	c.send(api.Attach{Request: req("a"), Attachment: 3, AttachSpec: spec})
 	expect[*api.Attached](c)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for range 2 { // the second time over another link
+	for range 2 { // the second round uses another link
 		a := st.next()
 		if !a.spec.Typed || !reflect.DeepEqual(a.spec.Env, spec.Env) {
-			t.Errorf("attached as %+v", a.spec.AttachSpec)
+			t.Errorf("the attach is %+v", a.spec.AttachSpec)
 		}
 		a.say(wire.Typed{At: at, Offset: 5, Data: []byte("**"), Masked: true})
 		want := api.Typed{Attachment: 3, At: at, Offset: 5, Data: []byte("**"), Masked: true}
@@ -49,10 +48,10 @@ func TestTypedIsPassedOn(t *testing.T) {
 			m := c.mustNext()
 			got, ok := m.(*api.Typed)
 			if !ok {
-				continue // of the new link
+				continue // a message about the new link
 			}
 			if !reflect.DeepEqual(*got, want) {
-				t.Errorf("told %+v, want %+v", *got, want)
+				t.Errorf("received %+v, want %+v", *got, want)
 			}
 			break
 		}

@@ -17,9 +17,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// Events are told as they are, but the end of a session, which is told in the
-// words of attachments.
-//
+// Events are passed on unchanged, except for the exit of a session, which has the form of an attachment's exit.
 // demand: S7 B6
 func TestEvents(t *testing.T) {
 	at := time.Unix(1000, 0).UTC()
@@ -55,18 +53,18 @@ func TestEvents(t *testing.T) {
 				api.Event{Seq: 9, Event: protocol.EventMissed, At: at, Missed: 6},
 				api.Event{Seq: 10, Event: "from.the.future", At: at},
 			} {
-				equal(t, "told", c.mustNext().(protocol.Message), want)
+				equal(t, "event", c.mustNext().(protocol.Message), want)
 			}
 			equal(t, "asked", w.Requests("events")[0], wire.Events{Instance: "supervisor", After: 1})
 			c.send(api.Events{Request: req("twice")})
 			if e := c.wantError(protocol.CodeInvalidArgument); e.RequestID != "twice" {
-				t.Errorf("told %+v", e)
+				t.Errorf("received %+v", e)
 			}
 		})
 	}
 }
 
-// A subscription outlives the link, and one that failed may be tried again.
+// A subscription continues over the next link, and one that failed may be repeated.
 func TestEventsOverLostLink(t *testing.T) {
 	w := newWorld(t, nil)
 	w.Reply(func(protocol.Message) (protocol.Message, error) {
@@ -85,7 +83,7 @@ func TestEventsOverLostLink(t *testing.T) {
 	expect[*api.Subscribed](c)
 	for seq := uint64(1); seq < 5; seq++ {
 		if e := expect[*api.Event](c); e.Seq != seq {
-			t.Errorf("told %+v", e)
+			t.Errorf("received %+v", e)
 		}
 		w.Cut()
 	}
@@ -93,8 +91,7 @@ func TestEventsOverLostLink(t *testing.T) {
 	testkit.Within(t, patience, "the server is done", c.served)
 }
 
-// Goaway tells everybody, waits for nobody, and lets nobody in.
-//
+// Goaway sends the message to every client, waits for none of them, and refuses new ones.
 // demand: S9
 func TestGoaway(t *testing.T) {
 	w := newWorld(t, nil)
@@ -113,11 +110,11 @@ func TestGoaway(t *testing.T) {
 	begun := time.Now()
 	w.server.Goaway("handoff", 1500*time.Millisecond)
 	if took := time.Since(begun); took > soonish {
-		t.Errorf("it took %v", took)
+		t.Errorf("Goaway took %v", took)
 	}
 	for _, c := range []*client{c, silent} {
 		if m := expect[*api.Goaway](c); m.Reason != "handoff" || m.RetryAfterMS != 1500 {
-			t.Errorf("told %+v", m)
+			t.Errorf("received %+v", m)
 		}
 		c.wantEnd()
 	}
@@ -125,13 +122,13 @@ func TestGoaway(t *testing.T) {
 	<-flooding
 	late := w.connect(trusted)
 	if e := late.wantError(protocol.CodeClosed); !e.Retryable {
-		t.Errorf("told %+v", e)
+		t.Errorf("received %+v", e)
 	}
 	late.wantEnd()
 	w.server.Goaway("again", 0)
 }
 
-// A stuckTransport is a client that says nothing.
+// A stuckTransport is a client that sends nothing.
 type stuckTransport struct {
 	closed chan struct{}
 	once   sync.Once
@@ -151,7 +148,7 @@ func (s *stuckTransport) SetReadDeadline(time.Time) error  { return nil }
 func (s *stuckTransport) SetWriteDeadline(time.Time) error { return nil }
 func (s *stuckTransport) Close() error                     { s.once.Do(func() { close(s.closed) }); return nil }
 
-// There are so many connections at a time, those without a hello included.
+// The number of connections is limited, including those before their hello.
 func TestConnectionsLimit(t *testing.T) {
 	w := newWorld(t, nil)
 	var all []*stuckTransport
@@ -170,7 +167,7 @@ func TestConnectionsLimit(t *testing.T) {
 	testkit.Eventually(t, patience, func() bool { return count() == MaxConns }, "all places are taken")
 	c := w.connect(trusted)
 	if e := c.wantError(protocol.CodeLimitExceeded); !e.Retryable {
-		t.Errorf("told %+v", e)
+		t.Errorf("received %+v", e)
 	}
 	c.wantEnd()
 	all[0].Close()
@@ -178,8 +175,8 @@ func TestConnectionsLimit(t *testing.T) {
 	w.client()
 }
 
-// One process does not take all places, nor do all those whose process is not
-// known; another finds room.
+// One process cannot use all connections, nor can all processes together whose pid is unknown. Another process can
+// still connect.
 func TestConnectionsOfOne(t *testing.T) {
 	for _, pid := range []int{0, 7} {
 		t.Run(fmt.Sprint("pid ", pid), func(t *testing.T) {
@@ -197,10 +194,10 @@ func TestConnectionsOfOne(t *testing.T) {
 				defer w.server.mu.Unlock()
 				return w.server.quota.byPID[pid]
 			}
-			testkit.Eventually(t, patience, func() bool { return count() == MaxConnsOfOne }, "its places are taken")
+			testkit.Eventually(t, patience, func() bool { return count() == MaxConnsOfOne }, "the process has all its connections")
 			c := w.connect(one)
 			if e := c.wantError(protocol.CodeLimitExceeded); !e.Retryable || !strings.Contains(e.Message, "1536") {
-				t.Errorf("told %+v", e)
+				t.Errorf("received %+v", e)
 			}
 			c.wantEnd()
 			w.connect(other).hello()
@@ -210,12 +207,12 @@ func TestConnectionsOfOne(t *testing.T) {
 			for _, s := range all {
 				s.Close()
 			}
-			testkit.Eventually(t, patience, func() bool { return count() <= 1 }, "they are forgotten")
+			testkit.Eventually(t, patience, func() bool { return count() <= 1 }, "the connections are not counted any more")
 		})
 	}
 }
 
-// The end of the server's context ends its connections.
+// The end of the context of Accept ends the connection.
 func TestContextEnds(t *testing.T) {
 	w := newWorld(t, nil)
 	s := newStage(w, protocol.AttachInfo{})

@@ -28,11 +28,11 @@ func TestHello(t *testing.T) {
 	c.send(api.Hello{Protocol: protocol.VersionRange{Min: 1, Max: 9}, Client: "tester", Capabilities: protocol.Capabilities{"from.the.future"}})
 	m := expect[*api.Welcome](c)
 	if m.Agreed != protocol.Version || m.Protocol != protocol.Supported() || m.PID != os.Getpid() || m.Instance == "" || m.Version == "" {
-		t.Errorf("welcomed with %+v", m)
+		t.Errorf("the welcome is %+v", m)
 	}
 	for _, c := range []protocol.Capability{protocol.CapTerminalExit, protocol.CapWebTicket, protocol.CapAutomation, protocol.CapCage, protocol.CapDurable} {
 		if !m.Capabilities.Has(c) {
-			t.Errorf("it knows %v, and not %s", m.Capabilities, c)
+			t.Errorf("the capabilities are %v, without %s", m.Capabilities, c)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestRefused(t *testing.T) {
 		raw      []byte
 		from     Origin
 		cfg      Config
-		want     protocol.Code // "" is a welcome
+		want     protocol.Code // "" if the client is accepted
 		security bool
 	}{
 		{name: "good", raw: good, from: trusted},
@@ -98,28 +98,27 @@ func TestRefused(t *testing.T) {
 			}
 			e := c.wantError(tt.want)
 			if e.RequestID != "" || e.Attachment != nil {
-				t.Errorf("told %+v", e)
+				t.Errorf("received %+v", e)
 			}
 			if tt.want == protocol.CodeProtocolMismatch && (e.Local == nil || e.Remote == nil || *e.Local != protocol.Supported()) {
-				t.Errorf("it names %v and %v", e.Local, e.Remote)
+				t.Errorf("the error names the versions %v and %v", e.Local, e.Remote)
 			}
 			c.wantEnd()
 			if n := len(w.Requests()); n > 0 {
-				t.Errorf("the supervisor was asked %d times", n)
+				t.Errorf("the supervisor received %d requests", n)
 			}
 			log := w.log.String()
 			if strings.Contains(log, `"security":true`) != tt.security {
 				t.Errorf("a security event is %v: %s", !tt.security, log)
 			}
 			if strings.Contains(log, token[1:]) || strings.Contains(log, secret) {
-				t.Errorf("a secret stands in the log: %s", log)
+				t.Errorf("a secret is in the log: %s", log)
 			}
 		})
 	}
 }
 
-// A client that does not come to its hello is gone after two seconds, however
-// busy it looks.
+// A client that does not send its hello is disconnected after two seconds, whatever else it sends.
 func TestSilence(t *testing.T) {
 	for name, says := range map[string][]byte{
 		"nothing": nil, "half a header": {0, 0}, "half a hello": text(`{"type":"hello"}`)[:12],
@@ -143,14 +142,14 @@ func TestSilence(t *testing.T) {
 				}
 				<-done
 				if took := time.Since(begun); took != helloTimeout {
-					t.Errorf("it was borne for %v", took)
+					t.Errorf("the connection ended after %v", took)
 				}
 			})
 		})
 	}
 }
 
-// After its hello a client may say nothing for as long as it likes.
+// After its hello a client may be silent for any time.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{Link: linkclient.New(linkclient.Config{}), Log: zerolog.Nop()})
@@ -175,11 +174,11 @@ func TestFrameLimits(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.client()
 	head := `{"type":"teleport","request_id":"big","x":"`
-	c.raw(text(head + strings.Repeat("x", frame.Max-1-len(head)-2) + `"}`)) // as large as may be
+	c.raw(text(head + strings.Repeat("x", frame.Max-1-len(head)-2) + `"}`)) // the largest frame
 	if e := c.wantError(protocol.CodeUnsupported); e.RequestID != "big" {
-		t.Errorf("told %+v", e)
+		t.Errorf("received %+v", e)
 	}
-	c.raw(frame.Append(nil, 77, []byte("of another kind"))) // skipped
+	c.raw(frame.Append(nil, 77, []byte("of another kind"))) // a frame of an unknown kind is skipped
 	c.ping()
 	c.raw(frame.AppendHeader(nil, frame.Control, frame.Max))
 	c.wantError(protocol.CodeFrameTooLarge)
@@ -193,14 +192,14 @@ func TestFrameLimits(t *testing.T) {
 			c := w.client()
 			c.raw(raw)
 			if e := c.wantError(protocol.CodeBadFrame); e.RequestID != "" {
-				t.Errorf("told %+v", e)
+				t.Errorf("received %+v", e)
 			}
 			c.wantEnd()
 		})
 	}
 }
 
-// The listener of the real socket.
+// ServeListener on a real socket.
 func TestServeListener(t *testing.T) {
 	w := newWorld(t, nil)
 	ln, err := socket.Listen(filepath.Join(testkit.Dir(t), "api"), socket.Options{})
@@ -223,9 +222,9 @@ func TestServeListener(t *testing.T) {
 	if err := testkit.Within(t, patience, "ServeListener returns", done); err != nil {
 		t.Error(err)
 	}
-	c.ping() // connections go on
+	c.ping() // connections continue after the listener has stopped
 
-	// A listener that fails is told.
+	// ServeListener returns the error of a listener that fails.
 	ln2, err := socket.Listen(filepath.Join(testkit.Dir(t), "api"), socket.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -23,14 +23,14 @@ import (
 	"holdfast/shared/testkit/fakelink"
 )
 
-// patience is how long a test waits for what must come; soonish is far below
-// what must not be waited for.
+// patience is the time after which a test fails if an expected event does not come. soonish is a limit for calls that
+// must not wait.
 const (
 	patience = 30 * time.Second
 	soonish  = 5 * time.Second
 )
 
-// A world is a server between clients and the fake of a supervisor.
+// A world is a server between clients and a fake supervisor.
 type world struct {
 	*fakelink.Supervisor
 	t      testing.TB
@@ -56,8 +56,8 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// newWorld serves until the test's end, and then makes sure that nothing is
-// left. change, where given, makes the configuration another.
+// newWorld starts a server that serves until the test's end. Then it checks that no connection or goroutine is left.
+// change may be nil, or change the configuration.
 func newWorld(t testing.TB, change func(*Config)) *world {
 	t.Helper()
 	w := &world{Supervisor: fakelink.New(t), t: t, log: &syncBuffer{}}
@@ -81,7 +81,7 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 	return w
 }
 
-// pair returns both ends of a Unix socket's connection.
+// pair returns both ends of a connection on a Unix socket.
 func (w *world) pair() (a, b net.Conn) {
 	ln, err := net.Listen("unix", filepath.Join(filepath.Dir(w.Path), protocol.NewToken(4)))
 	if err != nil {
@@ -103,12 +103,12 @@ type client struct {
 	t      testing.TB
 	nc     net.Conn
 	frames *frame.Reader
-	served chan struct{} // closed when the server has done with it
+	served chan struct{} // closed when Accept's function has returned
 }
 
 var trusted = Origin{Transport: "test", Trusted: true}
 
-// connect returns a client that has not said hello.
+// connect returns a client that has not sent hello.
 func (w *world) connect(from Origin) *client {
 	a, b := w.pair()
 	c := &client{t: w.t, nc: a, frames: frame.NewReader(a, frame.Max), served: make(chan struct{})}
@@ -119,7 +119,7 @@ func (w *world) connect(from Origin) *client {
 	return c
 }
 
-// client returns a client that has.
+// client returns a client that has sent hello.
 func (w *world) client(caps ...protocol.Capability) *client {
 	w.t.Helper()
 	c := w.connect(trusted)
@@ -157,7 +157,7 @@ type data struct {
 	bytes      string
 }
 
-// next returns the next message or, as data, the next frame.
+// next returns the next message, or the next data frame as data.
 func (c *client) next() (any, error) {
 	_ = c.nc.SetReadDeadline(time.Now().Add(patience))
 	kind, payload, err := c.frames.Next()
@@ -176,12 +176,12 @@ func (c *client) mustNext() any {
 	c.t.Helper()
 	m, err := c.next()
 	if err != nil {
-		c.t.Fatalf("nothing came: %v", err)
+		c.t.Fatalf("no message came: %v", err)
 	}
 	return m
 }
 
-// expect returns the next message, which has to be of a type.
+// expect returns the next message, which must have type T.
 func expect[T any](c *client) T {
 	c.t.Helper()
 	m := c.mustNext()
@@ -192,23 +192,23 @@ func expect[T any](c *client) T {
 	panic("unreachable")
 }
 
-// wantError checks that the next message is an error of that code.
+// wantError checks that the next message is an error with that code.
 func (c *client) wantError(code protocol.Code) *api.Error {
 	c.t.Helper()
 	e := expect[*api.Error](c)
 	if e.Code != code {
-		c.t.Fatalf("told %v, want %s", e.Error, code)
+		c.t.Fatalf("received %v, want %s", e.Error, code)
 	}
 	return e
 }
 
-// wantEnd checks that nothing more comes and the connection has ended.
+// wantEnd checks that no message follows, and that the connection has ended.
 func (c *client) wantEnd() {
 	c.t.Helper()
 	if m, err := c.next(); err == nil || errors.Is(err, context.DeadlineExceeded) {
-		c.t.Errorf("%T %+v came, and not the end (%v)", m, m, err)
+		c.t.Errorf("received %T %+v instead of the end (%v)", m, m, err)
 	} else if !errors.Is(err, io.EOF) && !isReset(err) {
-		c.t.Errorf("the end came as %v", err)
+		c.t.Errorf("the connection ended with %v", err)
 	}
 	testkit.Within(c.t, patience, "the server is done", c.served)
 }
@@ -218,21 +218,21 @@ func isReset(err error) bool {
 	return errors.As(err, &e) && !e.Timeout()
 }
 
-// ping makes sure that the server has acted on everything sent before.
+// ping waits until the server has handled everything that was sent before.
 func (c *client) ping() {
 	c.t.Helper()
 	c.raw(text(`{"type":"teleport","request_id":"ping"}`))
 	if e := c.wantError(protocol.CodeUnsupported); e.RequestID != "ping" {
-		c.t.Fatalf("told %+v", e)
+		c.t.Fatalf("received %+v", e)
 	}
 }
 
-// text is a frame that holds a text.
+// text returns a frame that holds a text.
 func text(s string) []byte { return frame.Append(nil, frame.Control, []byte(s)) }
 
 func req(id string) protocol.Request { return protocol.Request{RequestID: id} }
 
-// equal compares as the wire does: by what is written.
+// equal compares the encodings of two messages.
 func equal(t testing.TB, what string, got, want protocol.Message) {
 	t.Helper()
 	if reflect.DeepEqual(got, want) {

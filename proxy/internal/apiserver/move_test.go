@@ -16,8 +16,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// Each connection is in one batch, none of which is too large; those that do not
-// rest at once are last, and with nobody else.
+// Each connection is in one batch, and no batch is too large. Connections that cannot be frozen at once are in
+// batches of their own, at the end.
 func TestBatches(t *testing.T) {
 	const atOnce = 10
 	s := New(Config{})
@@ -54,7 +54,7 @@ func TestBatches(t *testing.T) {
 		for _, c := range batch {
 			attached += c.attachments.count()
 			if slow[c] != slow[batch[0]] || late && !slow[c] {
-				t.Errorf("batch %d has a connection that is not in its place", i)
+				t.Errorf("batch %d has a connection that belongs to another batch", i)
 			}
 			late = late || slow[c]
 		}
@@ -65,7 +65,7 @@ func TestBatches(t *testing.T) {
 	}
 	for _, c := range conns {
 		if !slices.Contains(seen, c) {
-			t.Error("a connection is in none")
+			t.Error("a connection is in no batch")
 		}
 	}
 	if len(seen) != len(conns) {
@@ -73,9 +73,9 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// A connection that is frozen while the supervisor is replaced comes to rest over
-// the next link. Whoever goes on with it comes later than this proxy did, and not later
-// than the client's next attach: the client's own count stays as it is.
+// A connection that is frozen while the supervisor is replaced completes its freeze over the next link. Its record
+// has a higher move than this proxy used, and the client's own attempt, so that the next attach of the client counts
+// as later.
 func TestFreezeOverLostLink(t *testing.T) {
 	w := newWorld(t, nil)
 	attaches := 0
@@ -122,19 +122,19 @@ func TestFreezeOverLostLink(t *testing.T) {
 	}
 	all := given[0].Record.Attachments
 	if len(all) != 1 || all[0].Spec.Resume == nil || all[0].Spec.Resume.Offset != 5 || attaches != 2 {
-		t.Errorf("recorded %+v after %d attaches", all, attaches)
+		t.Errorf("the record has %+v after %d attaches", all, attaches)
 	}
 	for move, goesOn := range []func(){func() {}, func() { _, _ = given[0].TakeBack() }} {
 		goesOn()
 		if spec := all[0].Spec; spec.Attempt != 7 || spec.Move != uint64(move+1) {
-			t.Errorf("recorded are attempt %d and move %d, want 7 and %d", spec.Attempt, spec.Move, move+1)
+			t.Errorf("the record has attempt %d and move %d, want 7 and %d", spec.Attempt, spec.Move, move+1)
 		}
 	}
 	w.server.Forget()
 }
 
-// A hesitantTransport starts a freeze when the reader sets the deadline of the given order, and lets
-// the reader set it after the freeze has set its own.
+// A hesitantTransport starts a freeze when the reader sets its n-th deadline, and delays the reader until the freeze
+// has set its own deadline.
 type hesitantTransport struct {
 	Movable
 	order  int
@@ -155,8 +155,8 @@ func (h *hesitantTransport) SetReadDeadline(at time.Time) error {
 	return h.Movable.SetReadDeadline(at)
 }
 
-// A connection that is frozen while its hello is read can be moved: the reader sets a deadline then,
-// and must not replace the one that stops it.
+// A connection that is frozen while its hello is read can be moved. The reader sets a deadline at that time, which
+// must not replace the one that stops it.
 func TestFreezeWithinHello(t *testing.T) {
 	for order := 1; order <= 2; order++ { // before and after the hello
 		w := newWorld(t, nil)
@@ -178,21 +178,21 @@ func TestFreezeWithinHello(t *testing.T) {
 			t.Fatalf("deadline %d: %d connections were frozen, %v", order, len(given), err)
 		}
 		if r := given[0].Record; (r.Hello != nil) != (order == 2) {
-			t.Errorf("deadline %d: recorded hello %+v", order, r.Hello)
+			t.Errorf("deadline %d: the record has the hello %+v", order, r.Hello)
 		}
 		w.server.Forget()
 	}
 }
 
-// TestIsMovable checks which requests in progress the next proxy makes again.
+// TestIsMovable checks which requests in progress the next proxy may repeat.
 func TestIsMovable(t *testing.T) {
 	tests := []struct {
 		m    protocol.Message
 		want bool
 	}{
 		{&api.Wait{}, true}, {&api.Search{}, true}, {&api.Share{}, true}, {&api.Spawn{Token: "t"}, true}, {&api.Input{Writer: "w"}, true},
-		{&api.Spawn{}, false}, {&api.Input{}, false}, // nothing identifies the first request
-		{&api.Rename{}, false}, {&api.Clear{}, false}, {&api.Ticket{}, false}, // they set a state
+		{&api.Spawn{}, false}, {&api.Input{}, false}, // they have no token, so that a repeat could not be recognized
+		{&api.Rename{}, false}, {&api.Clear{}, false}, {&api.Ticket{}, false}, // they set a state, which may have changed since
 		{&api.Signal{}, false}, {&api.Terminate{}, false}, {&api.Forget{Instance: "i"}, false},
 		{&api.Attach{AttachSpec: protocol.AttachSpec{Writer: "w"}}, false}, {&api.Events{}, false}, {&api.TerminalOpen{}, false},
 	}

@@ -6,7 +6,7 @@ import (
 	"holdfast/protocol"
 )
 
-// A process that has its share leaves room for others, and a process without connections is forgotten.
+// A process that has used up its share leaves room for others, and a process without connections is forgotten.
 func TestQuota(t *testing.T) {
 	q := Quota{Max: 3, MaxOfOne: 2}
 	for i, tt := range []struct {

@@ -22,9 +22,7 @@ var someInfo = protocol.SessionInfo{
 	Argv: []string{"sh"}, Cwd: "/", CreatedAt: time.Unix(1000, 0).UTC(), LastIOAt: time.Unix(2000, 0).UTC(),
 }
 
-// Each request, what the supervisor is asked for it, what it says, and what
-// the client is told.
-//
+// For each request: the request that the supervisor receives, its reply, and the reply that the client receives.
 // demand: S1 S4 K6 M6
 func TestRequests(t *testing.T) {
 	id := req("r-1")
@@ -68,99 +66,99 @@ func TestRequests(t *testing.T) {
 		request protocol.Message
 		asked   protocol.Message
 		reply   protocol.Message
-		told    protocol.Message
+		answer  protocol.Message
 	}{
 		{name: "info", request: api.Info{Request: id, SessionID: "s"},
-			asked: wire.Info{SessionID: "s"}, reply: wire.Session{Session: someInfo}, told: api.Session{Request: id, Session: someInfo}},
+			asked: wire.Info{SessionID: "s"}, reply: wire.Session{Session: someInfo}, answer: api.Session{Request: id, Session: someInfo}},
 		{name: "list", request: api.List{Request: id, Originator: "me"},
-			asked: wire.List{Originator: "me"}, reply: wire.Sessions{Sessions: []protocol.SessionInfo{someInfo}}, told: api.Sessions{Request: id, Sessions: []protocol.SessionInfo{someInfo}}},
+			asked: wire.List{Originator: "me"}, reply: wire.Sessions{Sessions: []protocol.SessionInfo{someInfo}}, answer: api.Sessions{Request: id, Sessions: []protocol.SessionInfo{someInfo}}},
 		{name: "list of none", request: api.List{Request: id},
-			asked: wire.List{}, reply: wire.Sessions{}, told: api.Sessions{Request: id, Sessions: []protocol.SessionInfo{}}},
+			asked: wire.List{}, reply: wire.Sessions{}, answer: api.Sessions{Request: id, Sessions: []protocol.SessionInfo{}}},
 		{name: "scrollback", request: api.Scrollback{Request: id, SessionID: "s", Offset: 5, MaxBytes: 7},
 			asked: wire.Read{SessionID: "s", Offset: 5, MaxBytes: 7}, reply: wire.Data{Instance: "life", Offset: 6, End: 9, Data: []byte("x\xff")},
-			told: api.ScrollbackData{Request: id, Instance: "life", Offset: 6, End: 9, Data: []byte("x\xff")}},
+			answer: api.ScrollbackData{Request: id, Instance: "life", Offset: 6, End: 9, Data: []byte("x\xff")}},
 		{name: "scrollback of the past", request: api.Scrollback{Request: id, SessionID: "s", Past: true},
-			asked: wire.Read{SessionID: "s", Past: true},
-			reply: wire.Data{Instance: "life", Offset: 6, End: 9, Data: []byte("x"), Times: was.Times, Sizes: []protocol.PastSize{{Offset: 6, Size: protocol.Size{Cols: 80}}}},
-			told:  api.ScrollbackData{Request: id, Instance: "life", Offset: 6, End: 9, Data: []byte("x"), Times: was.Times, Sizes: []protocol.PastSize{{Offset: 6, Size: protocol.Size{Cols: 80}}}}},
+			asked:  wire.Read{SessionID: "s", Past: true},
+			reply:  wire.Data{Instance: "life", Offset: 6, End: 9, Data: []byte("x"), Times: was.Times, Sizes: []protocol.PastSize{{Offset: 6, Size: protocol.Size{Cols: 80}}}},
+			answer: api.ScrollbackData{Request: id, Instance: "life", Offset: 6, End: 9, Data: []byte("x"), Times: was.Times, Sizes: []protocol.PastSize{{Offset: 6, Size: protocol.Size{Cols: 80}}}}},
 		{name: "search of the past", request: api.SearchPast{Request: id, PastSearchSpec: protocol.PastSearchSpec{SessionID: "s", Pattern: "x", Limit: 3}},
 			asked: wire.SearchPast{PastSearchSpec: protocol.PastSearchSpec{SessionID: "s", Pattern: "x", Limit: 3}},
-			reply: wire.SearchPastContent{PastSearchContent: old}, told: api.SearchPastContent{Request: id, PastSearchContent: old}},
+			reply: wire.SearchPastContent{PastSearchContent: old}, answer: api.SearchPastContent{Request: id, PastSearchContent: old}},
 		{name: "screen", request: api.Screen{Request: id, ScreenSpec: shown},
-			asked: wire.Screen{ScreenSpec: shown}, reply: wire.ScreenContent{ScreenContent: content}, told: api.ScreenContent{Request: id, ScreenContent: content}},
+			asked: wire.Screen{ScreenSpec: shown}, reply: wire.ScreenContent{ScreenContent: content}, answer: api.ScreenContent{Request: id, ScreenContent: content}},
 		{name: "past", request: api.Past{Request: id, PastSpec: protocol.PastSpec{SessionID: "s", From: 3}},
-			asked: wire.Past{PastSpec: protocol.PastSpec{SessionID: "s", From: 3}}, reply: wire.PastContent{PastContent: was}, told: api.PastContent{Request: id, PastContent: was}},
+			asked: wire.Past{PastSpec: protocol.PastSpec{SessionID: "s", From: 3}}, reply: wire.PastContent{PastContent: was}, answer: api.PastContent{Request: id, PastContent: was}},
 		{name: "changes", request: api.Changes{Request: id, ChangesSpec: behind},
-			asked: wire.Changes{ChangesSpec: behind}, reply: wire.ChangesContent{ChangesContent: changed}, told: api.ChangesContent{Request: id, ChangesContent: changed}},
+			asked: wire.Changes{ChangesSpec: behind}, reply: wire.ChangesContent{ChangesContent: changed}, answer: api.ChangesContent{Request: id, ChangesContent: changed}},
 		{name: "commands", request: api.Commands{Request: id, SessionID: "s"},
-			asked: wire.Commands{SessionID: "s"}, reply: wire.CommandsContent{CommandsContent: ended}, told: api.CommandsContent{Request: id, CommandsContent: ended}},
+			asked: wire.Commands{SessionID: "s"}, reply: wire.CommandsContent{CommandsContent: ended}, answer: api.CommandsContent{Request: id, CommandsContent: ended}},
 		{name: "environment", request: api.Environment{Request: id, SessionID: "s"},
-			asked: wire.Environment{SessionID: "s"}, reply: wire.EnvironmentContent{Env: []string{"A=1"}}, told: api.EnvironmentContent{Request: id, Env: []string{"A=1"}}},
+			asked: wire.Environment{SessionID: "s"}, reply: wire.EnvironmentContent{Env: []string{"A=1"}}, answer: api.EnvironmentContent{Request: id, Env: []string{"A=1"}}},
 		{name: "away", request: api.Away{Request: id, SessionID: "s"},
-			asked: wire.Away{SessionID: "s"}, reply: wire.AwayContent{AwayInfo: protocol.AwayInfo{Bells: 1}}, told: api.AwayContent{Request: id, AwayInfo: protocol.AwayInfo{Bells: 1}}},
+			asked: wire.Away{SessionID: "s"}, reply: wire.AwayContent{AwayInfo: protocol.AwayInfo{Bells: 1}}, answer: api.AwayContent{Request: id, AwayInfo: protocol.AwayInfo{Bells: 1}}},
 		{name: "history", request: api.History{Request: id, HistorySpec: older},
-			asked: wire.History{HistorySpec: older}, reply: wire.HistoryContent{HistoryContent: lines}, told: api.HistoryContent{Request: id, HistoryContent: lines}},
+			asked: wire.History{HistorySpec: older}, reply: wire.HistoryContent{HistoryContent: lines}, answer: api.HistoryContent{Request: id, HistoryContent: lines}},
 		{name: "search", request: api.Search{Request: id, SearchSpec: wanted},
-			asked: wire.Search{SearchSpec: wanted}, reply: wire.SearchContent{SearchContent: matches}, told: api.SearchContent{Request: id, SearchContent: matches}},
+			asked: wire.Search{SearchSpec: wanted}, reply: wire.SearchContent{SearchContent: matches}, answer: api.SearchContent{Request: id, SearchContent: matches}},
 		{name: "size policy", request: api.SizePolicy{Request: id, SessionID: "s", Policy: protocol.SizeFixed, Cols: 5, Rows: 6},
-			asked: wire.SizePolicy{SessionID: "s", Policy: protocol.SizeFixed, Cols: 5, Rows: 6}, reply: wire.OK{}, told: api.OK{Request: id}},
+			asked: wire.SizePolicy{SessionID: "s", Policy: protocol.SizeFixed, Cols: 5, Rows: 6}, reply: wire.OK{}, answer: api.OK{Request: id}},
 		{name: "clear", request: api.Clear{Request: id, SessionID: "s", Screen: true},
-			asked: wire.Clear{SessionID: "s", Screen: true}, reply: wire.OK{}, told: api.OK{Request: id}},
+			asked: wire.Clear{SessionID: "s", Screen: true}, reply: wire.OK{}, answer: api.OK{Request: id}},
 		{name: "rename", request: api.Rename{Request: id, SessionID: "s", Title: "mine"},
-			asked: wire.Relabel{SessionID: "s", Labels: map[string]string{"title": "mine"}}, reply: wire.Session{Session: someInfo}, told: api.Session{Request: id, Session: someInfo}},
+			asked: wire.Relabel{SessionID: "s", Labels: map[string]string{"title": "mine"}}, reply: wire.Session{Session: someInfo}, answer: api.Session{Request: id, Session: someInfo}},
 		{name: "resize", request: api.Resize{Request: id, SessionID: "s", Cols: 5, Rows: 6},
-			asked: wire.Resize{SessionID: "s", Cols: 5, Rows: 6}, reply: wire.OK{}, told: api.OK{Request: id}},
+			asked: wire.Resize{SessionID: "s", Cols: 5, Rows: 6}, reply: wire.OK{}, answer: api.OK{Request: id}},
 		{name: "interrupt", request: api.Interrupt{Request: id, SessionID: "s"},
-			asked: wire.Interrupt{SessionID: "s"}, reply: wire.OK{}, told: api.OK{Request: id}},
+			asked: wire.Interrupt{SessionID: "s"}, reply: wire.OK{}, answer: api.OK{Request: id}},
 		{name: "signal", request: api.Signal{Request: id, SessionID: "s", Signal: "USR1"},
-			asked: wire.Signal{SessionID: "s", Signal: "USR1", Asker: tester}, reply: wire.OK{}, told: api.OK{Request: id}},
+			asked: wire.Signal{SessionID: "s", Signal: "USR1", Asker: tester}, reply: wire.OK{}, answer: api.OK{Request: id}},
 		{name: "limit", request: api.Limit{Request: id, SessionID: "s", Limits: protocol.Limits{PIDsMax: new(uint64(9))}},
-			asked: wire.Limit{SessionID: "s", Limits: protocol.Limits{PIDsMax: new(uint64(9))}}, reply: wire.Session{Session: someInfo}, told: api.Session{Request: id, Session: someInfo}},
+			asked: wire.Limit{SessionID: "s", Limits: protocol.Limits{PIDsMax: new(uint64(9))}}, reply: wire.Session{Session: someInfo}, answer: api.Session{Request: id, Session: someInfo}},
 		{name: "freeze", request: api.Freeze{Request: id, SessionID: "s", Frozen: true},
-			asked: wire.Freeze{SessionID: "s", Frozen: true}, reply: wire.OK{}, told: api.OK{Request: id}},
+			asked: wire.Freeze{SessionID: "s", Frozen: true}, reply: wire.OK{}, answer: api.OK{Request: id}},
 		{name: "terminate all", request: api.Terminate{Request: id, SessionID: "s", All: true},
-			asked: wire.Terminate{SessionID: "s", All: true, Asker: tester}, reply: wire.OK{}, told: api.OK{Request: id}},
+			asked: wire.Terminate{SessionID: "s", All: true, Asker: tester}, reply: wire.OK{}, answer: api.OK{Request: id}},
 		{name: "terminate", request: api.Terminate{Request: id, SessionID: "s", GraceMS: ms, SoftSignal: "TERM", Reason: "bored"},
-			asked: wire.Terminate{SessionID: "s", GraceMS: ms, SoftSignal: "TERM", Reason: "bored", Asker: tester}, reply: wire.OK{}, told: api.OK{Request: id}},
+			asked: wire.Terminate{SessionID: "s", GraceMS: ms, SoftSignal: "TERM", Reason: "bored", Asker: tester}, reply: wire.OK{}, answer: api.OK{Request: id}},
 		{name: "forget", request: api.Forget{Request: id, SessionID: "s", Instance: "life"},
-			asked: wire.Forget{SessionID: "s", Instance: "life"}, reply: wire.OK{}, told: api.OK{Request: id}},
+			asked: wire.Forget{SessionID: "s", Instance: "life"}, reply: wire.OK{}, answer: api.OK{Request: id}},
 		{name: "wait", request: api.Wait{Request: id, SessionID: "s", Instance: "life", TimeoutMS: ms},
 			asked: wire.Wait{SessionID: "s", Instance: "life", TimeoutMS: ms}, reply: wire.Exited{SessionID: "s", Instance: "life", Exit: exit},
-			told: api.Waited{Request: id, SessionID: "s", Instance: "life", Exit: exit}},
+			answer: api.Waited{Request: id, SessionID: "s", Instance: "life", Exit: exit}},
 		{name: "mark", request: api.Mark{Request: id, SessionID: "s"},
-			asked: wire.Mark{SessionID: "s"}, reply: wire.Marked{MarkInfo: mark}, told: api.Marked{Request: id, MarkInfo: mark}},
+			asked: wire.Mark{SessionID: "s"}, reply: wire.Marked{MarkInfo: mark}, answer: api.Marked{Request: id, MarkInfo: mark}},
 		{name: "await", request: api.Await{Request: id, AwaitSpec: awaited, TimeoutMS: ms},
-			asked: wire.Await{AwaitSpec: awaited, TimeoutMS: ms}, reply: wire.Awaited{AwaitedInfo: found}, told: api.Awaited{Request: id, AwaitedInfo: found}},
+			asked: wire.Await{AwaitSpec: awaited, TimeoutMS: ms}, reply: wire.Awaited{AwaitedInfo: found}, answer: api.Awaited{Request: id, AwaitedInfo: found}},
 		{name: "input", request: api.Input{Request: id, SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8},
-			asked: wire.Write{SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8}, reply: wire.Accepted{Offset: 11}, told: api.Accepted{Request: id, Offset: 11}},
+			asked: wire.Write{SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8}, reply: wire.Accepted{Offset: 11}, answer: api.Accepted{Request: id, Offset: 11}},
 		{name: "paste", request: api.Input{Request: id, SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8, Paste: true},
-			asked: wire.Write{SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8, Paste: true}, reply: wire.Accepted{Offset: 11}, told: api.Accepted{Request: id, Offset: 11}},
+			asked: wire.Write{SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8, Paste: true}, reply: wire.Accepted{Offset: 11}, answer: api.Accepted{Request: id, Offset: 11}},
 		{name: "keys", request: api.Input{Request: id, SessionID: "s", Data: []byte{}, Keys: []string{"C-c", "Up"}, Writer: "w", Offset: 8},
-			asked: wire.Write{SessionID: "s", Data: []byte{}, Keys: []string{"C-c", "Up"}, Writer: "w", Offset: 8}, reply: wire.Accepted{Offset: 10}, told: api.Accepted{Request: id, Offset: 10}},
+			asked: wire.Write{SessionID: "s", Data: []byte{}, Keys: []string{"C-c", "Up"}, Writer: "w", Offset: 8}, reply: wire.Accepted{Offset: 10}, answer: api.Accepted{Request: id, Offset: 10}},
 		{name: "input with a line too long", request: api.Input{Request: id, SessionID: "s", Data: []byte("ls\n")},
 			asked: wire.Write{SessionID: "s", Data: []byte("ls\n")}, reply: wire.Error{Error: protocol.Error{Code: protocol.CodeLineTooLong, Message: "m", Offset: new(uint64(3))}},
-			told: api.Error{Request: id, Error: protocol.Error{Code: protocol.CodeLineTooLong, Message: "m", Offset: new(uint64(3))}}},
+			answer: api.Error{Request: id, Error: protocol.Error{Code: protocol.CodeLineTooLong, Message: "m", Offset: new(uint64(3))}}},
 		{name: "spawn", request: api.Spawn{Request: id, SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Env: []string{"A=1"}}, EarlyExitMS: new(int64), Token: "t"},
 			asked: wire.Create{SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Env: []string{"A=1"}}, Token: "t"}, reply: wire.Session{Session: someInfo},
-			told: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
+			answer: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
 		{name: "spawn with limits", request: api.Spawn{Request: id, SessionID: "s", SpawnSpec: protocol.SpawnSpec{
 			Argv: []string{"sh"}, Limits: protocol.Limits{CPUMax: new(uint64(500))}, Labels: map[string]string{"memory_max": "64M"}}, EarlyExitMS: new(int64), Token: "t"},
 			asked: wire.Create{SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Limits: protocol.Limits{CPUMax: new(uint64(500))}, Labels: map[string]string{"memory_max": "64M"}},
 				DefaultLimits: protocol.Limits{MemoryMax: new(uint64(64 << 20))}, Token: "t"}, reply: wire.Session{Session: someInfo},
-			told: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
+			answer: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
 		{name: "spawn with a durable label", request: api.Spawn{Request: id, SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Labels: map[string]string{"durable": "full"}}, EarlyExitMS: new(int64), Token: "t"},
 			asked: wire.Create{SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Labels: map[string]string{"durable": "full"}, Durable: protocol.DurableFull}, Token: "t"}, reply: wire.Session{Session: someInfo},
-			told: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
+			answer: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
 		{name: "reopen", request: api.Reopen{Request: id, SessionID: "s", RespawnSpec: protocol.RespawnSpec{Cwd: "/tmp"}, EarlyExitMS: new(int64), Token: "t"},
 			asked: wire.Reopen{SessionID: "s", RespawnSpec: protocol.RespawnSpec{Cwd: "/tmp"}, Token: "t"}, reply: wire.Session{Session: someInfo},
-			told: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
+			answer: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
 		{name: "events", request: api.Events{Request: id, Instance: "life", After: 4},
-			asked: wire.Events{Instance: "life", After: 4}, reply: wire.Subscribed{Instance: "life", Seq: 4}, told: api.Subscribed{Request: id, Instance: "life", Seq: 4}},
+			asked: wire.Events{Instance: "life", After: 4}, reply: wire.Subscribed{Instance: "life", Seq: 4}, answer: api.Subscribed{Request: id, Instance: "life", Seq: 4}},
 		{name: "a wrong answer", request: api.Info{Request: id, SessionID: "s"},
-			asked: wire.Info{SessionID: "s"}, reply: wire.Stolen{}, told: api.Error{Request: id, Error: *protocol.Errorf(protocol.CodeInternal, "the supervisor answered with stolen")}},
+			asked: wire.Info{SessionID: "s"}, reply: wire.Stolen{}, answer: api.Error{Request: id, Error: *protocol.Errorf(protocol.CodeInternal, "the supervisor answered with stolen")}},
 		{name: "an error", request: api.Forget{Request: id, SessionID: "s"},
 			asked: wire.Forget{SessionID: "s"}, reply: wire.Error{Error: protocol.Error{Code: protocol.CodeSpawnFailed, Message: "m", Cause: protocol.CodeNotFound, Retryable: true, RetryAfterMS: 5, Exit: &exit, Offset: new(uint64(7))}},
-			told: api.Error{Request: id, Error: protocol.Error{Code: protocol.CodeSpawnFailed, Message: "m", Cause: protocol.CodeNotFound, Retryable: true, RetryAfterMS: 5, Exit: &exit, Offset: new(uint64(7))}}},
+			answer: api.Error{Request: id, Error: protocol.Error{Code: protocol.CodeSpawnFailed, Message: "m", Cause: protocol.CodeNotFound, Retryable: true, RetryAfterMS: 5, Exit: &exit, Offset: new(uint64(7))}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -168,18 +166,17 @@ func TestRequests(t *testing.T) {
 			w.Reply(func(protocol.Message) (protocol.Message, error) { return tt.reply, nil })
 			c := w.client()
 			c.send(tt.request)
-			told, ok := c.mustNext().(protocol.Message)
+			answer, ok := c.mustNext().(protocol.Message)
 			if !ok {
 				t.Fatal("data came")
 			}
-			equal(t, "told", told, tt.told)
-			equal(t, "asked", asGiven(w.Requests()[0], tt.asked), tt.asked)
+			equal(t, "reply to the client", answer, tt.answer)
+			equal(t, "request of the link", asGiven(w.Requests()[0], tt.asked), tt.asked)
 		})
 	}
 }
 
-// asGiven is what was asked without the names that the link gave it, so that it
-// could be asked again.
+// asGiven returns the request without the names and tokens that the link client has added.
 func asGiven(asked, want protocol.Message) protocol.Message {
 	switch m := asked.(type) {
 	case *wire.Create:
@@ -205,7 +202,7 @@ func asGiven(asked, want protocol.Message) protocol.Message {
 	return asked
 }
 
-// A long list goes over both wires in parts.
+// A long list is sent in parts on both wires.
 func TestLongList(t *testing.T) {
 	w := newWorld(t, nil)
 	all := make([]protocol.SessionInfo, 1000)
@@ -242,26 +239,24 @@ func TestStatus(t *testing.T) {
 	c.send(api.Status{Request: req("s")})
 	m := expect[*api.StatusReport](c)
 	if m.RequestID != "s" || m.Supervisor == nil || *m.Supervisor != supervisor {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	if p := m.Proxy; p.PID != os.Getpid() || p.Clients != 2 || p.Sessions != 3 || p.Protocol != protocol.Supported() {
 		t.Errorf("the proxy is %+v", p)
 	}
 
-	// A supervisor that cannot be asked is no reason to be silent.
+	// If the supervisor is not reachable, status still reports about the proxy.
 	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, protocol.Errorf(protocol.CodeInternal, "no")
 	})
 	c.send(api.Status{Request: req("t")})
 	if m := expect[*api.StatusReport](c); m.RequestID != "t" || m.Supervisor != nil {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 }
 
-// A request whose link is lost is answered over the next one. What cannot be done
-// twice is told as a supervisor that cannot be reached, and not as the sessions'
-// end.
-//
+// A request whose link is lost is answered over the next link. A request that must not be repeated fails with
+// supervisor_unreachable, because the sessions still exist.
 // demand: S8
 func TestUnreachable(t *testing.T) {
 	w := newWorld(t, nil)
@@ -275,33 +270,33 @@ func TestUnreachable(t *testing.T) {
 	testkit.Within(t, patience, "the supervisor is asked", asked)
 	w.Cut()
 	if e := c.wantError(protocol.CodeSupervisorUnreachable); e.RequestID != "s" || !e.Retryable {
-		t.Errorf("told %+v", e)
+		t.Errorf("received %+v", e)
 	}
 	c.send(api.Forget{Request: req("f"), SessionID: "s"})
 	testkit.Within(t, patience, "the supervisor is asked", asked)
 	w.Reply(func(protocol.Message) (protocol.Message, error) {
-		return nil, protocol.ErrSessionNotFound // it is forgotten
+		return nil, protocol.ErrSessionNotFound // the first request has removed the session
 	})
 	w.Cut()
 	if m := expect[*api.OK](c); m.RequestID != "f" {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 }
 
-// What is not known, or no request, is answered where somebody waits.
+// Unknown messages, and messages that are not requests, are answered only if they have a request id.
 func TestNoRequest(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.client()
 	for _, raw := range []string{`{"type":"teleport"}`, `{"type":"welcome"}`, `{"type":"pty_exited"}`, `{"type":"hello"}`} {
-		c.raw(text(raw)) // ignored
+		c.raw(text(raw)) // ignored, because there is no request id
 		c.ping()
 		c.raw(text(strings.Replace(raw, "{", `{"request_id":"x",`, 1)))
 		if e := c.wantError(protocol.CodeUnsupported); e.RequestID != "x" {
-			t.Errorf("%s: told %+v", raw, e)
+			t.Errorf("%s: received %+v", raw, e)
 		}
 	}
 	if asked := w.Requests(); len(asked) > 0 {
-		t.Errorf("the supervisor was asked %v", asked)
+		t.Errorf("the supervisor received %v", asked)
 	}
 }
 
@@ -343,10 +338,10 @@ func TestLinkRequests(t *testing.T) {
 	}
 }
 
-// unanswered are the messages from a client that have no answer of their own.
+// unanswered are the messages of a client that have no reply.
 var unanswered = []string{"terminal.data", "terminal.resize", "terminal.close"}
 
-// Every message there is gets an answer where it carries a request id.
+// Every message with a request id gets a reply.
 func TestEveryMessage(t *testing.T) {
 	w := newWorld(t, nil)
 	w.Reply(func(m protocol.Message) (protocol.Message, error) {
@@ -361,7 +356,7 @@ func TestEveryMessage(t *testing.T) {
 		m := c.mustNext()
 		r, ok := m.(interface{ ID() string })
 		if !ok || r.ID() != "r-7" {
-			t.Errorf("%s is answered by %T %+v", name, m, m)
+			t.Errorf("the reply to %s is %T %+v", name, m, m)
 		}
 		if e, ok := m.(*api.Error); ok && e.Code == protocol.CodeInternal {
 			t.Errorf("%s: %v", name, e.Error)
@@ -370,8 +365,7 @@ func TestEveryMessage(t *testing.T) {
 	}
 }
 
-// hold makes the supervisor answer requests of a type only when the returned
-// function is called.
+// hold makes the supervisor delay its replies to some requests until the returned function is called.
 func hold(w *world, names ...string) (goOn func()) {
 	release := make(chan struct{})
 	w.Answer(func(st *link.Stream, m protocol.Message) {
@@ -388,8 +382,7 @@ func hold(w *world, names ...string) (goOn func()) {
 	return func() { close(release) }
 }
 
-// A client has so many requests under way; what is beyond waits, and nobody
-// else for it.
+// A client has a limited number of requests in progress. Further requests wait, and those of other clients do not.
 func TestRequestsLimit(t *testing.T) {
 	w := newWorld(t, nil)
 	goOn := hold(w, "forget")
@@ -401,7 +394,7 @@ func TestRequestsLimit(t *testing.T) {
 	other.send(api.Signal{Request: req("x"), SessionID: "s", Signal: "USR1"})
 	expect[*api.OK](other)
 	if n := len(w.Requests("forget")); n != maxRequests {
-		t.Errorf("%d requests are under way", n)
+		t.Errorf("%d requests are in progress", n)
 	}
 	goOn()
 	seen := map[string]bool{}
@@ -413,8 +406,7 @@ func TestRequestsLimit(t *testing.T) {
 	}
 }
 
-// Waits may last for ever, so they take no places of other requests; they are
-// bounded by themselves.
+// Waits may last for any time, so they do not count as other requests, and have a limit of their own.
 func TestWaitsLimit(t *testing.T) {
 	w := newWorld(t, nil)
 	goOn := hold(w, "wait", "await")
@@ -429,15 +421,15 @@ func TestWaitsLimit(t *testing.T) {
 	}
 	c.send(api.Wait{Request: req("beyond"), SessionID: "s"})
 	if e := c.wantError(protocol.CodeLimitExceeded); e.RequestID != "beyond" {
-		t.Errorf("told %+v", e)
+		t.Errorf("received %+v", e)
 	}
 	c.send(api.Forget{Request: req("f"), SessionID: "s"})
 	if m := expect[*api.OK](c); m.RequestID != "f" {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 }
 
-// A client that goes takes its requests with it.
+// The requests of a client that disconnects are canceled.
 func TestGoneClient(t *testing.T) {
 	for _, request := range []protocol.Message{
 		api.Wait{Request: req("r"), SessionID: "s"},
@@ -459,7 +451,7 @@ func TestGoneClient(t *testing.T) {
 			c.send(request)
 			testkit.Within(t, patience, "the supervisor is asked", asked)
 			c.nc.Close()
-			testkit.Within(t, patience, "it is given up", given)
+			testkit.Within(t, patience, "the request is canceled", given)
 			testkit.Within(t, patience, "the server is done", c.served)
 		})
 	}

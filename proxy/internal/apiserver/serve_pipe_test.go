@@ -16,7 +16,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// pipeListener gives out connections as a named pipe's listener does.
+// pipeListener accepts connections like the listener of a named pipe.
 type pipeListener chan net.Conn
 
 func (l pipeListener) Accept() (net.Conn, pipe.Peer, error) {
@@ -27,8 +27,8 @@ func (l pipeListener) Accept() (net.Conn, pipe.Peer, error) {
 	return nc, pipe.Peer{SID: "S-1-5-21-1", PID: 12}, nil
 }
 
-// Without a supervisor, as on Windows, a client comes in and learns of the proxy;
-// what asks for a terminal is answered by unsupported_os, at once and for good.
+// Without a supervisor, as on Windows, a client can connect and learn about the proxy. A request that needs a
+// terminal fails at once with unsupported_os, which is not retryable.
 // demand: M14, S12
 func TestServePipe(t *testing.T) {
 	w := newWorld(t, func(cfg *Config) {
@@ -55,7 +55,7 @@ func TestServePipe(t *testing.T) {
 	testkit.Within(t, patience, "ServePipe ends with its listener", served)
 
 	c := &client{t: t, nc: a, frames: frame.NewReader(a, frame.Max)}
-	c.hello() // and no token: the system has said who it is
+	c.hello() // without a token, because the system has authenticated the client
 	const id = protocol.SessionID("one")
 	for _, m := range []protocol.Message{
 		api.List{Request: req("list")},
@@ -66,12 +66,12 @@ func TestServePipe(t *testing.T) {
 	} {
 		c.send(m)
 		if e := c.wantError(protocol.CodeUnsupportedOS); e.Retryable || e.Message != "no terminals here" {
-			t.Errorf("%s: told %+v", m.MessageType(), e)
+			t.Errorf("%s: received %+v", m.MessageType(), e)
 		}
 	}
 	c.send(api.TerminalOpen{TaskID: "task"})
 	if e := expect[*api.TerminalError](c); e.Code != protocol.CodeUnsupportedOS {
-		t.Errorf("terminal.open: told %+v", e)
+		t.Errorf("terminal.open: received %+v", e)
 	}
 	c.send(api.Status{Request: req("status")})
 	if s := expect[*api.StatusReport](c); s.Supervisor != nil || s.Proxy.Clients != 1 || s.Proxy.Sessions != 0 {

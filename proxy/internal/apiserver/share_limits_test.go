@@ -12,8 +12,8 @@ import (
 	wire "holdfast/protocol/link"
 )
 
-// Whoever holds a share link has a share of each limit: the giver, and holders of
-// other links, find room beside it.
+// Clients with a share link may use only a part of each limit, so that the owner and clients with other links find
+// room.
 func TestShareLimits(t *testing.T) {
 	w := newWorld(t, nil)
 	newVault(w, map[protocol.SessionID]string{"mine": "", "other": ""})
@@ -41,8 +41,8 @@ func TestShareLimits(t *testing.T) {
 	attach(c, 1)
 	expect[*api.Attached](c)
 
-	// Connections: of one link, and of all.
-	for w.server.Clients() < maxLinkConns+1 { // one is of the second link
+	// The limits of connections: those of one link, and those of all links.
+	for w.server.Clients() < maxLinkConns+1 { // one of these connections has the second link
 		w.by(link)
 	}
 	w.connect(link).wantError(protocol.CodeLimitExceeded)
@@ -57,13 +57,12 @@ func TestShareLimits(t *testing.T) {
 	giver.hello()
 }
 
-// Of a link two requests are under way, however many connections ask; of all links
-// one search.
+// Two requests of one link may be in progress at a time, and one search of all links.
 func TestShareRequests(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		ask   func(n int) protocol.Message
-		other bool // of two links
+		other bool // half of the clients have another link
 		want  int32
 	}{
 		{"screens", func(n int) protocol.Message {
@@ -111,7 +110,7 @@ func TestShareRequests(t *testing.T) {
 				}
 			}
 			begun.Wait()
-			for range 100 { // so long that more would be under way, if they were let in
+			for range 100 { // enough time for more requests to begin, if they could
 				giver.send(api.Info{Request: req("i"), SessionID: "mine"})
 				expect[*api.Session](giver)
 			}
@@ -119,12 +118,12 @@ func TestShareRequests(t *testing.T) {
 			for range 3 {
 				for _, c := range clients {
 					if e, ok := c.mustNext().(*api.Error); ok {
-						t.Errorf("told %+v", e)
+						t.Errorf("received %+v", e)
 					}
 				}
 			}
 			if got := most.Load(); got != tt.want {
-				t.Errorf("%d were under way at once, want %d", got, tt.want)
+				t.Errorf("%d were in progress at once, want %d", got, tt.want)
 			}
 		})
 	}

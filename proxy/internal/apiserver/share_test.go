@@ -17,12 +17,12 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// sharing returns where a client comes from that has a link to a session's life.
+// sharing returns the origin of a client that has a link to one instance of a session.
 func sharing(id protocol.SessionID, instance protocol.Instance, left time.Duration) Origin {
 	return Origin{Transport: TransportWeb, Trusted: true, Cookie: true, Share: &Share{id, instance, time.Now().Add(left)}}
 }
 
-// by returns a client with a link.
+// by returns a client from an origin.
 func (w *world) by(from Origin) *client {
 	w.t.Helper()
 	c := w.connect(from)
@@ -30,11 +30,10 @@ func (w *world) by(from Origin) *client {
 	return c
 }
 
-// mayByLink are the requests of which somebody has thought that a share link
-// permits them.
+// mayByLink are the requests that a share link permits on purpose.
 var mayByLink = []string{"info", "scrollback", "screen", "history", "search"}
 
-// ways are those in which a message that a link permits would do more.
+// ways are variants of permitted messages that a link must not permit.
 var ways = map[string][]protocol.Message{
 	"attach": {
 		api.Attach{Request: req("r"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine"}},
@@ -50,12 +49,11 @@ var ways = map[string][]protocol.Message{
 	},
 }
 
-// A link lets one look at one session: every message there is either does no more
-// than that, or is refused, and nothing is done.
+// A link permits reading one session. Every message either does no more than that, or is refused and not executed.
 func TestSharedVerbByVerb(t *testing.T) {
 	for _, name := range api.Messages.Types() {
 		if slices.Contains([]string{"hello", "list", "events", "detach"}, name) {
-			continue // see TestShared; of another hello nothing comes
+			continue // TestShared checks attach and events, and a second hello has no reply
 		}
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(c *Config) { c.Token, c.Web = "own", "127.0.0.1:1" })
@@ -69,37 +67,37 @@ func TestSharedVerbByVerb(t *testing.T) {
 				}
 				c.send(ask("mine"))
 				if e, ok := c.mustNext().(*api.Error); ok {
-					t.Errorf("told %+v", e)
+					t.Errorf("received %+v", e)
 				}
 				for _, m := range v.did() {
 					if f := reflect.ValueOf(m).Elem().FieldByName("Instance"); f.String() != "life-mine" {
-						t.Errorf("done to another life: %+v", m)
+						t.Errorf("executed on another instance: %+v", m)
 					}
 				}
-				// Another life of the id is another session.
+				// Another instance with the id is another session.
 				v.put("mine", "next", "a")
 				c.send(ask("mine"))
 				c.wantError(protocol.CodeSessionNotFound)
 			} else if ok {
 				tries = append(tries, ask("mine"))
-			} else if len(tries) == 0 { // whatever is in it
+			} else if len(tries) == 0 { // whatever fields it has
 				c.raw(text(`{"type":"` + name + `","request_id":"r","session_id":"mine"}`))
 				c.wantError(protocol.CodePermissionDenied)
 			}
 			for _, m := range tries {
 				c.send(m)
 				if e := c.wantError(protocol.CodePermissionDenied); !strings.Contains(e.Message, "share link") {
-					t.Errorf("told %+v of %+v", e, m)
+					t.Errorf("received %+v for %+v", e, m)
 				}
 			}
 			if did := v.did(); len(did) > 0 {
-				t.Errorf("done: %+v", did)
+				t.Errorf("a request was executed: %+v", did)
 			}
 		})
 	}
 }
 
-// What a link shows.
+// The sessions, events and attachments that a client with a link can see.
 func TestShared(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Token, c.Web = "own", "127.0.0.1:1" })
 	v := newVault(w, map[protocol.SessionID]string{"mine": "a", "other": ""})
@@ -134,12 +132,12 @@ func TestShared(t *testing.T) {
 	c.send(api.Events{Request: req("e")})
 	expect[*api.Subscribed](c)
 	if m := expect[*api.Event](c); m.Event != protocol.EventTitle || m.Seq == 4 {
-		t.Errorf("told of %+v", m)
+		t.Errorf("the event is %+v", m)
 	} else {
 		check(*m.Session)
 	}
 	if m := expect[*api.PTYExited](c); m.ExitCode != 3 || m.SessionTitle != "work" || m.ParentAgent != nil {
-		t.Errorf("told of the end: %+v", m)
+		t.Errorf("the exit is %+v", m)
 	}
 	v.did()
 	for _, writer := range []string{"", "bob's", "share-1"} {
@@ -147,29 +145,29 @@ func TestShared(t *testing.T) {
 		c.send(api.Attach{Request: req("a"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeReadOnly, Client: "bob", Writer: writer}})
 		check(expect[*api.Attached](c).Session)
 		if m := v.did()[0].(*wire.Attach); m.Client != sharedClient || !strings.HasPrefix(m.Writer, "share-") || len(m.Writer) <= len("share-") {
-			t.Errorf("attached as %q, writer %q", m.Client, m.Writer)
+			t.Errorf("the attach has the client %q, the writer %q", m.Client, m.Writer)
 		}
 		c.raw(frame.AppendData(nil, frame.Input, 1, 0, []byte("x")))
 		c.wantError(protocol.CodePermissionDenied)
 		c.send(api.Detach{Request: req("d"), Attachment: 1})
 		expect[*api.Detached](c)
 	}
-	// Its window is its own matter.
+	// A link may have its own view, which does not resize the session.
 	c.send(api.Attach{Request: req("a"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeReadOnly}})
 	expect[*api.Attached](c)
 	n := uint32(1)
 	c.send(api.Resize{Request: req("w"), Attachment: &n, Cols: 5})
-	for m := c.mustNext(); ; m = c.mustNext() { // the vault ends a viewer's stream when it says something, which is told as well
+	for m := c.mustNext(); ; m = c.mustNext() { // the vault ends an attachment's stream at the first message, which the client receives as an error
 		if _, ok := m.(*api.OK); ok {
 			break
 		}
 		if e, ok := m.(*api.Error); ok && e.RequestID != "" {
-			t.Fatalf("told %+v", e)
+			t.Fatalf("received %+v", e)
 		}
 	}
 }
 
-// A link is for a session that its giver sees, and stands for its giver.
+// A link can be made for a session that its owner sees, and has the owner's principal.
 func TestShare(t *testing.T) {
 	w, _ := guarded(t, &house{}, map[protocol.SessionID]string{"mine": "a", "theirs": "b"})
 	c := w.as("ann@a")
@@ -177,7 +175,7 @@ func TestShare(t *testing.T) {
 		c.send(api.Share{Request: req("s"), SessionID: "mine", TTLMS: ttl})
 		m := expect[*api.Shared](c)
 		if left := time.Until(m.ExpiresAt); left > want || left < want-patience {
-			t.Errorf("%d: good for %v", ttl, left)
+			t.Errorf("%d: valid for %v", ttl, left)
 		}
 		u, err := url.Parse(m.URL)
 		if err != nil || u.Host != "127.0.0.1:1" || u.Path != "/share" {
@@ -185,14 +183,14 @@ func TestShare(t *testing.T) {
 		}
 		p, err := pass.NewKey("own").Open(u.Query().Get("key"), pass.Share, time.Now())
 		if err != nil || p.Session != "mine" || p.Instance != "life-mine" || p.Principal == nil || p.Principal.User != "ann" || !p.Expires.Equal(m.ExpiresAt) {
-			t.Errorf("the link says %+v, %v", p, err)
+			t.Errorf("the link has %+v, %v", p, err)
 		}
 	}
 	for _, ttl := range []int64{-1, maxShareLife.Milliseconds() + 1, 1 << 62} {
 		c.send(api.Share{Request: req("s"), SessionID: "mine", TTLMS: ttl})
 		c.wantError(protocol.CodeInvalidArgument)
 	}
-	// It shows no more than its giver may see, who may see less by now.
+	// A link shows no more than its owner may see, even if that has become less.
 	from := sharing("theirs", "life-theirs", time.Hour)
 	from.Principal = &policy.Principal{User: "ann", Workspace: "a"}
 	d := w.by(from)
@@ -206,13 +204,13 @@ func TestShare(t *testing.T) {
 	e.wantError(protocol.CodeUnsupported)
 }
 
-// The connection ends when the link does, also in the next proxy.
+// A connection ends when its link expires, also in the next proxy.
 func TestShareExpires(t *testing.T) {
 	w := newWorld(t, nil)
 	newVault(w, map[protocol.SessionID]string{"mine": ""})
 	c := w.by(sharing("mine", "life-mine", 300*time.Millisecond))
 	if e := c.wantError(protocol.CodeUnauthorized); e.RequestID != "" {
-		t.Errorf("told %+v", e)
+		t.Errorf("received %+v", e)
 	}
 	c.wantEnd()
 	late := w.connect(sharing("mine", "life-mine", -time.Second))
@@ -220,7 +218,7 @@ func TestShareExpires(t *testing.T) {
 	late.wantEnd()
 }
 
-// The page cannot know the secret: who gave its cookie did.
+// A page does not know the proxy's secret, but the cookie's issuer did.
 func TestCookieStandsForSecret(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -247,7 +245,7 @@ func TestCookieStandsForSecret(t *testing.T) {
 	}
 }
 
-// To sign out all browsers ends the connections of cookies, and no other.
+// SignOut ends the connections with a cookie, and no others.
 func TestSignOut(t *testing.T) {
 	w := newWorld(t, nil)
 	page := w.connect(Origin{Transport: TransportWeb, Trusted: true, Cookie: true})
@@ -262,7 +260,7 @@ func TestSignOut(t *testing.T) {
 	}
 }
 
-// The record of a connection with a link has the link's restriction.
+// The record of a connection with a link has the restriction of the link.
 func TestShareMoves(t *testing.T) {
 	w := newWorld(t, nil)
 	newVault(w, map[protocol.SessionID]string{"mine": ""})
@@ -270,16 +268,16 @@ func TestShareMoves(t *testing.T) {
 	var given []*Frozen
 	take := func(f []*Frozen) error { given = append(given, f...); return nil }
 	if _, err := w.server.Freeze(testkit.Soon(t), 12, take); err != nil || len(given) != 1 {
-		t.Fatalf("given %d, %v", len(given), err)
+		t.Fatalf("%d connections were frozen, %v", len(given), err)
 	}
 	if r := given[0].Record; r.Version != 3 || r.From.Share == nil || r.From.Share.Session != "mine" {
-		t.Errorf("recorded as %+v", r)
+		t.Errorf("the record is %+v", r)
 	}
 	w.server.Forget()
 }
 
-// To be told that there is no session takes as long for one of another workspace as
-// for none, whatever the look-up costs.
+// A not-found error takes the same time for a session of another workspace as for an unknown id, although their
+// look-ups differ in cost.
 func TestNotFoundTakesItsTime(t *testing.T) {
 	for name, as := range map[string]func(w *world) *client{
 		"workspace": func(w *world) *client { return w.as("ann@a") },
@@ -289,7 +287,7 @@ func TestNotFoundTakesItsTime(t *testing.T) {
 			w, v := guarded(t, &house{}, map[protocol.SessionID]string{"mine": "a", "other": "b"})
 			v.between = func(m protocol.Message) {
 				if i, ok := m.(*wire.Info); ok && i.SessionID == "other" {
-					time.Sleep(notFoundTime / 4) // the cost of a session that is there
+					time.Sleep(notFoundTime / 4) // the look-up of an existing session takes longer
 				}
 			}
 			c := as(w)
@@ -305,7 +303,7 @@ func TestNotFoundTakesItsTime(t *testing.T) {
 	}
 }
 
-// A session that takes the id while it is looked up is not told of.
+// A session of another workspace that takes the id during the look-up is not shown.
 func TestInfoRace(t *testing.T) {
 	for name, as := range map[string]func(w *world) *client{
 		"workspace": func(w *world) *client { return w.as("ann@a") },

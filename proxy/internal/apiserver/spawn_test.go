@@ -20,7 +20,7 @@ var someExit = protocol.ExitRecord{
 	LastLines: []string{"last"}, Tail: []string{"1", "2", "last"}, StartedAt: time.Unix(1, 0).UTC(), ExitedAt: time.Unix(2, 0).UTC(),
 }
 
-// starts are the two ways to start a session.
+// starts has the two requests that start a session.
 func starts(early *int64) map[string]protocol.Message {
 	return map[string]protocol.Message{
 		"new":    api.Spawn{Request: req("r"), SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}}, EarlyExitMS: early},
@@ -28,7 +28,7 @@ func starts(early *int64) map[string]protocol.Message {
 	}
 }
 
-// child is a supervisor whose children all end like this; nil lives on.
+// child returns the replies of a supervisor whose children end with exit, or run on if it is nil.
 func child(exit *protocol.ExitRecord) func(protocol.Message) (protocol.Message, error) {
 	return func(m protocol.Message) (protocol.Message, error) {
 		switch m.(type) {
@@ -46,19 +46,19 @@ func child(exit *protocol.ExitRecord) func(protocol.Message) (protocol.Message, 
 	}
 }
 
-// A shell is made to tell where that was asked for; one that cannot be is started all
-// the same.
+// A session whose spawn requests shell integration starts with it. If the integration is not available or fails, the
+// session starts without.
 func TestShellIntegration(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
-		ask, none bool // there is no integration
+		ask, none bool // the proxy has no integration
 		err       error
 		want      []string
 	}{
 		{name: "asked for", ask: true, want: []string{"sh", "--told", "A=1", "B=2"}},
 		{name: "not asked for", want: []string{"sh", "A=1"}},
-		{name: "there is none", ask: true, none: true, want: []string{"sh", "A=1"}},
-		{name: "it fails", ask: true, err: errors.New("no room"), want: []string{"sh", "A=1"}},
+		{name: "no integration", ask: true, none: true, want: []string{"sh", "A=1"}},
+		{name: "the integration fails", ask: true, err: errors.New("no room"), want: []string{"sh", "A=1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, func(c *Config) {
@@ -83,8 +83,8 @@ func TestShellIntegration(t *testing.T) {
 	}
 }
 
-// Nothing to run is the login shell. A session is told of as it was asked for, however
-// it was started.
+// A spawn without argv starts the login shell. The argv in infos is the requested one, without the arguments of the
+// integration.
 func TestSpawnLoginShell(t *testing.T) {
 	w := newWorld(t, func(c *Config) {
 		c.Integrate = func(argv, env []string) ([]string, []string, error) { return append(argv, "--told"), env, nil }
@@ -111,7 +111,7 @@ func TestSpawnLoginShell(t *testing.T) {
 	c := w.client()
 	c.send(api.Spawn{Request: req("none"), SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{}}, ShellIntegration: true})
 	if e := expect[*api.Error](c); e.Code != protocol.CodeInvalidArgument || len(w.Requests("create")) != 0 {
-		t.Errorf("an empty argv: %+v, asked %v", e, w.Requests("create"))
+		t.Errorf("an empty argv: %+v; the supervisor received %v", e, w.Requests("create"))
 	}
 	c.raw(text(`{"type":"spawn","request_id":"r","session_id":"s","shell_integration":true}`))
 	told := expect[*api.Spawned](c).Session
@@ -125,20 +125,19 @@ func TestSpawnLoginShell(t *testing.T) {
 	list := expect[*api.Sessions](c).Sessions
 	for _, i := range append(list, told, info) {
 		if !slices.Equal(i.Argv, loginShell()) {
-			t.Errorf("told of %q, want %q", i.Argv, loginShell())
+			t.Errorf("the argv is %q, want %q", i.Argv, loginShell())
 		}
 	}
 }
 
-// New and reopened sessions are both watched for a while.
-//
+// New and reopened sessions are watched for a while after their start.
 // demand: K1
 func TestEarlyExitWindow(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		cfg   time.Duration
 		early *int64
-		want  int64 // 0: it is not watched
+		want  int64 // 0 if the session is not watched
 	}{
 		{name: "default", want: 200},
 		{name: "configured", cfg: 3 * time.Second, want: 3000},
@@ -156,15 +155,15 @@ func TestEarlyExitWindow(t *testing.T) {
 				c := w.client()
 				c.send(request)
 				if m := expect[*api.Spawned](c); m.RequestID != "r" || m.SessionID != "s" || m.PID != 42 {
-					t.Errorf("told %+v", m)
+					t.Errorf("received %+v", m)
 				}
 				waits := w.Requests("wait")
 				switch {
 				case tt.want == 0 && len(waits) > 0:
-					t.Errorf("it was watched: %+v", waits)
+					t.Errorf("the session was watched: %+v", waits)
 				case tt.want > 0:
 					if len(waits) != 1 || *waits[0].(*wire.Wait).TimeoutMS != tt.want || waits[0].(*wire.Wait).Instance != "life" {
-						t.Errorf("it was watched so: %+v", waits)
+						t.Errorf("the waits are %+v", waits)
 					}
 				}
 				if len(w.Requests("forget")) > 0 {
@@ -175,9 +174,7 @@ func TestEarlyExitWindow(t *testing.T) {
 	}
 }
 
-// The child's end within the window is the call's failure, with all that is
-// known of it, and the dead session is removed.
-//
+// If the child ends within the window, the request fails with the exit record, and the dead session is removed.
 // demand: K2 K3 K8 K9 K10
 func TestEarlyExit(t *testing.T) {
 	twenty := make([]string, protocol.TailLines)
@@ -197,22 +194,21 @@ func TestEarlyExit(t *testing.T) {
 				c.send(request)
 				e := c.wantError(protocol.CodeExitedEarly)
 				if e.RequestID != "r" || e.Exit == nil || e.Exit.ExitCode != exit.ExitCode || e.Exit.Signal != exit.Signal || len(e.Exit.Tail) != len(exit.Tail) {
-					t.Errorf("told %+v, %+v", e, e.Exit)
+					t.Errorf("received %+v, %+v", e, e.Exit)
 				}
 				if e.Exit.Tail == nil {
-					t.Error("no tail at all")
+					t.Error("the exit record has no tail")
 				}
 				forgets := w.Requests("forget")
 				if len(forgets) != 1 || *forgets[0].(*wire.Forget) != (wire.Forget{SessionID: "s", Instance: "life", Restore: true}) {
-					t.Errorf("removed by %+v", forgets)
+					t.Errorf("the forgets are %+v", forgets)
 				}
 			})
 		}
 	}
 }
 
-// The first error stands, whatever becomes of the removal.
-//
+// If the removal fails, too, the client still receives the first error.
 // demand: K10
 func TestRemovalFails(t *testing.T) {
 	w := newWorld(t, nil)
@@ -225,26 +221,26 @@ func TestRemovalFails(t *testing.T) {
 	c := w.client()
 	c.send(starts(nil)["new"])
 	if e := c.wantError(protocol.CodeExitedEarly); e.Exit == nil || e.Exit.ExitCode != 3 {
-		t.Errorf("told %+v", e)
+		t.Errorf("received %+v", e)
 	}
 	if log := w.log.String(); !strings.Contains(log, "cannot be removed") {
-		t.Errorf("it is not logged: %s", log)
+		t.Errorf("the failed removal is not logged: %s", log)
 	}
 }
 
-// A spawn that is repeated after a lost connection finds a session that was started before:
-// its child is watched for what is left of the window, and a record that is there stays.
+// A spawn that is repeated after a lost connection finds the session that was started before. Its child is watched
+// for the rest of the window, and an existing exit record stays.
 func TestSpawnRepeated(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
-		age, life time.Duration // life 0: it runs
+		age, life time.Duration // a life of 0 means that the child still runs
 		watched   bool
 		code      protocol.Code
 	}{
 		{"it runs", time.Second, 0, false, ""},
-		{"it is young", 50 * time.Millisecond, 0, true, ""},
-		{"it lived long enough", time.Second, 700 * time.Millisecond, true, ""},
-		{"it ended early", time.Second, 100 * time.Millisecond, true, protocol.CodeExitedEarly},
+		{"the session is young", 50 * time.Millisecond, 0, true, ""},
+		{"the child lived long enough", time.Second, 700 * time.Millisecond, true, ""},
+		{"the child ended early", time.Second, 100 * time.Millisecond, true, protocol.CodeExitedEarly},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, nil)
@@ -271,11 +267,11 @@ func TestSpawnRepeated(t *testing.T) {
 			if tt.code != "" {
 				c.wantError(tt.code)
 			} else if m := expect[*api.Spawned](c); m.SessionID != "s" {
-				t.Errorf("told %+v", m)
+				t.Errorf("received %+v", m)
 			}
 			waits := w.Requests("wait")
 			if (len(waits) == 1) != tt.watched || tt.watched && *waits[0].(*wire.Wait).TimeoutMS > DefaultEarlyExit.Milliseconds()-min(DefaultEarlyExit, tt.age).Milliseconds() {
-				t.Errorf("watched by %+v", waits)
+				t.Errorf("the waits are %+v", waits)
 			}
 			if len(w.Requests("forget")) > 0 {
 				t.Error("the record was removed")
@@ -284,8 +280,7 @@ func TestSpawnRepeated(t *testing.T) {
 	}
 }
 
-// Where the check cannot be made the creation stands.
-//
+// If the check of an early exit fails, the spawn succeeds.
 // demand: K7
 func TestCheckFails(t *testing.T) {
 	for name, answer := range map[string]func(w *world, st *link.Stream){
@@ -295,11 +290,11 @@ func TestCheckFails(t *testing.T) {
 		"an error":           func(_ *world, st *link.Stream) { _ = st.Fail(protocol.Errorf(protocol.CodeInternal, "no")) },
 		"no such session":    func(_ *world, st *link.Stream) { _ = st.Fail(protocol.Errorf(protocol.CodeSessionNotFound, "no")) },
 		"a wrong answer":     func(_ *world, st *link.Stream) { _ = st.Send(wire.OK{}) },
-		"no answer":          func(_ *world, st *link.Stream) { _, _ = st.Next() }, // until the proxy gives up
+		"no answer":          func(_ *world, st *link.Stream) { _, _ = st.Next() }, // until the proxy cancels the wait
 	} {
 		for how, request := range starts(nil) {
 			if name == "no answer" && how == "reopen" {
-				continue // it takes its time
+				continue // it takes the whole time-out
 			}
 			t.Run(name+", "+how, func(t *testing.T) {
 				w := newWorld(t, nil)
@@ -314,7 +309,7 @@ func TestCheckFails(t *testing.T) {
 				c := w.client()
 				c.send(request)
 				if m := expect[*api.Spawned](c); m.SessionID != "s" {
-					t.Errorf("told %+v", m)
+					t.Errorf("received %+v", m)
 				}
 				if len(w.Requests("forget")) > 0 {
 					t.Error("the session was removed")
@@ -324,8 +319,7 @@ func TestCheckFails(t *testing.T) {
 	}
 }
 
-// The check returns at the end of the child, and not at that of the window.
-//
+// The check ends with the child, and not at the end of the window.
 // demand: K1
 func TestCheckIsEventDriven(t *testing.T) {
 	w := newWorld(t, nil)
@@ -335,12 +329,11 @@ func TestCheckIsEventDriven(t *testing.T) {
 	c.send(starts(new(int64(60_000)))["new"])
 	c.wantError(protocol.CodeExitedEarly)
 	if took := time.Since(begun); took > soonish {
-		t.Errorf("it took %v", took)
+		t.Errorf("the spawn took %v", took)
 	}
 }
 
-// What cannot be started is refused with nothing done.
-//
+// A spawn with invalid arguments is refused without a request to the supervisor.
 // demand: R1
 func TestSpawnRefused(t *testing.T) {
 	w := newWorld(t, nil)
@@ -352,20 +345,20 @@ func TestSpawnRefused(t *testing.T) {
 	} {
 		c.send(request)
 		if e := c.wantError(protocol.CodeInvalidArgument); e.RequestID != "r" {
-			t.Errorf("%s: told %+v", name, e)
+			t.Errorf("%s: received %+v", name, e)
 		}
 	}
 	if asked := w.Requests(); len(asked) > 0 {
-		t.Errorf("the supervisor was asked %v", asked)
+		t.Errorf("the supervisor received %v", asked)
 	}
 
-	// The supervisor's own refusal, cause and all.
+	// An error of the supervisor is passed on with its cause.
 	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, &protocol.Error{Code: protocol.CodeSpawnFailed, Cause: protocol.CodePTYExhausted, Retryable: true}
 	})
 	c.send(starts(nil)["new"])
 	if e := c.wantError(protocol.CodeSpawnFailed); e.Cause != protocol.CodePTYExhausted || !e.Retryable {
-		t.Errorf("told %+v", e)
+		t.Errorf("received %+v", e)
 	}
 	if len(w.Requests("wait")) > 0 {
 		t.Error("a session that does not exist was watched")

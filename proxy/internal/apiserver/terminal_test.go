@@ -17,7 +17,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// tasks is a policy that knows some tasks by their id.
+// tasks is a policy that knows some tasks by their ids.
 type tasks map[string]policy.Task
 
 func (tasks) Authenticate(context.Context, policy.Credentials) (policy.Principal, error) {
@@ -48,7 +48,7 @@ var someTasks = tasks{
 
 func withTasks(c *Config) { c.Policy, c.EarlyExit = someTasks, -1 }
 
-// terminals is a supervisor that starts what it is asked for.
+// terminals is a supervisor that starts every requested session.
 func terminals(w *world) *stage {
 	s := newStage(w, protocol.AttachInfo{InputOffset: 0, Writer: "w"})
 	w.Answer(func(st *link.Stream, m protocol.Message) {
@@ -65,8 +65,7 @@ func terminals(w *world) *stage {
 	return s
 }
 
-// A task's terminal from open to exit.
-//
+// A task's terminal from its opening to its exit.
 // demand: M2 M4 M15
 func TestTerminal(t *testing.T) {
 	w := newWorld(t, withTasks)
@@ -74,12 +73,12 @@ func TestTerminal(t *testing.T) {
 	c := w.client(protocol.CapTerminalExit)
 	c.send(api.TerminalOpen{Request: req("o"), TaskID: "good", WorkspaceID: "ours", UserID: "me", Cols: 100, Rows: 0})
 	if m := expect[*api.TerminalOpened](c); m.RequestID != "o" || m.SessionID != "made" || m.WorkDir != "/work" || m.Shell != config.LoginShell() {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	create := w.Requests("create")[0].(*wire.Create)
 	env := []string{
 		"HOLDFAST_WORKSPACE_ID=ours", "HOLDFAST_TASK_ID=good", "HOLDFAST_ISSUE_ID=7", "HOLDFAST_USER_ID=me",
-		"HOLDFAST_PRIOR_AGENT_SESSION_ID=x", "A=1", "HOLDFAST_ISSUE_ID=8", // what comes later wins
+		"HOLDFAST_PRIOR_AGENT_SESSION_ID=x", "A=1", "HOLDFAST_ISSUE_ID=8", // the last one counts
 	}
 	if create.Cwd != "/work" || !slices.Equal(create.Argv, []string{config.LoginShell(), "-l"}) || !slices.Equal(create.Env, env) || create.ClearInheritedEnv || create.Cols != 100 || create.Rows != 0 {
 		t.Errorf("created %+v", create)
@@ -91,20 +90,20 @@ func TestTerminal(t *testing.T) {
 	}
 	a := s.next()
 	if a.spec.SessionID != "made" || a.spec.Client != "tester" || a.spec.Cols != 0 {
-		t.Errorf("attached with %+v", a.spec)
+		t.Errorf("the attach is %+v", a.spec)
 	}
 
 	_ = a.st.SendRaw(frame.AppendData(nil, frame.Snapshot, a.spec.Attachment, 0, []byte("$ ")))
 	a.print(0, "\xff\x00")
 	for _, want := range []string{"$ ", "\xff\x00"} {
 		if m := expect[*api.TerminalData](c); m.SessionID != "made" || string(m.Data) != want {
-			t.Errorf("told %+v, want %q", m, want)
+			t.Errorf("received %+v, want %q", m, want)
 		}
 	}
 	c.send(api.TerminalData{SessionID: "made", Data: []byte("ls\n")})
 	c.send(api.TerminalData{SessionID: "made"})
 	if got := testkit.Within(t, patience, "the session hears it", a.heard); got != (typed{a.spec.Attachment, 0, "ls\n"}) {
-		t.Errorf("heard %+v", got)
+		t.Errorf("received %+v", got)
 	}
 	a.say(wire.Accepted{Offset: 3})
 	c.send(api.TerminalResize{SessionID: "made", Cols: 50, Rows: 20})
@@ -114,31 +113,30 @@ func TestTerminal(t *testing.T) {
 	expect[*api.OK](c)
 	a.say(wire.Exited{SessionID: "made", Instance: "life", Exit: protocol.ExitRecord{ExitCode: 129, Reason: "bored"}})
 	if m := expect[*api.TerminalExit](c); m.SessionID != "made" || m.ExitCode != 129 || m.Reason != "bored" || *m.Attachment != a.spec.Attachment {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	for m := range a.heard {
-		t.Errorf("heard %+v", m)
+		t.Errorf("received %+v", m)
 	}
-	// Requests do not wait for one another.
+	// The close does not wait for an earlier request.
 	testkit.Eventually(t, patience, func() bool { return len(w.Requests("terminate")) > 0 }, "the end was not asked for")
 	testTerminate := w.Requests("terminate")
 	if len(testTerminate) != 1 || testTerminate[0].(*wire.Terminate).Reason != "bored" || testTerminate[0].(*wire.Terminate).SessionID != "made" {
-		t.Errorf("ended by %+v", testTerminate)
+		t.Errorf("the terminates are %+v", testTerminate)
 	}
 	c.send(api.TerminalData{SessionID: "made", Data: []byte("x")})
 	if m := expect[*api.TerminalError](c); m.SessionID != "made" || m.Code != protocol.CodeSessionNotFound {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 }
 
-// What opens nothing leaves nothing.
-//
+// A terminal.open that fails leaves no session.
 // demand: M2 M3 M14 M15
 func TestTerminalRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		task, ws   string
-		supervisor error // on create
+		supervisor error // the error of create
 		want       protocol.Code
 		created    bool
 	}{
@@ -156,25 +154,24 @@ func TestTerminalRefused(t *testing.T) {
 			c := w.client()
 			c.send(api.TerminalOpen{Request: req("o"), TaskID: tt.task, WorkspaceID: tt.ws})
 			if m := expect[*api.TerminalError](c); m.RequestID != "o" || m.SessionID != "" || m.Code != tt.want || m.Message == "" && !tt.created {
-				t.Errorf("told %+v, want %s", m, tt.want)
+				t.Errorf("received %+v, want %s", m, tt.want)
 			}
 			if created := len(w.Requests()) > 0; created != tt.created {
-				t.Errorf("the supervisor was asked: %+v", w.Requests())
+				t.Errorf("the supervisor received a create: %+v", w.Requests())
 			}
 			c.ping()
 		})
 	}
 }
 
-// The child's early end is the open's, too, and a session that cannot be shown
-// is at least named.
+// If the child ends early, terminal.open fails. If the attach fails, the error names the session.
 func TestTerminalOpensAndEnds(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Policy = someTasks })
 	w.Reply(child(&someExit))
 	c := w.client()
 	c.send(api.TerminalOpen{Request: req("o"), TaskID: "command", WorkspaceID: "ours"})
 	if m := expect[*api.TerminalError](c); m.RequestID != "o" || m.Code != protocol.CodeExitedEarly {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	if create := w.Requests("create")[0].(*wire.Create); !slices.Equal(create.Argv, []string{"make", "test"}) {
 		t.Errorf("created %+v", create)
@@ -187,12 +184,11 @@ func TestTerminalOpensAndEnds(t *testing.T) {
 	})
 	c.send(api.TerminalOpen{Request: req("p"), TaskID: "good", WorkspaceID: "ours"})
 	if m := expect[*api.TerminalError](c); m.RequestID != "p" || m.Code != protocol.CodeLimitExceeded || m.SessionID != "s" {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 }
 
-// Every message of the family, for a terminal that this connection has not.
-//
+// Every terminal message about a session that is not a terminal of this connection fails.
 // demand: M6 M15
 func TestNoTerminal(t *testing.T) {
 	w := newWorld(t, nil)
@@ -205,10 +201,10 @@ func TestNoTerminal(t *testing.T) {
 	} {
 		c.send(m)
 		if e := expect[*api.TerminalError](c); e.SessionID != "x" || e.Code != protocol.CodeSessionNotFound {
-			t.Errorf("%s: told %+v", m.MessageType(), e)
+			t.Errorf("%s: received %+v", m.MessageType(), e)
 		}
 	}
-	// To close what has ended says nothing new: its end is told.
+	// A close of a session that has exited causes no error, because the exit is reported anyway.
 	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, &protocol.Error{Code: protocol.CodeSessionExited}
 	})
@@ -218,34 +214,32 @@ func TestNoTerminal(t *testing.T) {
 	c.ping()
 }
 
-// An attach that asks for text gets it; its input goes on where its writer
-// was.
+// An attach with Text receives text messages, and its input continues at the offset of its writer.
 func TestTextAttachment(t *testing.T) {
 	w := newWorld(t, nil)
 	s := newStage(w, protocol.AttachInfo{Writer: "w", InputOffset: 100})
 	c := w.client()
 	c.send(api.Attach{Request: req("a"), Attachment: 4, Text: true, AttachSpec: protocol.AttachSpec{SessionID: "s", Writer: "w"}})
 	if m := expect[*api.Attached](c); m.InputOffset != 100 {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	a := s.next()
 	a.print(0, "hi")
 	if m := expect[*api.TerminalData](c); m.SessionID != "s" || string(m.Data) != "hi" {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	_ = a.st.SendRaw(frame.AppendData(nil, frame.View, 4, 2, []byte("view")))
 	if m := expect[*api.TerminalData](c); string(m.Data) != "view" {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	c.send(api.TerminalData{SessionID: "s", Data: []byte("abc")})
 	if got := testkit.Within(t, patience, "the session hears it", a.heard); got != (typed{4, 100, "abc"}) {
-		t.Errorf("heard %+v", got)
+		t.Errorf("received %+v", got)
 	}
-	// What the session has not taken comes again by itself, and the client
-	// hears nothing of that.
+	// The proxy sends input again that the session has not accepted, without a message to the client.
 	_ = a.st.Fail(&protocol.Error{Code: protocol.CodeInputGap, Offset: new(uint64(101))})
 	if got := testkit.Within(t, patience, "the session hears it", a.heard); got != (typed{4, 101, "bc"}) {
-		t.Errorf("heard %+v", got)
+		t.Errorf("received %+v", got)
 	}
 	a.say(wire.Accepted{Offset: 103})
 	w.Cut()
@@ -264,23 +258,23 @@ func TestTextAttachment(t *testing.T) {
 	expect[*api.TerminalError](c)
 }
 
-// What is typed beyond all bounds is told to be dropped.
+// If too much input waits, further input is dropped, and the client receives an error.
 func TestTerminalInputBound(t *testing.T) {
 	w := newWorld(t, nil)
 	s := newStage(w, protocol.AttachInfo{})
 	c := w.client()
 	c.send(api.Attach{Request: req("a"), Attachment: 4, Text: true, AttachSpec: protocol.AttachSpec{SessionID: "s"}})
 	expect[*api.Attached](c)
-	s.next() // accepts nothing
+	s.next() // the session accepts no input
 	for range 3 {
 		c.send(api.TerminalData{SessionID: "s", Data: make([]byte, 512<<10)})
 	}
 	if m := expect[*api.TerminalError](c); m.SessionID != "s" || m.Code != protocol.CodeInputFull {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 }
 
-// The policy of a proxy that has no other.
+// The built-in policy permits everything.
 func TestAllowAll(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.EarlyExit = -1 })
 	terminals(w)
@@ -288,14 +282,14 @@ func TestAllowAll(t *testing.T) {
 	c := w.client()
 	c.send(api.TerminalOpen{Request: req("o"), TaskID: "any", WorkspaceID: "ws", UserID: "me"})
 	if m := expect[*api.TerminalOpened](c); m.WorkDir != "/home/me" {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	want := []string{"HOLDFAST_WORKSPACE_ID=ws", "HOLDFAST_TASK_ID=any", "HOLDFAST_USER_ID=me"}
 	if create := w.Requests("create")[0].(*wire.Create); !slices.Equal(create.Env, want) {
-		t.Errorf("its environment is %q", create.Env)
+		t.Errorf("the environment is %q", create.Env)
 	}
 	c.send(api.TerminalOpen{Request: req("o")})
 	if m := expect[*api.TerminalError](c); m.Code != protocol.CodeTaskNotFound {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 }

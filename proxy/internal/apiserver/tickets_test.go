@@ -9,7 +9,7 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// A ticket is good once, for a while, and for what it was issued for.
+// A ticket is valid once, for a limited time, and for the session for which it was issued.
 func TestTickets(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for _, tt := range []struct {
@@ -20,7 +20,7 @@ func TestTickets(t *testing.T) {
 		want     bool
 	}{
 		{name: "the api", want: true},
-		{name: "its session", issued: "s", redeemed: "s", want: true},
+		{name: "the session of the ticket", issued: "s", redeemed: "s", want: true},
 		{name: "any, for a session", redeemed: "s", want: true},
 		{name: "another session", issued: "s", redeemed: "t"},
 		{name: "a session's, for the api", issued: "s"},
@@ -34,19 +34,19 @@ func TestTickets(t *testing.T) {
 				t.Fatalf("issued %q until %v, %v", token, expires, err)
 			}
 			if good(ts.redeem(token[1:]+"x", tt.redeemed, now)) || good(ts.redeem("", tt.redeemed, now)) {
-				t.Error("another ticket was good")
+				t.Error("a ticket that was not issued was accepted")
 			}
 			if got := good(ts.redeem(token, tt.redeemed, now.Add(tt.after))); got != tt.want {
-				t.Errorf("it was good: %v", got)
+				t.Errorf("the ticket was accepted: %v", got)
 			}
 			if good(ts.redeem(token, tt.issued, now)) {
-				t.Error("it was good twice")
+				t.Error("the ticket was accepted twice")
 			}
 		})
 	}
 }
 
-// There are so many at a time; those that have expired make room.
+// The number of tickets is limited. Expired tickets make room.
 func TestTicketsLimit(t *testing.T) {
 	var ts tickets
 	now := time.Unix(1000, 0)
@@ -56,15 +56,15 @@ func TestTicketsLimit(t *testing.T) {
 		}
 	}
 	if _, _, err := ts.issue("", nil, now.Add(ticketLife), ticketLife); protocol.CodeOf(err) != protocol.CodeLimitExceeded {
-		t.Errorf("one more: %v", err)
+		t.Errorf("a ticket above the limit: %v", err)
 	}
 	if _, _, err := ts.issue("", nil, now.Add(ticketLife+1), ticketLife); err != nil {
-		t.Errorf("when they have expired: %v", err)
+		t.Errorf("after the others have expired: %v", err)
 	}
 	if len(ts.issued) != 1 {
-		t.Errorf("%d are held", len(ts.issued))
+		t.Errorf("%d tickets are held", len(ts.issued))
 	}
-	// One that a policy knows does not take those of others.
+	// The tickets of one user do not take the room of other users.
 	now = now.Add(time.Hour)
 	bob, ann := &policy.Principal{User: "bob", Workspace: "w"}, &policy.Principal{User: "ann", Workspace: "w"}
 	for range maxOwnTickets {
@@ -74,11 +74,11 @@ func TestTicketsLimit(t *testing.T) {
 		}
 	}
 	if _, _, err := ts.issue("", bob, now, ticketLife); protocol.CodeOf(err) != protocol.CodeLimitExceeded {
-		t.Errorf("one more of bob's: %v", err)
+		t.Errorf("a ticket above the limit of bob: %v", err)
 	}
 	for _, who := range []*policy.Principal{ann, nil} {
 		if _, _, err := ts.issue("", who, now, ticketLife); err != nil {
-			t.Errorf("%v, beside bob's: %v", who, err)
+			t.Errorf("%v, beside bob's tickets: %v", who, err)
 		}
 	}
 }
@@ -89,15 +89,14 @@ func TestTicketRequest(t *testing.T) {
 	c.send(api.Ticket{Request: req("t"), SessionID: "s"})
 	m := expect[*api.TicketIssued](c)
 	if left := time.Until(m.ExpiresAt); m.RequestID != "t" || left <= 0 || left > ticketLife {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	if !good(w.server.Redeem(m.Ticket, "s")) || good(w.server.Redeem(m.Ticket, "s")) {
-		t.Error("it is not good exactly once")
+		t.Error("the ticket is not valid exactly once")
 	}
 }
 
-// While a proxy takes over it issues no tickets, and those that it is given again
-// and again are good once.
+// While a proxy takes over it issues no tickets. Tickets that it receives several times are valid once.
 func TestTicketsOfAnotherProxy(t *testing.T) {
 	old, s := New(Config{}), newWorld(t, nil)
 	one, _, err := old.tickets.issue("s", nil, time.Now(), ticketLife)
@@ -109,7 +108,7 @@ func TestTicketsOfAnotherProxy(t *testing.T) {
 	c.send(api.Ticket{Request: req("t")})
 	s.server.AddTickets(old.Tickets())
 	if !good(s.server.Redeem(one, "s")) {
-		t.Error("it is not good here")
+		t.Error("the ticket of the old proxy is not valid")
 	}
 	two, _, err := old.tickets.issue("", nil, time.Now(), ticketLife)
 	if err != nil {
@@ -117,12 +116,12 @@ func TestTicketsOfAnotherProxy(t *testing.T) {
 	}
 	s.server.AddTickets(old.Tickets())
 	if good(s.server.Redeem(one, "s")) {
-		t.Error("it is good twice")
+		t.Error("the ticket is valid twice")
 	}
-	c.ping() // it is held, and holds up nothing
+	c.ping() // the request for a ticket waits, and delays no other request
 	s.server.IssueTickets()
 	if m := expect[*api.TicketIssued](c); m.RequestID != "t" || !good(s.server.Redeem(m.Ticket, "")) || !good(s.server.Redeem(two, "")) {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 }
 

@@ -43,8 +43,8 @@ func (c *Config) Open(ctx context.Context) (Store, *Keys, error) {
 	return OpenDir(c.Dir), keys, nil
 }
 
-// Keys encrypt and decrypt the segments of recordings. The methods of a nil Keys change nothing, and open
-// nothing that is encrypted.
+// Keys encrypt and decrypt the segments of recordings. The methods of a nil Keys do not encrypt, and
+// cannot decrypt.
 type Keys struct {
 	identities []age.Identity
 	recipient  age.Recipient // of the first identity

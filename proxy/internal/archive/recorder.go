@@ -4,16 +4,16 @@
 // A recording is one life of a session on a host. Its objects are HOST/ID@INSTANCE/index.json and segments
 // HOST/ID@INSTANCE/START-END.zst, whose names are offsets of the output. A segment has a keyframe, the
 // output, its times and sizes, and the hash of the segment before. It is stored with a conditional put, so
-// that a repeated put changes nothing. It ends after 4 MiB or segmentTime.
+// that a repeated put has no effect. It ends after 4 MiB or segmentTime.
 //
 // The recorder reads each session with an attachment that is no viewer, at its own offset. If the store does not
-// answer, the recorder holds at most one segment and the one that it is storing, and does not read on. What
-// the ring has overwritten meanwhile is recorded as missing.
+// answer, the recorder holds at most one segment and the one that it is storing, and does not read on. Output
+// that the ring has overwritten meanwhile is recorded as missing.
 //
 // Invariant: no session waits for a store. The segments that are stored of a recording never contradict each
 // other. Nothing is loaded or started unless the setting recordings is set.
 //
-// Not here: what a host stores of its own sessions (packages past and recorder of the supervisor), the
+// Not here: the store of a host for its own sessions (packages past and recorder of the supervisor), the
 // terminal core (package terminal), and the commands (package cli).
 package archive
 

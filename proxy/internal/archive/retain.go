@@ -23,7 +23,7 @@ func (r *Recorder) retain(ctx context.Context) {
 			r.noteFailure(ctx, err)
 		}
 		if d, ok := r.store.(*Dir); ok {
-			_ = d.sweepDrafts(r.Host, time.Now().Add(-draftAge)) // they take space, and nothing else
+			_ = d.sweepDrafts(r.Host, time.Now().Add(-draftAge)) // a failure only leaves files that take space
 		}
 		if pause(ctx, retainEvery) != nil {
 			return

@@ -16,7 +16,7 @@ import (
 	"holdfast/protocol"
 )
 
-// Limits of one segment, in bytes and in entries. Decode refuses what exceeds them.
+// Limits of one segment, in bytes and in entries. Decode refuses a segment that exceeds them.
 const (
 	maxHeader   = 1 << 20
 	maxKeyframe = 8 << 20

@@ -117,7 +117,7 @@ func (s *session) complete(ctx context.Context, x *Index) error {
 	return replaceIndex(ctx, s.r.store, s.name, x)
 }
 
-// prepare finds the end of what is stored already, and creates the index if there is none.
+// prepare finds the end of the stored segments, and creates the index if there is none.
 //
 // Errors: ErrTorn if the index is not valid; ctx's.
 func (s *session) prepare(ctx context.Context) (x *Index, torn error) {
@@ -336,7 +336,7 @@ func (s *session) skip(offset uint64, n int) {
 func (s *session) add(ctx context.Context, data []byte) error {
 	for isFirst := true; !s.r.buffer.take(len(data)); isFirst = false {
 		if isFirst {
-			s.cut() // so that it does not hold what others wait for
+			s.cut() // so that it does not hold the space for which others wait
 		}
 		if err := pause(ctx, tickEvery); err != nil {
 			return err
@@ -417,7 +417,7 @@ func (s *session) cutAt(k *keyframe) {
 }
 
 // upload stores segments in their order until puts is closed. After ctx is done, it tries each once more, and
-// stores nothing behind a segment that could not be stored.
+// stores no segment behind one that could not be stored.
 func (s *session) upload(ctx context.Context) {
 	for seg := range s.puts {
 		if !s.lost {

@@ -199,7 +199,7 @@ func (p *player) notExact(offset uint64) error {
 }
 
 // print prints the output of a segment from one offset to another, with its changes of size. It returns the offset
-// behind what it printed. Segments may overlap.
+// behind the printed output. Segments may overlap.
 func (p *player) print(t *terminal.Terminal, seg *Segment, from, to uint64, printedAt *time.Time) (uint64, error) {
 	to = min(to, seg.End())
 	sizes := seg.Sizes

@@ -25,7 +25,7 @@ func TestAwayText(t *testing.T) {
 		is   absence
 		want string
 	}{
-		{"nobody yet", shell, absence{AwayInfo: &protocol.AwayInfo{}},
+		{"no viewer yet", shell, absence{AwayInfo: &protocol.AwayInfo{}},
 			"s (bash -l)\nno viewer has attached since the start, 2h0m0s ago\nrunning\nprinted nothing\n"},
 		{"much", shell, absence{
 			AwayInfo: &protocol.AwayInfo{
@@ -67,11 +67,11 @@ func TestViewerEnv(t *testing.T) {
 		all = append(all, name+"="+strings.Repeat("x", maxViewerValue))
 	}
 	if err := protocol.ValidateViewerEnv(viewerEnv(all)); err != nil {
-		t.Errorf("all that a viewer may tell is too much: %v", err)
+		t.Errorf("the largest environment of a viewer is refused: %v", err)
 	}
 }
 
-// Whatever a viewer tells, a shell takes it as it is and does nothing else.
+// A shell sets the variables to the values of the viewer, and executes no part of them.
 func TestPrintEnv(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
@@ -80,7 +80,7 @@ func TestPrintEnv(t *testing.T) {
 	for _, shell := range []string{"sh", "bash", "zsh", "fish"} {
 		path, err := exec.LookPath(shell)
 		if err != nil {
-			continue // of what is there
+			continue // tests only the shells that are installed
 		}
 		words := "sh"
 		run := `eval "$(cat)"; `
@@ -98,10 +98,10 @@ func TestPrintEnv(t *testing.T) {
 			t.Errorf("%s: %v, %q, want %q", shell, err, out, want)
 		}
 		if _, err := os.Stat(dir + "/done"); err == nil {
-			t.Fatalf("%s has done what it was told by a value", shell)
+			t.Fatalf("%s has executed a value", shell)
 		}
 	}
-	// An agent is found by the link, also where the viewer has none.
+	// The agent is the link, even if the viewer has no agent.
 	if err := os.Symlink("/a", link); err != nil {
 		t.Fatal(err)
 	}

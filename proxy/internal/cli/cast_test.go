@@ -13,8 +13,8 @@ import (
 	"holdfast/protocol"
 )
 
-// However output is cut into events, each is valid JSON and valid UTF-8, and
-// together they are what was printed.
+// However output is cut into events, each event is valid JSON and valid UTF-8, and together they have the whole
+// output.
 func TestCastText(t *testing.T) {
 	const text = "a\x1b[1mé€\U0001F600\r\n\xff\xc3(\xe2\x82"
 	const want = "a\x1b[1mé€\U0001F600\r\n\ufffd\ufffd(\ufffd\ufffd"
@@ -27,7 +27,7 @@ func TestCastText(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := c.flush(time.Second); err != nil { // time does not go back
+			if err := c.flush(time.Second); err != nil { // an earlier time must not go back
 				t.Fatal(err)
 			}
 			got, last := "", -1.0
@@ -56,7 +56,7 @@ func TestOpenCast(t *testing.T) {
 		name, is        string
 		overwrite, goOn bool
 		length          time.Duration
-		left            string // with "x" written behind it
+		left            string // the file after "x" was appended
 		says            string
 	}{
 		{name: "new", left: "x"},

@@ -17,7 +17,7 @@ func TestSpan(t *testing.T) {
 	for _, text := range []string{"", "soon", "d", "1w", "1e300", "NaN", "-"} {
 		var s span
 		if err := s.Set(text); err == nil {
-			t.Errorf("%q is taken for %v", text, time.Duration(s))
+			t.Errorf("%q was accepted as %v", text, time.Duration(s))
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestSGR(t *testing.T) {
 	}
 }
 
-// Answers to several requests become one, whose looks have one number each.
+// The replies of several requests become one, in which each style has one number.
 func TestHistoryOfParts(t *testing.T) {
 	red, bold := protocol.Look{Fg: "1"}, protocol.Look{Bold: true}
 	line := func(n uint64, looks ...int) protocol.HistoryLine {

@@ -34,7 +34,7 @@ func TestMoment(t *testing.T) {
 		got, err := parseMoment(text, now)
 		if want == nil {
 			if err == nil {
-				t.Errorf("%q is %+v, want an error", text, got)
+				t.Errorf("%q was accepted as %+v, want an error", text, got)
 			}
 			continue
 		}

@@ -13,20 +13,20 @@ import (
 	"holdfast/shared/sysexits"
 )
 
-// Each command says where it runs if --on names a host, and the guide says the same.
+// Each command has a place, which tells where it runs if --on names a host, and the guide agrees.
 func TestPlaces(t *testing.T) {
 	root := newApp(nil).command("")
 	root.InitDefaultHelpCmd()
 	inTree := []string{"proxy", "man"} // man is in the program that prints the man pages
 	for _, cmd := range root.Commands() {
-		if name := cmd.Name(); name != "help" { // it does nothing
+		if name := cmd.Name(); name != "help" { // help does nothing, so it needs no place
 			inTree = append(inTree, name)
 		}
 	}
 	rows := map[place][]string{}
 	for name, p := range places {
 		if !slices.Contains(inTree, name) {
-			t.Errorf("places has %s, which is no command", name)
+			t.Errorf("places has %s, which is not a command", name)
 		}
 		if (whyOnlyHere[name] != "") != (p == onlyHere) {
 			t.Errorf("%s has the place %d and the reason %q", name, p, whyOnlyHere[name])
@@ -52,7 +52,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// What runs on the host is what an agent runs for clients of the gate.
+// The commands whose place is the host are those that an agent executes for clients of a gate.
 func TestHostCommands(t *testing.T) {
 	for name, p := range places {
 		if isThere := slices.Contains(gate.HostCommands(), name); name != "proxy" && isThere != (p == onHost) {
@@ -61,7 +61,7 @@ func TestHostCommands(t *testing.T) {
 	}
 }
 
-// A command that is only for this host says so with a code and a reason.
+// A command that runs only on this host fails with a code and a reason if --on names another.
 func TestOnlyHere(t *testing.T) {
 	for name, why := range whyOnlyHere {
 		if name == "man" {
@@ -79,7 +79,7 @@ func TestOnlyHere(t *testing.T) {
 	}
 }
 
-// notRun returns commands in the place of those of package operate.
+// notRun returns commands in the place of those of package operate. The tests do not run them.
 func notRun(*App) (all []*cobra.Command) {
 	for _, c := range byProxy {
 		all = append(all, &cobra.Command{Use: c.name, RunE: func(*cobra.Command, []string) error { return nil }})

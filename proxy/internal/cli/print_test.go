@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// past matches what writes for people past package plain.
+// past matches code that writes for people without package plain.
 var past = regexp.MustCompile(`fmt\.Print|(Fprint\w*|WriteString|NewWriter)\(os\.(Stdout|Stderr)|os\.(Stdout|Stderr)\.Write|json\.NewEncoder\([^&]`)
 
-// Other people's words reach a terminal through package plain alone.
+// Texts of other people reach a terminal only through package plain.
 func TestOutputIsPlain(t *testing.T) {
 	var files []string
 	for _, dir := range []string{".", "../front", "../serve"} {
@@ -33,14 +33,14 @@ func TestOutputIsPlain(t *testing.T) {
 		lines := bufio.NewScanner(f)
 		for n := 1; lines.Scan(); n++ {
 			if past.MatchString(lines.Text()) {
-				t.Errorf("%s:%d writes past package plain: %s", name, n, strings.TrimSpace(lines.Text()))
+				t.Errorf("%s:%d writes without package plain: %s", name, n, strings.TrimSpace(lines.Text()))
 			}
 		}
 		_ = f.Close()
 	}
 	for _, line := range []string{"fmt.Println(x)", "fmt.Fprintln(os.Stderr, x)", "json.NewEncoder(out).Encode(x)", "os.Stdout.Write(p)"} {
 		if !past.MatchString(line) {
-			t.Errorf("%s is let through", line)
+			t.Errorf("the expression does not match %s", line)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestRestartArgv(t *testing.T) {
 		setting config.Revive
 		argv    []string
 		labels  map[string]string
-		want    []string // nil: an error
+		want    []string // nil if an error is expected
 	}{
 		"by default":                   {config.ReviveAsk, []string{"make"}, nil, shell},
 		"the command of the label":     {config.ReviveAsk, []string{"make"}, resume, []string{"a", "b c"}},

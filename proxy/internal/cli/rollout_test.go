@@ -62,7 +62,7 @@ func TestRolloutFlags(t *testing.T) {
 		bad := good
 		change(&bad)
 		if _, err := bad.check(); err == nil {
-			t.Errorf("%s is accepted", name)
+			t.Errorf("%s was accepted", name)
 		}
 	}
 }
@@ -109,6 +109,6 @@ func TestTellEvent(t *testing.T) {
 	want := "3 hosts to upgrade, in 2 waves\nwave 1: a\n  a: one"
 	if got := out.String(); !strings.HasPrefix(got, want) || strings.Contains(got, "\x1b") ||
 		!strings.Contains(got, "a: upgraded to v2 with 1 session, 2 connections moved, longest pause 3.0 ms\nreturning: a\nHOST") || !strings.Contains(got, "broken") {
-		t.Errorf("printed is %q", got)
+		t.Errorf("the output is %q", got)
 	}
 }

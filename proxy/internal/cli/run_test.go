@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// However the output is cut, CRLF becomes LF, and nothing else changes.
+// However the output is cut, CRLF becomes LF, and other bytes do not change.
 func TestLineEnds(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"a\r\nb\r\n", "a\nb\n"},

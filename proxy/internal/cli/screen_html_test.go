@@ -7,8 +7,8 @@ import (
 	"holdfast/protocol"
 )
 
-// Whatever a session prints, its page runs nothing and loads nothing: text is
-// escaped, and of looks and links only what is known gets in.
+// The page of a session runs no script and loads no file, whatever the session prints: text is escaped, and only
+// known styles and links become markup.
 func TestScreenHTML(t *testing.T) {
 	cell := func(look int, texts ...string) (out []protocol.ScreenCell) {
 		for _, s := range texts {

@@ -23,8 +23,8 @@ import (
 	"holdfast/shared/testkit/fakelink"
 )
 
-// A halves is a supervisor at the end of a real link, and a proxy that is but
-// counted: what is done to both, in its order.
+// A halves is a supervisor at the end of a real link, and a counter in the place of a proxy. It records the actions
+// on both, in order.
 type halves struct {
 	*fakelink.Supervisor
 	t *testing.T
@@ -32,8 +32,8 @@ type halves struct {
 	mu       sync.Mutex
 	done     []string
 	state    protocol.ProcessStatus
-	refuse   map[string]error // by what is asked: try, become, handoff
-	becoming func()           // in place of what changes the state when it becomes another
+	refuse   map[string]error // the error of an action: try, become or handoff
+	becoming func()           // called instead of the usual change of state when the supervisor becomes another program
 }
 
 func newHalves(t *testing.T) *halves {
@@ -64,7 +64,7 @@ func (h *halves) answer(st *link.Stream, m protocol.Message) {
 		return
 	}
 	if up.Program != "/new/supervisor" {
-		h.t.Errorf("asked for %q", up.Program)
+		h.t.Errorf("the requested program is %q", up.Program)
 	}
 	if up.DryRun {
 		_ = st.Send(wire.Upgraded{Version: "new", Sessions: 5})
@@ -87,8 +87,7 @@ func (h *halves) note(what string) error {
 	return h.refuse[what]
 }
 
-// upgrade is one to programs that speak a range, while the proxy that runs speaks
-// another.
+// upgrade returns an upgrade to programs that speak the versions ours, while the running proxy speaks other ones.
 func (h *halves) upgrade(ours, proxy protocol.VersionRange) (*upgrade, *bytes.Buffer) {
 	out := &bytes.Buffer{}
 	return &upgrade{
@@ -116,8 +115,8 @@ func (h *halves) upgrade(ours, proxy protocol.VersionRange) (*upgrade, *bytes.Bu
 	}, out
 }
 
-// Both halves are replaced in an order in which they can always speak with each
-// other; where one cannot be, the other is not either, if it comes behind.
+// Supervisor and proxy are replaced in an order in which they can always understand each other. If the first one
+// cannot be replaced, the second one is not replaced either.
 func TestUpgrade(t *testing.T) {
 	one, two, both, none := protocol.VersionRange{Min: 1, Max: 1}, protocol.VersionRange{Min: 2, Max: 2}, protocol.VersionRange{Min: 1, Max: 2}, protocol.VersionRange{}
 	refused := protocol.Errorf(protocol.CodeUpgradeRefused, "it cannot read a screen")
@@ -134,19 +133,19 @@ func TestUpgrade(t *testing.T) {
 		{name: "all speak alike", ours: one, proxy: one, want: []string{"try", "become", "handoff"}, says: []string{"old became new, pid 7, with 5 sessions", "answered again after"}},
 		{name: "the old proxy understands the new supervisor", ours: both, proxy: one, want: []string{"try", "become", "handoff"}},
 		{name: "only the new proxy understands both supervisors", ours: both, proxy: protocol.VersionRange{Min: 3, Max: 3}, want: []string{"try", "handoff", "become"}},
-		{name: "nobody understands the other", ours: two, proxy: one, code: sysexits.Protocol, says: []string{"nothing has changed", "2-2", "1-1"}},
+		{name: "no common version", ours: two, proxy: one, code: sysexits.Protocol, says: []string{"nothing has changed", "2-2", "1-1"}},
 		{name: "no proxy", ours: one, proxy: none, want: []string{"try", "become"}, says: []string{"proxy: none runs"}},
 		{name: "tried", ours: one, proxy: one, dryRun: true, want: []string{"try", "handoff, tried"}, says: []string{"could become new with 5 sessions"}},
 		{name: "tried without a proxy", ours: one, proxy: none, dryRun: true, want: []string{"try"}},
-		{name: "cannot be", ours: one, proxy: one, refuse: map[string]error{"try": refused}, want: []string{"try"},
+		{name: "cannot be upgraded", ours: one, proxy: one, refuse: map[string]error{"try": refused}, want: []string{"try"},
 			code: sysexits.Protocol, says: []string{"nothing has changed", "cannot read a screen"}},
-		{name: "refused then", ours: one, proxy: one, refuse: map[string]error{"become": refused}, want: []string{"try", "become"},
+		{name: "refused after the trial", ours: one, proxy: one, refuse: map[string]error{"become": refused}, want: []string{"try", "become"},
 			code: sysexits.Protocol, says: []string{"the proxy has not changed", "continues unchanged", "cannot read a screen"}},
 		{name: "the first handoff fails", ours: both, proxy: protocol.VersionRange{Min: 3, Max: 3}, want: []string{"try", "handoff"},
 			refuse: map[string]error{"handoff": exitcode.New(sysexits.TempFail, "the old proxy continues to serve")}, code: sysexits.TempFail, says: []string{"the supervisor has not changed: the old proxy continues to serve"}},
 		{name: "the second handoff fails", ours: one, proxy: one, want: []string{"try", "become", "handoff"},
 			refuse: map[string]error{"handoff": exitcode.New(sysexits.TempFail, "the old proxy continues to serve")}, code: sysexits.TempFail, says: []string{"became new", "the old proxy continues to serve"}},
-		{name: "another one is under way", ours: one, proxy: one, refuse: map[string]error{"become": protocol.Errorf(protocol.CodeUpgrading, "")},
+		{name: "another upgrade is in progress", ours: one, proxy: one, refuse: map[string]error{"become": protocol.Errorf(protocol.CodeUpgrading, "")},
 			want: []string{"try", "become"}, code: sysexits.TempFail},
 		{name: "another supervisor comes", ours: one, proxy: one, becoming: func(s *protocol.ProcessStatus) { s.Instance, s.Upgrades = "other", 0 },
 			want: []string{"try", "become"}, code: sysexits.Software, says: []string{"another supervisor was started"}},
@@ -171,23 +170,23 @@ func TestUpgrade(t *testing.T) {
 			}
 			for _, want := range tt.says {
 				if !strings.Contains(text, want) {
-					t.Errorf("it says %q, and not %q", text, want)
+					t.Errorf("the output is %q, want %q in it", text, want)
 				}
 			}
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if !reflect.DeepEqual(h.done, tt.want) {
-				t.Errorf("done: %v, want %v", h.done, tt.want)
+				t.Errorf("the actions are %v, want %v", h.done, tt.want)
 			}
 		})
 	}
 }
 
-// A supervisor that does not become the new program is told of as what it is.
+// If the supervisor does not become the new program, the output names the program that it still runs.
 func TestNotUpgraded(t *testing.T) {
 	h := newHalves(t)
 	h.mu.Lock()
-	h.becoming = func() {} // it loses its links, and stays
+	h.becoming = func() {} // it loses its links, and does not change
 	h.mu.Unlock()
 	one := protocol.VersionRange{Min: 1, Max: 1}
 	u, _ := h.upgrade(one, one)
@@ -198,8 +197,7 @@ func TestNotUpgraded(t *testing.T) {
 	}
 }
 
-// Where no supervisor runs the proxy alone is replaced; where nothing does,
-// nothing is started.
+// Without a supervisor only the proxy is replaced. Without a proxy, too, no program is started.
 func TestUpgradeOfOne(t *testing.T) {
 	for _, tt := range []struct {
 		proxy protocol.VersionRange
@@ -214,7 +212,7 @@ func TestUpgradeOfOne(t *testing.T) {
 			u, _ := h.upgrade(protocol.Supported(), tt.proxy)
 			u.dial = func(context.Context) (*link.Conn, error) { return nil, fs.ErrNotExist }
 			if err := u.run(testkit.Soon(t)); exitcode.Of(err) != tt.code || !reflect.DeepEqual(h.done, tt.want) {
-				t.Errorf("%v; done: %v, want %v", err, h.done, tt.want)
+				t.Errorf("%v; the actions are %v, want %v", err, h.done, tt.want)
 			}
 		})
 	}
@@ -222,6 +220,6 @@ func TestUpgradeOfOne(t *testing.T) {
 	u, _ := h.upgrade(protocol.Supported(), protocol.Supported())
 	u.speaks = func(context.Context, bool) (*protocol.VersionRange, error) { return nil, errors.New("no") }
 	if err := u.run(testkit.Soon(t)); err == nil || len(h.done) > 0 {
-		t.Errorf("%v; done: %v", err, h.done)
+		t.Errorf("%v; the actions are %v", err, h.done)
 	}
 }

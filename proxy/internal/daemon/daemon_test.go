@@ -26,8 +26,8 @@ import (
 
 const roleEnv = "DAEMON_TEST_ROLE"
 
-// TestMain is, in a child, the program that is started: it writes down how it
-// finds itself, and stays until it is killed.
+// TestMain is, in a child process, the program that is started: it writes a report about its environment, and waits
+// until it is killed.
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case "":
@@ -38,14 +38,14 @@ func TestMain(m *testing.M) {
 	if err := report(os.Args[1]); err != nil {
 		os.Exit(1)
 	}
-	time.Sleep(time.Hour) // to the runtime a select without cases is a deadlock, and ends us
+	time.Sleep(time.Hour) // a select without cases would be a deadlock to the runtime, and end the program
 }
 
 type finding struct {
 	PID, Session int
 	Dir          string
 	Args         []string
-	FDs          []string // what is open besides the Go runtime's own
+	FDs          []string // open files, except those of the Go runtime
 	Scoped       bool
 }
 
@@ -72,17 +72,17 @@ func report(path string) error {
 	return errors.Join(os.WriteFile(path+".tmp", data, 0o600), os.Rename(path+".tmp", path))
 }
 
-// A bench is a user's environment with, or without, a systemd manager.
+// A bench is the environment of a user, with or without a systemd manager.
 type bench struct{ dir string }
 
-// newBench makes one; script is what systemd-run is, "" for no manager.
+// newBench returns a bench. script is the content of systemd-run, or "" for no manager.
 func newBench(t *testing.T, script string) bench {
 	b := bench{testkit.Dir(t)}
 	if script == "" {
 		return b
 	}
 	if err := errors.Join(
-		os.MkdirAll(filepath.Join(b.dir, "systemd", "private"), 0o700), // a socket in truth
+		os.MkdirAll(filepath.Join(b.dir, "systemd", "private"), 0o700), // in reality this is a socket
 		os.WriteFile(filepath.Join(b.dir, "systemd-run"), []byte("#!/bin/sh\necho \"$@\" >"+b.dir+"/asked\n"+script), 0o700),
 	); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func self(t *testing.T) string {
 	return exe
 }
 
-// found waits for what the program started in b has written down.
+// found waits for the report of the program that was started in b.
 func (b bench) found(t *testing.T) (f finding) {
 	t.Helper()
 	path := filepath.Join(b.dir, "report")
@@ -114,7 +114,7 @@ func (b bench) found(t *testing.T) (f finding) {
 	return f
 }
 
-// kill ends a program and waits until it has been waited for.
+// kill ends a program and waits until it was reaped.
 func kill(t *testing.T, p *Process) {
 	t.Helper()
 	if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
@@ -122,7 +122,7 @@ func kill(t *testing.T, p *Process) {
 	}
 	<-p.Exited
 	if p.Err() == nil {
-		t.Error("killed, and no error")
+		t.Error("a killed program has no error")
 	}
 	if err := syscall.Kill(p.PID, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("a zombie is left: %v", err)
@@ -159,20 +159,20 @@ func TestStart(t *testing.T) {
 				t.Errorf("arguments %q, want %q", f.Args, want)
 			}
 			if want := []string{"/dev/null", "/dev/null", "/dev/null"}; runtime.GOOS == "linux" && !slices.Equal(f.FDs, want) {
-				t.Errorf("it holds %q, of ours was open %s", f.FDs, leaky)
+				t.Errorf("the program has %q open, and inherited %s", f.FDs, leaky)
 			}
 			if asked, err := os.ReadFile(filepath.Join(b.dir, "asked")); tt.script != "" &&
 				(err != nil || !strings.HasPrefix(string(asked), "--user --scope --quiet --collect --property=Delegate=yes -- ")) {
-				t.Errorf("systemd-run was asked %q, %v", asked, err)
+				t.Errorf("systemd-run was called with %q, %v", asked, err)
 			}
 			if p.Err() != nil {
-				t.Error("it has ended:", p.Err())
+				t.Error("the program has ended:", p.Err())
 			}
 		})
 	}
 }
 
-// leak opens a file the way a careless launcher leaves one to us.
+// leak opens a file as a careless launcher leaves one open.
 func leak(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "leaked")
@@ -187,8 +187,8 @@ func leak(t *testing.T) string {
 	return path
 }
 
-// A program that fails is told from a systemd-run that does: it is not started
-// a second time.
+// The failure of a program is distinguished from that of systemd-run, so that the program is not started a second
+// time.
 func TestEarlyEnd(t *testing.T) {
 	for _, script := range []string{"", execScope} {
 		b := newBench(t, script)
@@ -199,7 +199,7 @@ func TestEarlyEnd(t *testing.T) {
 		<-p.Exited
 		var exit *exec.ExitError
 		if !errors.As(p.Err(), &exit) || exit.ExitCode() != 3 {
-			t.Errorf("it ended with %v", p.Err())
+			t.Errorf("the program ended with %v", p.Err())
 		}
 		if err := syscall.Kill(p.PID, 0); !errors.Is(err, syscall.ESRCH) {
 			t.Errorf("a zombie is left: %v", err)
@@ -207,8 +207,7 @@ func TestEarlyEnd(t *testing.T) {
 	}
 }
 
-// A manager that hangs costs the caller no more than its patience, and leaves
-// nothing behind.
+// A manager that hangs delays the caller only for a limited time, and leaves no process behind.
 func TestManagerHangs(t *testing.T) {
 	b := newBench(t, fmt.Sprintf("echo $$ >%s; exec /bin/cat %s", "$XDG_RUNTIME_DIR/pid", "$XDG_RUNTIME_DIR/fifo"))
 	if err := unix.Mkfifo(filepath.Join(b.dir, "fifo"), 0o600); err != nil {
@@ -233,24 +232,24 @@ func TestManagerHangs(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("systemd-run is left: %v", err)
+		t.Errorf("systemd-run still runs: %v", err)
 	}
 }
 
 func TestStartMistakes(t *testing.T) {
 	if _, err := Start(t.Context(), Spec{Path: "sh"}); err == nil {
-		t.Error("a relative path is started")
+		t.Error("a program with a relative path was started")
 	}
 	b := newBench(t, execScope)
 	if _, err := Start(t.Context(), Spec{Path: b.dir + "/none", Env: b.env("")}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a program that is not there: %v", err)
+		t.Errorf("a program that does not exist: %v", err)
 	}
 	if _, err := os.Stat(b.dir + "/asked"); err == nil {
-		t.Error("systemd was asked all the same")
+		t.Error("systemd-run was called although the program does not exist")
 	}
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Start(done, Spec{Path: self(t), Env: newBench(t, "").env("fail")}); !errors.Is(err, context.Canceled) {
-		t.Errorf("after ctx's end: %v", err)
+		t.Errorf("with a canceled context: %v", err)
 	}
 }

@@ -20,14 +20,14 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A machine is one that was made up: its directories, and a /proc.
+// A machine is the fake of a machine: its directories, and a /proc.
 type machine struct {
 	t *testing.T
 	Facts
-	dir string // where all of it lies
+	dir string // the directory of all its files
 }
 
-// healthy is a machine on which both processes run.
+// healthy returns a machine on which both processes run.
 func healthy(t *testing.T) *machine {
 	m := &machine{t: t, dir: testkit.Dir(t)}
 	lies := filepath.Join(m.dir, "hf")
@@ -50,20 +50,20 @@ func healthy(t *testing.T) *machine {
 		}
 		return nc.Close()
 	}
-	m.process(9, "/bin/supervisor (deleted)", "supervisor", "--background", "--dir", lies) // keepers are not replaced
+	m.process(9, "/bin/supervisor (deleted)", "supervisor", "--background", "--dir", lies) // a keeper is not replaced by an upgrade
 	m.process(10, "/bin/supervisor", "supervisor", "run", "--background", "--dir", lies)
 	m.process(20, "/bin/proxy", "proxy", "serve", "--proxy", "proxy", "--dir="+lies)
-	m.process(30, "/bin/bash", "bash") // in a session
+	m.process(30, "/bin/bash", "bash") // the shell of a session
 	m.file("proc/30/stat", "30 (a b) c) S 10 0")
 	m.file("proc/10/stat", "10 (supervisor) S 9 0")
 	m.locks(9, "supervisor.sock")
 	m.serves(10, "supervisor.sock")
 	m.serves(20, "proxy.sock")
 	m.serves(20, "proxy.web.sock")
-	m.process(40, "/bin/proxy", "proxy", "--dir", lies, "attach", "serve") // a client
-	m.process(41, "/bin/supervisor", "supervisor", "--dir", m.dir)         // of other directories
+	m.process(40, "/bin/proxy", "proxy", "--dir", lies, "attach", "serve") // a client of the proxy
+	m.process(41, "/bin/supervisor", "supervisor", "--dir", m.dir)         // a supervisor of other directories
 	m.process(42, "/bin/supervisor", "supervisor", "--dir", lies, "stop")
-	m.process(43, "/bin/supervisor", "supervisor", "--dir", lies) // which resolved otherwise
+	m.process(43, "/bin/supervisor", "supervisor", "--dir", lies) // whose directories were resolved to other ones
 	m.link("proc/43/fd/9", "/elsewhere/supervisor.sock.lock")
 	m.asked(supervisor("v2"), nil)
 	m.Held = func() *keep.Held { return nil }
@@ -74,7 +74,7 @@ func healthy(t *testing.T) *machine {
 	return m
 }
 
-// supervisor is one that has three sessions and a keeper.
+// supervisor returns the status of a supervisor that has three sessions and a keeper.
 func supervisor(version string) *protocol.ProcessStatus {
 	return &protocol.ProcessStatus{PID: 10, Version: version, Protocol: protocol.Supported(), Sessions: 3,
 		Keeper: &protocol.KeeperStatus{PID: 9, Sessions: 3, Starts: 1}}
@@ -102,7 +102,7 @@ func (m *machine) link(name, to string) {
 	m.must(os.Symlink(to, path))
 }
 
-// process makes a process that has three files open, of ten.
+// process makes a process that has three files open, of ten allowed.
 func (m *machine) process(pid int, exe string, args ...string) {
 	of := fmt.Sprintf("proc/%d/", pid)
 	m.link(of+"exe", exe)
@@ -115,7 +115,7 @@ func (m *machine) process(pid int, exe string, args ...string) {
 	}
 }
 
-// serves makes a process hold a socket's lock, and listen.
+// serves makes a process hold a socket's lock, and listens.
 func (m *machine) serves(pid int, name string) {
 	m.locks(pid, name)
 	m.listens(name)
@@ -133,14 +133,14 @@ func (m *machine) listens(name string) *net.UnixListener {
 	return ln
 }
 
-// stale leaves a socket on which nobody listens.
+// stale leaves a socket on which no process listens.
 func (m *machine) stale(name string) {
 	ln := m.listens(name)
 	ln.SetUnlinkOnClose(false)
 	m.must(ln.Close())
 }
 
-// ends makes a process end: nobody has it, nor its locks.
+// ends removes a process. Its locks are free then.
 func (m *machine) ends(pid int) { m.must(os.RemoveAll(filepath.Join(m.Proc, strconv.Itoa(pid)))) }
 
 func (m *machine) asked(s *protocol.ProcessStatus, err error) {
@@ -155,7 +155,7 @@ func (m *machine) joined(a *Agent, err error) {
 	m.Agent = func(context.Context) (*Agent, error) { return a, err }
 }
 
-// prints has programs print, and fail where they are not told what.
+// prints returns a function that runs programs: it returns their outputs, and fails for other programs.
 func (m *machine) prints(what map[string]string) func(context.Context, string, ...string) (string, error) {
 	return func(_ context.Context, name string, _ ...string) (string, error) {
 		if text, ok := what[name]; ok {
@@ -165,7 +165,7 @@ func (m *machine) prints(what map[string]string) func(context.Context, string, .
 	}
 }
 
-// bad are the findings that are not ok.
+// bad returns the findings that are not ok.
 func bad(all []Finding) (found []Finding) {
 	for _, f := range all {
 		if f.Severity != OK {
@@ -189,7 +189,7 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// Each finding is made on purpose, and is the only one.
+// Each fault is caused on purpose, and must be the only finding.
 func TestFindings(t *testing.T) {
 	timeout := fmt.Errorf("hello: %w", context.DeadlineExceeded)
 	for _, tt := range []struct {
@@ -197,8 +197,8 @@ func TestFindings(t *testing.T) {
 		spoil    func(*machine)
 		check    string
 		severity Severity
-		says     string // part of the finding
-		fix      string // part of the fix
+		says     string // a part of the finding
+		fix      string // a part of the fix
 	}{
 		{"too open", func(m *machine) { m.must(os.Chmod(m.Dirs.State, 0o755)) },
 			"directories", Error, "0755", "chmod 700"},
@@ -231,7 +231,7 @@ func TestFindings(t *testing.T) {
 		}, "directories", Error, "cannot be made", "log in again"},
 		{"may not be made", func(m *machine) {
 			if os.Geteuid() == 0 {
-				m.t.Skip("root may make it")
+				m.t.Skip("root can create the directory")
 			}
 			m.must(os.Mkdir(filepath.Join(m.dir, "shut"), 0o500))
 			m.Dirs.Config = filepath.Join(m.dir, "shut/b")
@@ -468,7 +468,7 @@ func TestFindings(t *testing.T) {
 			}
 			for _, f := range others {
 				if !strings.Contains(tt.name, "supervisor") || f.Check != "supervisor" {
-					t.Errorf("and %+v", f)
+					t.Errorf("another finding: %+v", f)
 				}
 			}
 		})
@@ -480,11 +480,11 @@ func TestPathTooLong(t *testing.T) {
 	m.Dirs.Runtime = "/" + strings.Repeat("x", socket.MaxPath-len("//proxy.control.sock"))
 	l := newInspection(t.Context(), m.Facts)
 	if got := l.paths(); got[0].Severity != OK {
-		t.Errorf("one that just fits: %+v", got)
+		t.Errorf("a path of the greatest length: %+v", got)
 	}
 	l.Dirs.Runtime += "x"
 	if got := l.paths(); got[0].Severity != Error || !strings.Contains(got[0].Fix, "shorter") {
-		t.Errorf("one too long: %+v", got)
+		t.Errorf("a path that is too long: %+v", got)
 	}
 	l.Proxy = "p"
 	if got := l.paths(); got[0].Severity != OK {
@@ -492,7 +492,7 @@ func TestPathTooLong(t *testing.T) {
 	}
 }
 
-// A process that listens only by the time we have looked is no failure.
+// A process that begins to listen during the check is not a finding.
 func TestAboutToServe(t *testing.T) {
 	m := healthy(t)
 	answer, n := m.Supervisor, 0
@@ -507,7 +507,7 @@ func TestAboutToServe(t *testing.T) {
 	}
 }
 
-// Looking changes nothing, whatever there is.
+// Run changes no file, whatever it finds.
 func TestChangesNothing(t *testing.T) {
 	m := healthy(t)
 	m.stale("dev.sock")

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }
 
-// What /proc says is read as it stands there, whatever a program calls itself.
+// The fields of /proc are read correctly, whatever characters the name of a program has.
 func TestIn(t *testing.T) {
 	const leader, other = 10, 20
 	for _, tt := range []struct {
@@ -23,7 +23,7 @@ func TestIn(t *testing.T) {
 	}{
 		{"a shell at its prompt", "10 (bash) S 1 10 10 34816 10 0", "", "", &protocol.Foreground{PID: leader, Name: "bash", Cwd: "/leader"}},
 		{"a program in front", "10 (bash) S 1 10 10 34816 20 0", "20 (a) b) R 10 20 10 34816 20 0", "20 ", &protocol.Foreground{PID: other, Name: "a) b", Cwd: "/other", Children: true}},
-		{"its group's leader has ended", "10 (bash) S 1 10 10 34816 20 0", "", "21 ", &protocol.Foreground{PID: leader, Name: "bash", Cwd: "/leader", Children: true}},
+		{"the leader of the group has ended", "10 (bash) S 1 10 10 34816 20 0", "", "21 ", &protocol.Foreground{PID: leader, Name: "bash", Cwd: "/leader", Children: true}},
 		{"the number is another's", "10 (bash) S 1 10 10 34816 20 0", "20 (x) S 1 20 20 0 -1 0", "", &protocol.Foreground{PID: leader, Name: "bash", Cwd: "/leader"}},
 		{"stopped", "10 (bash) T 1 10 10 34816 10 0", "", "", &protocol.Foreground{PID: leader, Name: "bash", Cwd: "/leader", Stopped: true}},
 		{"a zombie", "10 (bash) Z 1 10 10 34816 -1 0", "", "", nil},
@@ -60,7 +60,7 @@ func TestIn(t *testing.T) {
 	}
 }
 
-// A real process that stands still is said to.
+// A real process that is stopped is reported as stopped.
 func TestOf(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command("sleep", "1000")
@@ -73,8 +73,8 @@ func TestOf(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, 10*time.Second, func() bool { f := Of(pid); return f != nil && f.Stopped && f.Name == "sleep" && f.Cwd == dir }, "it is said to stand still")
+	testkit.Eventually(t, 10*time.Second, func() bool { f := Of(pid); return f != nil && f.Stopped && f.Name == "sleep" && f.Cwd == dir }, "the process is reported as stopped")
 	if Of(0) != nil || Of(-1) != nil {
-		t.Error("there is a foreground of no process")
+		t.Error("a process that does not exist has a foreground")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"holdfast/protocol"
 )
 
-// An asked is an asking, what it passed on, and what it told.
+// An asked is an asking, with the input that it passed on, and the appearances that it reported.
 type asked struct {
 	*asking
 	passed []byte
@@ -33,19 +33,18 @@ func (a *asked) want(t *testing.T, what, passed string, told ...protocol.Appeara
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if string(a.passed) != passed || fmt.Sprint(a.told) != fmt.Sprint(told) {
-		t.Errorf("%s: passed %q and told %+v, want %q and %+v", what, a.passed, a.told, passed, told)
+		t.Errorf("%s: passed %q and reported %+v, want %q and %+v", what, a.passed, a.told, passed, told)
 	}
 }
 
-// What terminals say to the questions.
+// The replies of terminals to the queries.
 const (
 	xtermSays = "\x1b]10;rgb:e5e5/e5e5/e5e5\x1b\\\x1b]11;rgb:0000/1111/ffff\x1b\\\x1b]12;rgb:ffff/0000/8080\x1b\\\x1bP>|XTerm(390)\x1b\\\x1b[?64;1;2;6;9;15;16;17;18;21;22;28c"
 	ttySays   = "\x1b[?1;2c"
 )
 
-// Whatever the terminal says, in one piece or cut in two anywhere or byte by
-// byte, with whatever typed before, between and after: the answers are taken, and
-// all else comes through in its order.
+// The replies of a terminal are removed from the input, and other input is passed on in order. That holds if they
+// come in one piece, in two, or byte by byte, and with input before, between and after them.
 func TestAnswersAreTaken(t *testing.T) {
 	cell := protocol.Appearance{CellWidth: 9}
 	xterm := protocol.Appearance{Foreground: "#e5e5e5", Background: "#0011ff", Cursor: "#ff0080", CellWidth: 9, Version: "XTerm(390)"}
@@ -59,11 +58,11 @@ func TestAnswersAreTaken(t *testing.T) {
 		{"typed after", xtermSays + "ls\x1b[A", "ls\x1b[A", xterm},
 		{"typed between", "a\x1b]11;#00ff7F\ab\x1bP>|x\x1b\\\x1bOAc" + ttySays + "d", "ab\x1bOAcd", protocol.Appearance{Background: "#00ff7f", CellWidth: 9, Version: "x"}},
 		{"keys that begin alike", "\x1b]\x1b]1x\x1bP\x1b[?\x1b[1;5A\x1b\x1b\x1b[" + ttySays, "\x1b]\x1b]1x\x1bP\x1b[?\x1b[1;5A\x1b\x1b\x1b[", cell},
-		{"answers for programs behind ours", xtermSays + xtermSays, xtermSays, xterm},
-		{"one of a kind is ours", "\x1b]11;rgb:1/2/3\a\x1b]11;rgb:4/5/6\a" + ttySays, "\x1b]11;rgb:4/5/6\a", protocol.Appearance{Background: "#112233", CellWidth: 9}},
+		{"replies to queries of programs", xtermSays + xtermSays, xtermSays, xterm},
+		{"only the first reply of a kind is removed", "\x1b]11;rgb:1/2/3\a\x1b]11;rgb:4/5/6\a" + ttySays, "\x1b]11;rgb:4/5/6\a", protocol.Appearance{Background: "#112233", CellWidth: 9}},
 		{"other answers", "\x1b[?2026;2$y\x1b]4;1;rgb:0/0/0\a\x1b[>0;10;1c\x1b[?997;1n\x1b[5;5R" + ttySays,
 			"\x1b[?2026;2$y\x1b]4;1;rgb:0/0/0\a\x1b[>0;10;1c\x1b[?997;1n\x1b[5;5R", cell},
-		{"a colour nobody knows", "\x1b]10;mauve\a\x1b]11;rgb:12345/0/0\a" + ttySays, "", cell},
+		{"an unknown colour", "\x1b]10;mauve\a\x1b]11;rgb:12345/0/0\a" + ttySays, "", cell},
 		{"with alpha", "\x1b]11;rgba:8080/4040/2020/ffff\a" + ttySays, "", protocol.Appearance{Background: "#804020", CellWidth: 9}},
 		{"a long name", "\x1bP>|" + strings.Repeat("ä", 100) + "\x1b\\" + ttySays, "", protocol.Appearance{CellWidth: 9, Version: strings.Repeat("ä", 64)}},
 		{"no end to it", "\x1b]11;" + strings.Repeat("x", 300) + ttySays, "\x1b]11;" + strings.Repeat("x", 300), cell},
@@ -82,7 +81,7 @@ func TestAnswersAreTaken(t *testing.T) {
 					a.filter([]byte(tt.typed[cut:]))
 					a.want(t, fmt.Sprint("cut at ", cut), tt.want, tt.told)
 					if !a.over() || len(a.held) > 0 {
-						t.Errorf("cut at %d: it is not over", cut)
+						t.Errorf("cut at %d: the asking has not ended", cut)
 					}
 				}
 				a := newAsked()
@@ -95,7 +94,7 @@ func TestAnswersAreTaken(t *testing.T) {
 	}
 }
 
-// What the terminal says of its modes is told if it can be changed.
+// The present state of a mode is reported if the mode can be changed.
 func TestInitialModes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for says, want := range map[string]string{
@@ -108,14 +107,14 @@ func TestInitialModes(t *testing.T) {
 			a.initially = func(mode string, on bool) { told[mode] = on }
 			a.filter([]byte(says + ttySays))
 			if got := fmt.Sprint(told); got != want {
-				t.Errorf("%q: told %s, want %s", says, got, want)
+				t.Errorf("%q: reported %s, want %s", says, got, want)
 			}
 		}
 	})
 }
 
-// A terminal that says nothing delays Esc and what looks like the beginning of
-// an answer, for a short time, and nothing else.
+// While a terminal does not reply, only Esc and input that looks like the beginning of a reply are delayed, for a
+// short time.
 func TestNothingIsHeldForLong(t *testing.T) {
 	for _, tt := range []struct {
 		typed, now string
@@ -145,7 +144,8 @@ func TestNothingIsHeldForLong(t *testing.T) {
 			synctest.Wait()
 			a.want(t, "when it is over", tt.typed)
 
-			// It goes on like that, and ends with what is known.
+			// The next Esc is delayed as well. After askingTime the asking ends with the known appearance, and delays
+			// no input.
 			a.filter([]byte("\x1b"))
 			time.Sleep(escapeWait)
 			synctest.Wait()
@@ -158,7 +158,7 @@ func TestNothingIsHeldForLong(t *testing.T) {
 	}
 }
 
-// Bytes that come one by one do not make the first of them wait longer.
+// The delay counts from the first byte, even if further bytes come.
 func TestHeldSinceTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsked()
@@ -174,14 +174,14 @@ func TestHeldSinceTheFirst(t *testing.T) {
 		time.Sleep(escapeWait - 1)
 		synctest.Wait()
 		a.want(t, "another Esc has its own time", "\x1b]x\x1by")
-		a.filter([]byte(ttySays)) // the answer, and no timer of before acts on it
+		a.filter([]byte(ttySays)) // the reply ends the asking, and the timer from before has no effect
 		time.Sleep(2 * askingTime)
 		synctest.Wait()
 		a.want(t, "in the end", "\x1b]x\x1by\x1b", protocol.Appearance{CellWidth: 9})
 	})
 }
 
-// The end of what is typed holds nothing back.
+// flush passes on the input that is held.
 func TestHeldAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsked()
@@ -189,13 +189,12 @@ func TestHeldAtTheEnd(t *testing.T) {
 		a.flush()
 		a.want(t, "flushed", "x\x1b]1")
 		if a.filter([]byte("y"+ttySays)) || !a.filter([]byte("\x1cd")) {
-			t.Error("who detaches is not told from who types")
+			t.Error("the result of filter does not tell whether the input detaches")
 		}
 	})
 }
 
-// A viewer that leaves waits for answers while they may be on their way, and
-// not for a terminal that has none.
+// leave waits for replies that may be on their way, but not for a terminal that has not replied for long.
 func TestLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsked()
@@ -209,22 +208,22 @@ func TestLeaving(t *testing.T) {
 			t.Errorf("waited %v for answers that came after %v", got, leaveWait/2)
 		}
 		if got := took(); got != 0 {
-			t.Errorf("waited %v when all were there", got)
+			t.Errorf("waited %v although all replies had come", got)
 		}
 		a = newAsked()
 		if got := took(); got != leaveWait {
-			t.Errorf("waited %v for a terminal that says nothing", got)
+			t.Errorf("waited %v for a terminal that does not reply", got)
 		}
 		time.Sleep(leaveAfter)
 		if got := took(); got != 0 {
-			t.Errorf("waited %v for a terminal that has said nothing", got)
+			t.Errorf("waited %v for a terminal that has not replied for long", got)
 		}
 		time.Sleep(askingTime)
 	})
 }
 
-// Nothing typed is lost or reordered, wherever the answers stand and however
-// all of it arrives, times included.
+// Input is neither lost nor reordered, wherever the replies are in it, however it is cut, and whatever time passes in
+// between.
 func TestTypingBesideAnswers(t *testing.T) {
 	keys := []string{"a", "\r", "\x1b", "\x1b[A", "\x1bOP", "\x1b]", "\x1bP", "\x1b[", "ä", "\x1b[200~x\x1b[201~", "\x1b[?2026;2$y", "\x1b[1;5C"}
 	for seed := range uint64(300) {
@@ -232,7 +231,7 @@ func TestTypingBesideAnswers(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			said := strings.SplitAfter(xtermSays, "\x1b\\")
 			var typed, want strings.Builder
-			var cuts []int // where a read may end and time may pass: not within an answer
+			var cuts []int // where a read may end and time may pass, which is never within a reply
 			for len(said) > 0 || random.IntN(10) > 0 {
 				if len(said) > 0 && random.IntN(3) == 0 {
 					typed.WriteString(said[0])
@@ -242,8 +241,8 @@ func TestTypingBesideAnswers(t *testing.T) {
 					typed.WriteString(k)
 					want.WriteString(k)
 					if k == "\x1b" || len(k) == 2 && k[0] == 0x1b {
-						// A key that may begin an answer stands by itself: nobody types
-						// into an answer, nor is anything typed with it.
+						// A key that may begin a reply is read alone, because a user does not press keys within a
+						// reply, and no other key at the same time.
 						cuts = append(cuts, typed.Len())
 					}
 				}

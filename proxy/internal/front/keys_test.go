@@ -55,8 +55,7 @@ func equalKeys(a, b DetachKey) bool {
 	return true
 }
 
-// A recorder is a key filter that has all the time in the world, and what it
-// passed on.
+// A recorder is a key filter whose wait does not end, with the input that it passed on.
 type recorder struct {
 	*keyFilter
 	sent []byte
@@ -79,7 +78,7 @@ func TestKeyFilter(t *testing.T) {
 	for _, tt := range []struct {
 		name, keys string
 		typed      []string
-		sent       string // before the detach, or after a flush
+		sent       string // input that is passed on before the detach, or until the flush
 		detach     bool
 	}{
 		{"plain", `ctrl-\ d`, []string{"ls\r"}, "ls\r", false},
@@ -105,7 +104,7 @@ func TestKeyFilter(t *testing.T) {
 		{"kitty, alternate keys and text", `ctrl-\ d`, []string{"\x1b[92:124:92;5u", "\x1b[100;;100u"}, "", true},
 		{"kitty, keys up alone", `ctrl-\ d`, []string{"\x1b[92;5:3u\x1b[100;1:3u"}, "\x1b[92;5:3u\x1b[100;1:3u", false},
 		{"kitty, shift is another key", `ctrl-\ d`, []string{"\x1b[92;6ud"}, "\x1b[92;6ud", false},
-		{"kitty, what was idle is passed on", `ctrl-\ d`, []string{kitty + "\x1b[92;5:3ux"}, kitty + "\x1b[92;5:3ux", false},
+		{"kitty, a key release is passed on", `ctrl-\ d`, []string{kitty + "\x1b[92;5:3ux"}, kitty + "\x1b[92;5:3ux", false},
 		{"kitty, a capital", "ctrl-a D", []string{"\x1b[97;5u\x1b[100;2u"}, "", true},
 		{"kitty, cut", `ctrl-\ d`, []string{"a\x1b[9", "2;5", "ud"}, "a", true},
 		{"kitty, cut and something else", `ctrl-\ d`, []string{"a\x1b[9", "2;5", "Hd"}, "a\x1b[92;5Hd", false},
@@ -133,8 +132,8 @@ func TestKeyFilter(t *testing.T) {
 	}
 }
 
-// TestKeyFilterReleases: the first key goes to the session by itself, in the
-// end, and a lone escape at once.
+// TestKeyFilterReleases checks that the first key of the detach keys is passed on after the wait, and a single
+// escape, too.
 func TestKeyFilterReleases(t *testing.T) {
 	k, err := ParseDetachKey(DefaultDetachKey)
 	if err != nil {
@@ -160,13 +159,11 @@ func TestKeyFilterReleases(t *testing.T) {
 	}
 }
 
-// detachWords is the plainest description of what detaches by the default
-// keys, for what comes in one piece.
+// detachWords matches input in one piece that detaches with the default keys. It is the plain model of the filter.
 var detachWords = regexp.MustCompile(`(?:\x1c|\x1b\[0*92(?::[\d:]*)?;0*(?:5|69|133|197)(?::(?:0*[12]?|[\d:]*:[\d:]*|0*[4-9]\d*))?(?:;[\d;:]*)?u)` +
 	`(?:\x1b\[[\d:]+;\d*:3u)*(?:d|\x04)`)
 
-// FuzzKeyFilter: whatever is typed, in whatever pieces, what is passed on is
-// what was typed, to the byte, up to the detach keys.
+// FuzzKeyFilter checks that input is passed on unchanged up to the detach keys, however it is cut.
 func FuzzKeyFilter(f *testing.F) {
 	for _, s := range []string{"ls -la\r", "\x1cd", "a\x1c\x1cd", "\x1b[92;5ud", "\x1b[92;5u\x1b[92;5:3ud", "\x1b[27;5;92~d", "\x1b[9", "\x1b\x1b[[92u", "\x1b[200~\x1cx\x1b[201~"} {
 		f.Add([]byte(s), uint8(3))
@@ -183,19 +180,19 @@ func FuzzKeyFilter(f *testing.F) {
 		if !detach {
 			r.flush()
 			if !bytes.Equal(r.sent, in) {
-				t.Fatalf("typed %q, passed on %q", in, r.sent)
+				t.Fatalf("the input %q was passed on as %q", in, r.sent)
 			}
 		} else if rest, ok := bytes.CutPrefix(in[:given], r.sent); !ok || !startsWithDetach(rest) {
-			t.Fatalf("typed %q, detached after passing on %q", in[:given], r.sent)
+			t.Fatalf("the input %q detached after %q was passed on", in[:given], r.sent)
 		}
 		if whole := given == len(in) && len(in) <= int(piece)+1; whole && !detach && detachWords.Match(in) {
-			t.Fatalf("typed %q in one piece, and nothing detached", in)
+			t.Fatalf("the input %q in one piece did not detach", in)
 		}
 	})
 }
 
-// startsWithDetach reports whether p is the first key, then the second one,
-// with nothing between them that would mean something.
+// startsWithDetach reports whether p begins with the first key and the second one, with no other key press between
+// them.
 func startsWithDetach(p []byte) bool {
 	first, n := readPress(p)
 	if n == 0 || !first.is(key{'\\', true}) {

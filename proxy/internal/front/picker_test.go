@@ -8,8 +8,8 @@ import (
 
 func TestPickerKeys(t *testing.T) {
 	for _, tt := range []struct {
-		typed  string // "|" ends what is read at once
-		chosen int    // -1: the person leaves
+		typed  string // "|" ends the input of one read
+		chosen int    // -1 if the user leaves
 		ahead  string
 	}{
 		{"\r", 0, ""}, {"\rls\r", 0, "ls\r"}, {"\x1b[B\r", 1, ""}, {"\x1bOB\x1bOA\r", 0, ""}, {"jjk\n", 1, ""}, {"\x1b[A\r", 0, ""},

@@ -13,8 +13,8 @@ import (
 	"holdfast/proxy/client"
 )
 
-// tape is a recording of digits: each second one byte is printed, except after the fifth, when
-// nothing is printed for an hour. Byte 8 is missing.
+// tape is a recording of digits: one byte is printed each second, except after the fifth, when the session is silent
+// for an hour. Byte 8 is missing.
 type tape struct{ began time.Time }
 
 const digits = "0123456789"
@@ -64,11 +64,11 @@ func (r tape) Output(_ context.Context, from, to uint64) iter.Seq2[client.PastOu
 	}
 }
 
-// A recording is shown with its timing: faster, with short pauses, paused, and from other places.
+// A recording is played with its timing: faster, with shortened pauses, paused, and from other positions.
 func TestPlay(t *testing.T) {
 	for name, tt := range map[string]struct {
 		o    PlayOptions
-		keys string // the first is pressed after a quarter of a second, and each other half a second later; a dot is none
+		keys string // the first key is pressed after a quarter of a second, and each further one half a second later; a dot means no key
 		want string
 		took time.Duration
 	}{
@@ -114,10 +114,10 @@ func TestPlay(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := out.String(); got != tt.want {
-					t.Errorf("shown %q, want %q", got, tt.want)
+					t.Errorf("the player shows %q, want %q", got, tt.want)
 				}
 				if took := time.Since(begun); took != tt.took {
-					t.Errorf("it took %v, want %v", took, tt.took)
+					t.Errorf("the playback took %v, want %v", took, tt.took)
 				}
 				cancel()
 				synctest.Wait()
@@ -126,7 +126,7 @@ func TestPlay(t *testing.T) {
 	}
 }
 
-// What a player shows asks the terminal nothing and changes nothing besides the display.
+// The output of a player has no queries, and changes only the display of the terminal.
 func TestPlayFilter(t *testing.T) {
 	for in, want := range map[string]string{
 		"text\r\n\x1b[1;31mred\x1b[0m":                                               "text\r\n\x1b[1;31mred\x1b[0m",
@@ -154,12 +154,12 @@ func TestPlayFilter(t *testing.T) {
 	}
 }
 
-// Whatever a program has printed, a filter lets through no question: filtered output passes it unchanged.
+// FuzzPlayFilter checks that filtered output passes another filter unchanged, which shows that it has no query.
 func FuzzPlayFilter(f *testing.F) {
 	f.Add([]byte("\x1b[6n\x1b]11;?\x07\x1b[?1000h\x1b[c"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var once, twice playFilter
-		kept := append(once.apply(in), 'x') // a character after it completes what the output does not
+		kept := append(once.apply(in), 'x') // a character that ends a sequence which the output leaves open
 		if again := twice.apply(kept); !bytes.Equal(again, kept) {
 			t.Errorf("%q became %q, and then %q", in, kept, again)
 		}

@@ -11,7 +11,7 @@ import (
 	"holdfast/shared/termmode"
 )
 
-// always is what undo ends with.
+// always is the end of every undo.
 const always = "\x1b[0m\x1b(B\x0f\x1b>"
 
 func TestModesUndo(t *testing.T) {
@@ -78,8 +78,8 @@ func TestModesUndo(t *testing.T) {
 	}
 }
 
-// A mode that the terminal had set or reset before is brought back, however often,
-// and one of which it has said nothing is left as it is.
+// A mode that the terminal had set or reset before is restored, however often it was changed. A mode whose state the
+// terminal has not reported stays as it is.
 func TestModesInitial(t *testing.T) {
 	term := &Terminal{}
 	term.initially("?2027", true)
@@ -102,11 +102,11 @@ func TestModesInitial(t *testing.T) {
 	other := &modes{}
 	other.record([]byte("\x1b[?2027l\x1b[?12;45h"))
 	if got := other.undo(); got != always {
-		t.Errorf("of a terminal that says nothing undo is %q, want %q", got, always)
+		t.Errorf("for a terminal that does not reply undo is %q, want %q", got, always)
 	}
 }
 
-// TestModesOfTable demands that undo resets each mode as the table tells.
+// TestModesOfTable checks that undo resets each mode as the table demands.
 func TestModesOfTable(t *testing.T) {
 	for _, mode := range termmode.All {
 		for _, on := range []bool{true, false} {
@@ -143,7 +143,7 @@ func TestModesOfText(t *testing.T) {
 	}
 }
 
-// TestModesForgetLongSequences: what never ends is not kept.
+// TestModesForgetLongSequences checks that a sequence without an end is not kept.
 func TestModesForgetLongSequences(t *testing.T) {
 	for _, begin := range []string{"\x1b[", "\x1b]52;c;"} {
 		m := &modes{}
@@ -156,13 +156,13 @@ func TestModesForgetLongSequences(t *testing.T) {
 		}
 		m.record([]byte("\x1b\\\x1b[?1000h"))
 		if !m.is("?1000") {
-			t.Errorf("%q: what follows is not seen", begin)
+			t.Errorf("%q: the sequence after it is not recognized", begin)
 		}
 	}
 }
 
-// FuzzModes: however the output is cut, the same is undone; and when that was
-// printed, nothing is left to undo.
+// FuzzModes checks that undo does not depend on how the output is cut, and that no mode is left to undo after undo
+// was printed.
 func FuzzModes(f *testing.F) {
 	f.Add([]byte("\x1b[?1049h\x1b[>1u\x1b]11;#000\x07\x1b[?25l"), uint8(3))
 	f.Add([]byte("\x1b[=1u\x1b[=4;2u\x1b[=1;3u"), uint8(2))
@@ -186,8 +186,7 @@ func FuzzModes(f *testing.F) {
 	})
 }
 
-// TestTerminalWithoutTerminal: nothing is written but what the session prints,
-// and nothing after restore.
+// TestTerminalWithoutTerminal checks that only the session's output is written, and none after restore.
 func TestTerminalWithoutTerminal(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -205,7 +204,7 @@ func TestTerminalWithoutTerminal(t *testing.T) {
 	term.Restore()
 	term.Restore()
 	if _, err := term.Write([]byte("late")); err == nil {
-		t.Error("something was shown after restore")
+		t.Error("output was accepted after restore")
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

@@ -24,8 +24,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// patience is how long a test waits for what must come; soonish is below the
-// time-out of ours, for what must not wait for it.
+// patience is the time after which a test fails if an expected event does not come. soonish is below the package's
+// time-out, for calls that must not wait for it.
 const (
 	patience = 30 * time.Second
 	soonish  = Timeout / 2
@@ -35,12 +35,12 @@ const (
 type old struct {
 	dir, control string
 	offer        *Offer
-	left         chan bool     // gets handed, once for each call of Leave
-	back         chan struct{} // gets something for each call of Back
+	left         chan bool     // receives the argument handed of each call of Leave
+	back         chan struct{} // receives a value for each call of Back
 	api          *socket.Listener
 }
 
-// newOld serves until the test has ended; change, where given, makes it another.
+// newOld starts an old proxy that serves until the test's end. change may be nil, or change the proxy.
 func newOld(t *testing.T, change func(*old)) *old {
 	t.Helper()
 	testkit.CheckLeaks(t)
@@ -79,7 +79,7 @@ func newOld(t *testing.T, change func(*old)) *old {
 	return o
 }
 
-// files gives the listener with its lock, and a text.
+// files returns the listener with its lock, and a file with a text.
 func (o *old) files() ([]Group, []*os.File, error) {
 	files, err := o.api.Files()
 	if err != nil {
@@ -106,7 +106,7 @@ func (o *old) staying(t *testing.T) {
 	}
 }
 
-// begin begins to take over, once no other handoff is under way any more.
+// begin begins a handoff. If another one is in progress, it waits for its end.
 func begin(t *testing.T, o *old) *Take {
 	t.Helper()
 	var take *Take
@@ -117,20 +117,18 @@ func begin(t *testing.T, o *old) *Take {
 			t.Fatal(err)
 		}
 		return err == nil
-	}, "the old proxy has time")
+	}, "the old proxy accepts a handoff")
 	return take
 }
 
-// At every moment somebody listens; the old one leaves when the new one
-// serves, and not before.
-//
+// At every moment a process listens. The old proxy leaves after the new one serves, and not before.
 // demand: S9
 func TestTakeOver(t *testing.T) {
 	knock := func(o *old) {
 		t.Helper()
 		conn, err := net.Dial("unix", o.api.Path())
 		if err != nil {
-			t.Errorf("nobody listens: %v", err)
+			t.Errorf("no process listens: %v", err)
 			return
 		}
 		conn.Close()
@@ -149,10 +147,10 @@ func TestTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if take.PID != os.Getpid() || take.Version != "1.0" {
-		t.Errorf("taken from %d %q", take.PID, take.Version)
+		t.Errorf("the handoff is from %d %q", take.PID, take.Version)
 	}
 	if take.Files("unknown") != nil || len(take.Files("none")) != 0 {
-		t.Error("files of groups that have none")
+		t.Error("groups without files have files")
 	}
 	text := take.Files("text")
 	if b, err := io.ReadAll(text[0]); err != nil || string(b) != "the text" {
@@ -170,7 +168,7 @@ func TestTakeOver(t *testing.T) {
 		t.Error(err)
 	}
 	if handed := testkit.Within(t, patience, "the old proxy leaves", o.left); !handed {
-		t.Error("told that nobody has the listeners")
+		t.Error("Leave was called with handed = false")
 	}
 	knock(o)
 	if conn, _, err := ln.Accept(); err != nil {
@@ -180,9 +178,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// A successor that dies before it serves leaves the old one as if nothing had
-// been tried, however far it came.
-//
+// If a successor dies before it serves, at any step, the old proxy continues as if there had been no handoff.
 // demand: S9
 func TestSuccessorDies(t *testing.T) {
 	o := newOld(t, nil)
@@ -191,7 +187,7 @@ func TestSuccessorDies(t *testing.T) {
 		take.Files("text")[0].Close()
 		die(take)
 	}
-	conn := dialControl(t, o) // with the offer unread
+	conn := dialControl(t, o) // dies before it has read the offer
 	if err := say(conn, message{Do: "take", Versions: supported}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +204,7 @@ func TestSuccessorDies(t *testing.T) {
 		t.Error(err)
 	}
 	if handed := testkit.Within(t, patience, "the old proxy leaves", o.left); !handed {
-		t.Error("told that nobody has the listeners")
+		t.Error("Leave was called with handed = false")
 	}
 }
 
@@ -231,7 +227,7 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 	_, err = Stop(testkit.Soon(t), o.control)
 	if protocol.CodeOf(err) != protocol.CodeLimitExceeded {
-		t.Errorf("stop meanwhile: %v", err)
+		t.Errorf("stop during the handoff: %v", err)
 	}
 	die(first)
 	third := begin(t, o)
@@ -251,17 +247,17 @@ func TestVersions(t *testing.T) {
 	}
 	_, _, err := received(conn, "offer")
 	if e := protocol.AsError(err); e.Code != protocol.CodeProtocolMismatch || e.Local == nil || *e.Local != supported || e.Remote == nil || *e.Remote != theirs {
-		t.Errorf("a newer successor is told %+v", err)
+		t.Errorf("a newer successor receives %+v", err)
 	}
 	o.staying(t)
 
-	// And the new side passes on what an old one says.
+	// The new proxy returns the error of an old one.
 	path := fakeOld(t, func(conn *net.UnixConn) {
 		_ = say(conn, message{Do: "error", Error: &protocol.Error{Code: protocol.CodeProtocolMismatch, Local: &theirs, Remote: &supported}}, nil)
 	})
 	_, err = Begin(testkit.Soon(t), path, hello)
 	if e := protocol.AsError(err); e == nil || e.Code != protocol.CodeProtocolMismatch || *e.Local != theirs || *e.Remote != supported {
-		t.Errorf("told %v", err)
+		t.Errorf("received %v", err)
 	}
 }
 
@@ -272,15 +268,15 @@ func TestNothingToGive(t *testing.T) {
 		}
 	})
 	if _, err := Begin(testkit.Soon(t), o.control, hello); protocol.CodeOf(err) != protocol.CodeClosed {
-		t.Errorf("told %v", err)
+		t.Errorf("received %v", err)
 	}
 	o.staying(t)
 	if _, err := Begin(testkit.Soon(t), filepath.Join(o.dir, "nobody"), hello); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("where no proxy is: %v", err)
+		t.Errorf("without a proxy: %v", err)
 	}
 }
 
-// What is no request is dropped, and the old one serves on.
+// Invalid requests end their connection, and the old proxy continues.
 func TestBadRequests(t *testing.T) {
 	o := newOld(t, nil)
 	file, err := os.Open(os.DevNull)
@@ -312,12 +308,12 @@ func TestBadRequests(t *testing.T) {
 			_ = conn.CloseWrite()
 			_ = conn.SetReadDeadline(time.Now().Add(patience))
 			if b, err := io.ReadAll(conn); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
-				t.Errorf("answered %q, %v", b, err)
+				t.Errorf("the reply is %q, %v", b, err)
 			}
 			o.staying(t)
 		})
 	}
-	// The second word may be wrong, too.
+	// The second message may be invalid, too.
 	for name, m := range map[string]message{"another word": {Do: "take"}, "fewer than none": {Do: "serving", Groups: []Group{{"a", -1}}}} {
 		t.Run("then "+name, func(t *testing.T) {
 			take := begin(t, o)
@@ -326,7 +322,7 @@ func TestBadRequests(t *testing.T) {
 			}
 			_ = take.peer.conn.SetReadDeadline(time.Now().Add(patience))
 			if _, err := heard(take.peer.conn, "go"); protocol.CodeOf(err) != protocol.CodeInternal || errors.Is(err, ErrGone) {
-				t.Errorf("told %v", err)
+				t.Errorf("received %v", err)
 			}
 			die(take)
 			o.staying(t)
@@ -334,7 +330,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// fakeOld listens where an old proxy would, takes one request and answers it.
+// fakeOld listens in the place of an old proxy, and answers one request.
 func fakeOld(t *testing.T, answer func(*net.UnixConn)) (path string) {
 	t.Helper()
 	path = filepath.Join(testkit.Dir(t), "control")
@@ -351,7 +347,7 @@ func fakeOld(t *testing.T, answer func(*net.UnixConn)) (path string) {
 		}
 		defer conn.Close()
 		if _, err := heard(conn.(*net.UnixConn), "take", "stop", "sign_out"); err != nil {
-			t.Errorf("asked for %v", err)
+			t.Errorf("the request is %v", err)
 		}
 		answer(conn.(*net.UnixConn))
 	}()
@@ -359,7 +355,7 @@ func fakeOld(t *testing.T, answer func(*net.UnixConn)) (path string) {
 	return path
 }
 
-// An offer that makes no sense is refused, and no descriptor of it stays open.
+// An invalid offer is refused, and none of its descriptors stays open.
 func TestBadOffers(t *testing.T) {
 	testkit.CheckLeaks(t)
 	file, err := os.Open(os.DevNull)
@@ -367,7 +363,7 @@ func TestBadOffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	const huge = 1 << 62 // four of them make 0
+	const huge = 1 << 62 // the sum of four of them overflows to 0
 	for name, answer := range map[string]func(*net.UnixConn){
 		"nothing":         func(*net.UnixConn) {},
 		"garbage":         func(c *net.UnixConn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n")) },
@@ -390,8 +386,8 @@ func TestBadOffers(t *testing.T) {
 	}
 }
 
-// The old one may vanish after its offer: the new one serves all the same, and
-// hears that nobody said good-bye.
+// The old proxy may die after its offer. The new one serves anyway, and Serving returns that the old one has not
+// confirmed.
 func TestOldVanishes(t *testing.T) {
 	testkit.CheckLeaks(t)
 	for name, then := range map[string]func(*net.UnixConn){
@@ -408,13 +404,13 @@ func TestOldVanishes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := finish(take); err == nil {
-				t.Error("somebody has said good-bye")
+				t.Error("Serving succeeded although the old proxy has died")
 			}
 		})
 	}
 }
 
-// A proxy is told to sign out all browsers, and says why it could not.
+// SignOut asks a proxy to sign out all browsers, and returns its error.
 func TestSignOut(t *testing.T) {
 	var n atomic.Int32
 	o := newOld(t, func(o *old) {
@@ -426,19 +422,19 @@ func TestSignOut(t *testing.T) {
 		}
 	})
 	if err := SignOut(testkit.Soon(t), o.control); err != nil || n.Load() != 1 {
-		t.Errorf("%v, done %d times", err, n.Load())
+		t.Errorf("%v, executed %d times", err, n.Load())
 	}
 	testkit.Eventually(t, patience, func() bool {
 		err := SignOut(testkit.Soon(t), o.control)
 		return protocol.CodeOf(err) == protocol.CodeInternal
-	}, "the failure is told")
+	}, "SignOut returns the failure")
 	if err := SignOut(testkit.Soon(t), fakeOld(t, func(*net.UnixConn) {})); !errors.Is(err, ErrGone) {
 		t.Errorf("a proxy that is too old: %v", err)
 	}
 	o.staying(t)
 }
 
-// Stop returns when the proxy has left.
+// Stop returns after the proxy has left.
 func TestStop(t *testing.T) {
 	leave := make(chan struct{})
 	o := newOld(t, func(o *old) { o.offer.Leave = func(handed bool) { <-leave; o.left <- handed } })
@@ -455,7 +451,7 @@ func TestStop(t *testing.T) {
 	select {
 	case handed := <-o.left:
 		if handed {
-			t.Error("told that somebody has the listeners")
+			t.Error("Leave was called with handed = true")
 		}
 	default:
 		t.Error("Stop has returned before the proxy had left")
@@ -466,15 +462,15 @@ func TestStop(t *testing.T) {
 		"an offer": func(c *net.UnixConn) { _ = say(c, message{Do: "offer"}, nil) },
 	} {
 		if _, err := Stop(testkit.Soon(t), fakeOld(t, answer)); err == nil {
-			t.Errorf("answered by %s it has stopped", name)
+			t.Errorf("Stop succeeded with the reply %s", name)
 		}
 	}
 	if _, err := Stop(testkit.Soon(t), filepath.Join(o.dir, "nobody")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("where no proxy is: %v", err)
+		t.Errorf("without a proxy: %v", err)
 	}
 }
 
-// However many ask in whatever ways, the proxy leaves once.
+// However many processes request a stop or a handoff, the proxy leaves once.
 func TestLeaveOnce(t *testing.T) {
 	o := newOld(t, nil)
 	var wg sync.WaitGroup
@@ -490,13 +486,13 @@ func TestLeaveOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	testkit.Within(t, patience, "the old proxy leaves", o.left) // who was answered may be here first
+	testkit.Within(t, patience, "the old proxy leaves", o.left) // the requester may have its answer before Leave is called
 	if n := len(o.left); n != 0 {
-		t.Errorf("it has left %d times more", n)
+		t.Errorf("Leave was called %d times more", n)
 	}
 }
 
-// Nobody waits for a peer that has gone.
+// A peer that has closed its connection delays no other one.
 func TestNoWaiting(t *testing.T) {
 	o := newOld(t, nil)
 	begun := time.Now()
@@ -507,14 +503,14 @@ func TestNoWaiting(t *testing.T) {
 	}
 	die(begin(t, o))
 	if took := time.Since(begun); took > soonish {
-		t.Errorf("it took %v", took)
+		t.Errorf("the handoffs took %v", took)
 	}
 }
 
-// hello is a successor's.
+// hello is the hello of a successor.
 var hello = Hello{Build: "2.0", Records: protocol.VersionRange{Min: 1, Max: 1}}
 
-// finish takes over where no connections are given.
+// finish completes a handoff without connections.
 func finish(take *Take) error {
 	if _, _, err := take.Prepared(func([]Conn, []byte, <-chan struct{}) error { return nil }); err != nil {
 		return err
@@ -522,10 +518,10 @@ func finish(take *Take) error {
 	return take.Serving()
 }
 
-// die is what becomes of a successor whose process ends.
+// die closes the files of a successor, as the end of its process does.
 func die(take *Take) { _ = errors.Join(closeAll(take.files), take.peer.conn.Close()) }
 
-// say, heard and received are one word of whoever is at the other end.
+// say sends one message as the other end of a connection.
 func say(c *net.UnixConn, m message, files []*os.File) error {
 	return (&peer{conn: c}).send(m, files)
 }

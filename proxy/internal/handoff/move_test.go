@@ -19,7 +19,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// conns are n connections with their far ends.
+// conns returns n connections with their far ends.
 func conns(t *testing.T, n int) (near []Conn, far []*net.UnixConn) {
 	t.Helper()
 	for i := range n {
@@ -78,11 +78,11 @@ func greeted(t *testing.T, far []*net.UnixConn) {
 	}
 }
 
-// moving is an old proxy that gives connections and notes what became of them.
+// moving returns an old proxy that moves connections, and the results of the moves.
 func moving(t *testing.T, given []Conn, state string) (o *old, result chan error) {
 	result = make(chan error, 8)
 	return newOld(t, func(o *old) {
-		o.offer.Records.Max++ // it has something to say that the successor does not know of
+		o.offer.Records.Max++ // an old proxy may know a later version of records than its successor
 		o.offer.Move = func(pass Pass) (int, error) {
 			err := pass(given, []byte(state))
 			result <- err
@@ -98,16 +98,16 @@ func TestConnectionsAreGiven(t *testing.T) {
 	o, moved := moving(t, given, "state")
 	take := begin(t, o)
 	if body, err := take.Look(json.RawMessage(`["a"]`)); err != nil || string(body) != `["a"]` {
-		t.Errorf("seen: %s, %v", body, err)
+		t.Errorf("the look returned %s, %v", body, err)
 	}
-	var theirs atomic.Bool // nothing is ours before the old one has let go
+	var theirs atomic.Bool // the connections must not be used before the old proxy has released them
 	closed, state, err := take.Prepared(func(conns []Conn, state []byte, ours <-chan struct{}) error {
 		if string(state) != "state" || len(conns) != AtOnce {
 			t.Errorf("%d connections with %q", len(conns), state)
 		}
 		select {
 		case <-ours:
-			t.Error("ours too early")
+			t.Error("the connections were released too early")
 		default:
 		}
 		go func() { <-ours; theirs.Store(true); greet(t, conns) }()
@@ -119,18 +119,18 @@ func TestConnectionsAreGiven(t *testing.T) {
 	if err := testkit.Within(t, patience, "all are given", moved); err != nil {
 		t.Error(err)
 	}
-	o.staying(t) // before the last word
+	o.staying(t) // the last message was not sent yet
 	greeted(t, far)
 	if err := take.Serving(); err != nil {
 		t.Error(err)
 	}
 	if !testkit.Within(t, patience, "the old proxy leaves", o.left) {
-		t.Error("told that nobody has the listeners")
+		t.Error("Leave was called with handed = false")
 	}
 }
 
-// Whatever a successor does wrong with the connections that it was given, they
-// are the old proxy's, which serves on; the successor is told.
+// If a successor fails after it has received connections, the old proxy continues to serve them, and the successor
+// receives an error.
 // demand: S9
 func TestTakenBack(t *testing.T) {
 	bad := errors.New("cannot read that")
@@ -144,7 +144,7 @@ func TestTakenBack(t *testing.T) {
 				return bad
 			})
 			if !errors.Is(err, bad) || errors.Is(err, ErrGone) {
-				t.Errorf("it ended with %v", err)
+				t.Errorf("Prepared returned %v", err)
 			}
 		},
 		"dies": func(t *testing.T, take *Take) {
@@ -163,7 +163,7 @@ func TestTakenBack(t *testing.T) {
 			_ = closeAll(files)
 			_ = say(take.peer.conn, message{Do: "serving"}, nil)
 			if _, err := heard(take.peer.conn, "go"); err == nil || errors.Is(err, ErrGone) {
-				t.Errorf("it is told %v", err)
+				t.Errorf("the successor received %v", err)
 			}
 			die(take)
 		},
@@ -174,11 +174,11 @@ func TestTakenBack(t *testing.T) {
 				for _, c := range conns {
 					c.File.Close()
 				}
-				time.Sleep(batchTime + batchTime/2) // that is what it does
+				time.Sleep(batchTime + batchTime/2) // the successor is slow
 				return nil
 			})
 			if err == nil || errors.Is(err, ErrGone) || time.Since(begun) > soonish {
-				t.Errorf("it ended with %v after %v", err, time.Since(begun))
+				t.Errorf("Prepared returned %v after %v", err, time.Since(begun))
 			}
 		},
 	} {
@@ -193,7 +193,7 @@ func TestTakenBack(t *testing.T) {
 			greet(t, given)
 			greeted(t, far)
 			o.staying(t)
-			if take := begin(t, o); take != nil { // and another one may try
+			if take := begin(t, o); take != nil { // another handoff may begin
 				die(take)
 			}
 		})
@@ -204,13 +204,12 @@ func isNotOurs(t *testing.T, ours <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-ours:
-		t.Error("it is the successor's, too")
+		t.Error("the connections were released to the successor, too")
 	default:
 	}
 }
 
-// A successor that has everything and does not say that it serves has not taken
-// over.
+// A successor that has received everything and dies before it sends serving has not taken over.
 func TestNoLastWord(t *testing.T) {
 	o, _ := moving(t, nil, "")
 	take := begin(t, o)
@@ -222,8 +221,8 @@ func TestNoLastWord(t *testing.T) {
 	o.staying(t)
 }
 
-// An old proxy that dies leaves its successor what it has given, whether it had
-// said so or not.
+// If the old proxy dies after it has sent its connections, the successor has them, whether or not the old one has
+// confirmed.
 // demand: S9
 func TestOldDiesWhileItGives(t *testing.T) {
 	for name, says := range map[string]string{"before it lets go": "", "after it has": "go"} {
@@ -247,26 +246,26 @@ func TestOldDiesWhileItGives(t *testing.T) {
 				return nil
 			})
 			if !errors.Is(err, ErrGone) {
-				t.Errorf("it ended with %v", err)
+				t.Errorf("Prepared returned %v", err)
 			}
 			greeted(t, far)
 		})
 	}
 }
 
-// A successor that cannot read our records is refused before anything begins.
+// A successor that cannot read the old proxy's records is refused before any connection is frozen.
 // demand: S13
 func TestUnknownRecords(t *testing.T) {
 	o := newOld(t, func(o *old) { o.offer.Records = protocol.VersionRange{Min: 1, Max: 1} })
 	later := Hello{Build: "9.0", Records: protocol.VersionRange{Min: 2, Max: 4}}
 	_, err := Begin(testkit.Soon(t), o.control, later)
 	if protocol.CodeOf(err) != protocol.CodeProtocolMismatch || !strings.Contains(err.Error(), "1-1") {
-		t.Errorf("told %v", err)
+		t.Errorf("received %v", err)
 	}
 	o.staying(t)
 }
 
-// What was only tried changes nothing.
+// A handoff that the successor leaves changes nothing in the old proxy.
 func TestLeave(t *testing.T) {
 	o := newOld(t, nil)
 	for range 3 {
@@ -276,11 +275,11 @@ func TestLeave(t *testing.T) {
 	}
 	o.staying(t)
 	if len(o.back) > 0 {
-		t.Error("it has stopped serving meanwhile")
+		t.Error("the old proxy has stopped to serve in between")
 	}
 }
 
-// A successor that does not get on is given up, in the time it asked for.
+// A successor that does not continue within the time that it has requested is given up.
 func TestPreparingTakesTooLong(t *testing.T) {
 	o := newOld(t, nil)
 	slow := hello
@@ -291,7 +290,7 @@ func TestPreparingTakesTooLong(t *testing.T) {
 	}
 	begun := time.Now()
 	if _, err := heard(take.peer.conn, "go"); err == nil || errors.Is(err, ErrGone) {
-		t.Errorf("told %v", err)
+		t.Errorf("received %v", err)
 	}
 	if took := time.Since(begun); took > soonish {
 		t.Errorf("after %v", took)
@@ -300,7 +299,7 @@ func TestPreparingTakesTooLong(t *testing.T) {
 	o.staying(t)
 }
 
-// A look that fails is told, and ends the handoff.
+// A failed look ends the handoff, and its error reaches the successor.
 func TestLookFails(t *testing.T) {
 	o := newOld(t, func(o *old) {
 		o.offer.Look = func(context.Context, json.RawMessage) (json.RawMessage, error) {
@@ -309,13 +308,13 @@ func TestLookFails(t *testing.T) {
 	})
 	take := begin(t, o)
 	if _, err := take.Look(json.RawMessage(`[]`)); protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable {
-		t.Errorf("told %v", err)
+		t.Errorf("received %v", err)
 	}
 	die(take)
 	o.staying(t)
 }
 
-// A parcel that is not what it says leaves no file open.
+// An invalid parcel is refused, and all of its files are closed.
 func TestBadParcels(t *testing.T) {
 	for name, groups := range map[string][]Group{
 		"unknown":        {{"what", 1}},

@@ -21,16 +21,15 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// Where no supervisor runs one is started, once, whoever else wants one too.
-//
+// If no supervisor runs, one is started, once for all concurrent callers.
 // demand: S3
 func TestStart(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		dead func(t *testing.T, s *supervisor) // what an earlier one left
+		dead func(t *testing.T, s *supervisor) // what an earlier supervisor has left
 	}{
 		{name: "no socket", dead: func(*testing.T, *supervisor) {}},
-		{name: "a socket of one that died", dead: func(t *testing.T, s *supervisor) {
+		{name: "a socket of a dead supervisor", dead: func(t *testing.T, s *supervisor) {
 			s.Listen()
 			s.Stop()
 			if _, err := os.Stat(s.Path); err != nil {
@@ -44,7 +43,7 @@ func TestStart(t *testing.T) {
 			var tries atomic.Int64
 			cfg := Config{Hello: func() wire.Hello { return wire.Hello{Protocol: protocol.Supported()} }, Log: zerolog.Nop()}
 			var starts atomic.Int64
-			cfg.Start = func(context.Context) error { starts.Add(1); return nil } // it takes a while until it listens
+			cfg.Start = func(context.Context) error { starts.Add(1); return nil } // the supervisor listens some time after its start
 			cfg.Dial = func(ctx context.Context) (net.Conn, error) {
 				if tries.Add(1) == 5 {
 					_ = os.Remove(s.Path)
@@ -83,7 +82,7 @@ func TestStartFails(t *testing.T) {
 	_, err := c.Conn(testkit.Soon(t))
 	wantCode(t, "Conn", err, protocol.CodeSupervisorUnreachable)
 	if err != nil && !strings.Contains(err.Error(), "no such program") {
-		t.Errorf("it does not say why: %v", err)
+		t.Errorf("the error does not have the reason: %v", err)
 	}
 	if tries, starts := d.get(); tries != 1 || starts != 1 {
 		t.Errorf("%d tries and %d starts", tries, starts)
@@ -100,8 +99,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// Where there are no terminals, none is started, and nobody is told to wait.
-//
+// Without support for terminals no supervisor is started, and the error is not retryable.
 // demand: M14
 func TestUnsupportedOS(t *testing.T) {
 	tries := 0
@@ -126,13 +124,12 @@ func TestUnsupportedOS(t *testing.T) {
 	}
 }
 
-// Where one runs nothing is started, and one link serves all.
-//
+// If a supervisor runs, none is started, and one link serves all callers.
 // demand: S3
 func TestConnect(t *testing.T) {
 	s, c := running(t)
 	if c.Welcome() != nil {
-		t.Error("welcomed before the first link")
+		t.Error("Welcome is set before the first link")
 	}
 	var wg sync.WaitGroup
 	for range 20 {
@@ -147,12 +144,12 @@ func TestConnect(t *testing.T) {
 		t.Errorf("%d links", s.LinkCount())
 	}
 	if w := c.Welcome(); w == nil || w.PID != 7 || w.Instance != "life" {
-		t.Errorf("welcomed with %+v", w)
+		t.Errorf("the welcome is %+v", w)
 	}
 }
 
-// A supervisor that cannot be reached now is tried again, and never started:
-// a busy socket says that it lives.
+// If a supervisor cannot be reached now, the client tries again and starts none: a busy socket shows that the
+// supervisor lives.
 func TestBackoff(t *testing.T) {
 	s := newSupervisor(t)
 	s.Listen()
@@ -181,9 +178,8 @@ func TestBackoff(t *testing.T) {
 	wantCode(t, "Conn, given up", err, protocol.CodeSupervisorUnreachable)
 }
 
-// What no waiting mends is told at once. The peer is neither restarted nor
-// harmed: it holds sessions.
-//
+// Errors that waiting does not solve are returned at once. The supervisor is neither restarted nor ended, because it
+// has sessions.
 // demand: S13
 func TestRefused(t *testing.T) {
 	for _, want := range []protocol.Code{protocol.CodeProtocolMismatch, protocol.CodeUnauthorized} {
@@ -198,7 +194,7 @@ func TestRefused(t *testing.T) {
 				_, err := c.Call(testkit.Soon(t), wire.Status{})
 				wantCode(t, "Call", err, want)
 				if e := protocol.AsError(err); e.Local == nil || e.Local.Max != 7 {
-					t.Errorf("the ranges are lost: %+v", e)
+					t.Errorf("the error lacks the ranges: %+v", e)
 				}
 				if tries, starts := d.get(); tries != i+1 || starts != 0 {
 					t.Errorf("%d tries and %d starts", tries, starts)
@@ -208,8 +204,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A link that is cut is made again by whoever asks next. What was under way
-// and cannot be done twice is unreachable, which may be tried again.
+// A link that is cut is made again by the next call. A call in progress that must not be repeated fails with
+// supervisor_unreachable, which is retryable.
 func TestRedial(t *testing.T) {
 	s, c := running(t)
 	asked := make(chan struct{})
@@ -240,8 +236,7 @@ func TestRedial(t *testing.T) {
 	}
 }
 
-// Of several that want a link the one that makes it may give up; another then
-// takes its place.
+// If several calls wait for a link, the one that makes it may be canceled. Another one then makes it.
 func TestMakerGivesUp(t *testing.T) {
 	s := newSupervisor(t)
 	busy, dialing := make(chan struct{}), make(chan struct{}, 1)
@@ -271,9 +266,9 @@ func TestMakerGivesUp(t *testing.T) {
 	go func() { _, err := c.Conn(testkit.Soon(t)); second <- err }()
 	go func() { _, err := c.Conn(waiting); third <- err }()
 	stop()
-	wantCode(t, "who waits, and gives up", testkit.Within(t, soonish, "it returns", third), protocol.CodeSupervisorUnreachable)
+	wantCode(t, "Conn that waits, canceled", testkit.Within(t, soonish, "the call returns", third), protocol.CodeSupervisorUnreachable)
 	cancel()
-	wantCode(t, "who dials, and gives up", testkit.Within(t, soonish, "it returns", first), protocol.CodeSupervisorUnreachable)
+	wantCode(t, "Conn that dials, canceled", testkit.Within(t, soonish, "the call returns", first), protocol.CodeSupervisorUnreachable)
 	s.Listen()
 	close(busy)
 	if err := testkit.Within(t, patience, "the other gets a link", second); err != nil {
@@ -297,7 +292,7 @@ func TestClose(t *testing.T) {
 		t.Errorf("%d links", s.LinkCount())
 	}
 
-	// While a link is being made: it is not kept.
+	// A link that is made while the client closes is closed.
 	dialing, goOn := make(chan struct{}), make(chan struct{})
 	cfg := c.cfg
 	dial := cfg.Dial
@@ -308,10 +303,10 @@ func TestClose(t *testing.T) {
 	<-dialing
 	c.Close()
 	close(goOn)
-	wantCode(t, "Conn", testkit.Within(t, soonish, "it returns", done), protocol.CodeSupervisorUnreachable)
+	wantCode(t, "Conn", testkit.Within(t, soonish, "the call returns", done), protocol.CodeSupervisorUnreachable)
 }
 
-// The supervisor's own errors stay what they are, and so do those of ctx.
+// Errors of the supervisor are returned unchanged, and so are those of the context.
 func TestErrors(t *testing.T) {
 	s, c := running(t)
 	s.Answer(func(st *link.Stream, request protocol.Message) {
@@ -319,11 +314,11 @@ func TestErrors(t *testing.T) {
 			_ = st.Fail(&protocol.Error{Code: protocol.CodeSessionExited, Exit: &protocol.ExitRecord{ExitCode: 3}})
 			return
 		}
-		_, _ = st.Next() // until the other side gives up
+		_, _ = st.Next() // until the caller cancels
 	})
 	_, err := c.Call(testkit.Soon(t), wire.Forget{})
 	if e := protocol.AsError(err); e.Code != protocol.CodeSessionExited || e.Exit == nil || e.Exit.ExitCode != 3 {
-		t.Errorf("an answer came as %v", err)
+		t.Errorf("the supervisor's error was returned as %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -359,7 +354,7 @@ func TestList(t *testing.T) {
 	got, err = c.List(testkit.Soon(t), "me")
 	wantCode(t, "a list without its end", err, protocol.CodeSupervisorUnreachable)
 	if got != nil {
-		t.Errorf("%d sessions came all the same", len(got))
+		t.Errorf("%d sessions were returned although the list failed", len(got))
 	}
 }
 
@@ -370,7 +365,7 @@ func TestStatus(t *testing.T) {
 	if got, err := c.Status(testkit.Soon(t)); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// Wrong answers are nobody's fault but ours.
+	// A wrong reply is an internal error.
 	s.Answer(func(st *link.Stream, _ protocol.Message) { _ = st.Send(wire.OK{}) })
 	_, err := c.Status(testkit.Soon(t))
 	wantCode(t, "status", err, protocol.CodeInternal)

@@ -8,7 +8,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A lost link is made again, also to the next supervisor, and none is started.
+// Keep makes a lost link again, also to the next supervisor, and starts none.
 func TestKeep(t *testing.T) {
 	s := newSupervisor(t)
 	c, d := s.client(func(int) error { return errors.New("started") })
@@ -17,16 +17,16 @@ func TestKeep(t *testing.T) {
 	go func() { defer close(kept); c.Keep(ctx) }()
 	linked := func(n int) {
 		t.Helper()
-		testkit.Eventually(t, patience, func() bool { return c.Linked() && s.LinkCount() == n }, "it is linked")
+		testkit.Eventually(t, patience, func() bool { return c.Linked() && s.LinkCount() == n }, "the client has a link")
 	}
-	testkit.Eventually(t, patience, func() bool { tries, _ := d.get(); return tries > 0 }, "it is looked for")
+	testkit.Eventually(t, patience, func() bool { tries, _ := d.get(); return tries > 0 }, "the client tries to connect")
 	s.Listen()
 	linked(1)
 	s.Cut()
 	linked(2)
 	cancel()
-	testkit.Within(t, soonish, "it ends", kept)
+	testkit.Within(t, soonish, "Keep ends", kept)
 	if _, starts := d.get(); starts > 0 {
-		t.Errorf("%d were started", starts)
+		t.Errorf("%d supervisors were started", starts)
 	}
 }

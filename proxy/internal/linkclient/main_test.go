@@ -15,26 +15,26 @@ import (
 	"holdfast/shared/testkit/fakelink"
 )
 
-// patience is how long a test waits for what must come; soonish is far below
-// every time-out of ours, for what must not wait for one.
+// patience is the time after which a test fails if an expected event does not come. soonish is far below every
+// time-out of the package, for calls that must not wait for one.
 const (
 	patience = 30 * time.Second
 	soonish  = 5 * time.Second
 )
 
-// A supervisor is a fake one, with the clients of this package that connect to it.
+// A supervisor is a fake, with the clients of this package that connect to it.
 type supervisor struct {
 	*fakelink.Supervisor
 	t testing.TB
 }
 
-// newSupervisor returns one that does not listen yet.
+// newSupervisor returns a supervisor that does not listen yet.
 func newSupervisor(t testing.TB) *supervisor {
 	t.Helper()
 	return &supervisor{fakelink.New(t), t}
 }
 
-// dials counts what a client does to reach its supervisor.
+// dials counts the attempts of a client to reach its supervisor.
 type dials struct {
 	mu            sync.Mutex
 	tries, starts int
@@ -46,7 +46,7 @@ func (d *dials) get() (tries, starts int) {
 	return d.tries, d.starts
 }
 
-// client returns a client that starts the supervisor by start, where given.
+// client returns a client that starts the supervisor by start, unless that is nil.
 func (s *supervisor) client(start func(try int) error) (*Client, *dials) {
 	d := &dials{}
 	cfg := Config{
@@ -73,8 +73,7 @@ func (s *supervisor) client(start func(try int) error) (*Client, *dials) {
 	return c, d
 }
 
-// running returns a supervisor that listens, and a client of it that must not
-// start another.
+// running returns a supervisor that listens, and a client that must not start another one.
 func running(t testing.TB) (*supervisor, *Client) {
 	t.Helper()
 	s := newSupervisor(t)
@@ -82,13 +81,13 @@ func running(t testing.TB) (*supervisor, *Client) {
 	c, d := s.client(func(int) error { return errors.New("started") })
 	t.Cleanup(func() {
 		if _, starts := d.get(); starts > 0 {
-			t.Error("a supervisor was started, and one was running")
+			t.Error("a supervisor was started although one was running")
 		}
 	})
 	return s, c
 }
 
-// wantCode checks an error by its code, "" for none.
+// wantCode checks that an error has a code, or that there is no error if the code is empty.
 func wantCode(t testing.TB, what string, err error, want protocol.Code) {
 	t.Helper()
 	if got := protocol.CodeOf(err); got != want {

@@ -24,8 +24,8 @@ func forEachRequest(t *testing.T, run func(t *testing.T, request protocol.Messag
 	}
 }
 
-// The link is lost before the reply: what may be done twice is asked again, as
-// the same, and nothing else is.
+// If the link is lost before the reply, requests that may be repeated are sent again with the same content, and other
+// requests are not.
 func TestLost(t *testing.T) {
 	forEachRequest(t, func(t *testing.T, request protocol.Message, again bool) {
 		s, c := running(t)
@@ -35,7 +35,7 @@ func TestLost(t *testing.T) {
 			case !cut.Swap(true):
 				s.Cut()
 			case m.MessageType() == "info" && request.MessageType() != "info":
-				_ = st.Send(wire.Session{Session: protocol.SessionInfo{Instance: "first"}}) // which life it was
+				_ = st.Send(wire.Session{Session: protocol.SessionInfo{Instance: "first"}}) // the instance of the session, which the repeated request names
 			default:
 				_ = st.Send(wire.OK{})
 			}
@@ -45,27 +45,27 @@ func TestLost(t *testing.T) {
 		if !again {
 			wantCode(t, "Call", err, protocol.CodeSupervisorUnreachable)
 			if len(heard) != 1 || s.LinkCount() != 1 {
-				t.Errorf("asked %d times over %d links", len(heard), s.LinkCount())
+				t.Errorf("%d requests over %d links", len(heard), s.LinkCount())
 			}
 			return
 		}
 		if err != nil || len(heard) != 2 || s.LinkCount() != 2 {
-			t.Fatalf("%v, asked %d times over %d links", err, len(heard), s.LinkCount())
+			t.Fatalf("%v, %d requests over %d links", err, len(heard), s.LinkCount())
 		}
 		if !reflect.DeepEqual(pinned(heard[0]), pinned(heard[1])) {
-			t.Errorf("asked %+v, then %+v", heard[0], heard[1])
+			t.Errorf("the request is %+v, and then %+v", heard[0], heard[1])
 		}
 	})
 }
 
-// A supervisor that died under a request is followed by another process. What may have been
-// the cause is not made again there, and nothing else is made again and again; an upgrade
-// keeps the process, and is no death.
+// A supervisor that dies during a request is followed by another process. A request that may be the cause is not
+// repeated there, and other requests are repeated a few times only. After an upgrade the process is the same, so that
+// no limit applies.
 func TestDiesOfIt(t *testing.T) {
 	ms := int64(60_000)
 	for _, tt := range []struct {
 		request protocol.Message
-		times   int // that it kills; 0 is as often as is tried here
+		times   int // how often the supervisor dies before the client gives up; 0 means that it never gives up
 	}{
 		{wire.Screen{}, 1}, {wire.History{}, 1}, {wire.Search{}, 1}, {wire.Past{}, 1}, {wire.SearchPast{}, 1}, {wire.Read{Past: true}, 1}, {wire.Read{}, 3}, {wire.Mark{}, 1}, {wire.Resize{}, 1}, {wire.SizePolicy{}, 1},
 		{wire.List{}, 3}, {wire.Info{}, 3}, {wire.Attach{}, 3}, {wire.Create{}, 3}, {wire.Write{}, 3}, {wire.Await{TimeoutMS: &ms}, 3},
@@ -99,17 +99,17 @@ func TestDiesOfIt(t *testing.T) {
 				}
 				wantCode(t, "Call", err, code)
 				if got := len(asked(s, tt.request)); got != want {
-					t.Errorf("asked %d times, want %d", got, want)
+					t.Errorf("%d requests, want %d", got, want)
 				}
 				if err != nil && protocol.AsError(err).Retryable {
-					t.Error("it says that the request may be made again")
+					t.Error("the error is retryable")
 				}
 			})
 		}
 	}
 }
 
-// asked are the requests of a type that were made.
+// asked returns the requests of the same type that the supervisor has received.
 func asked(s *supervisor, like protocol.Message) (all []protocol.Message) {
 	for _, m := range s.Requests() {
 		if m.MessageType() == like.MessageType() {
@@ -119,12 +119,12 @@ func asked(s *supervisor, like protocol.Message) (all []protocol.Message) {
 	return all
 }
 
-// pinned is a request as if it had meant one life from the start. It is another one:
-// who heard it may still look at it.
+// pinned returns a copy of a request that names the first instance. A copy, because the fake may still use the
+// request.
 func pinned(m protocol.Message) protocol.Message {
 	switch m := m.(type) {
 	case *wire.Terminate:
-		to := *m // whoever answered may still look at it
+		to := *m // the fake may still use the original
 		to.Instance = "first"
 		return &to
 	case *wire.Forget:
@@ -135,50 +135,48 @@ func pinned(m protocol.Message) protocol.Message {
 	return m
 }
 
-// Every request that finds the supervisor about to become another program is made
-// once more, over the next link; nothing was done, so that holds for all.
+// Every request that is refused because of an upgrade is sent once more, over the next link. That is safe for all
+// requests, because none was executed.
 func TestUpgrading(t *testing.T) {
 	forEachRequest(t, func(t *testing.T, request protocol.Message, _ bool) {
 		s, c := running(t)
-		var told atomic.Bool
+		var refused atomic.Bool
 		s.Answer(func(st *link.Stream, _ protocol.Message) {
-			if told.Swap(true) {
+			if refused.Swap(true) {
 				_ = st.Send(wire.OK{})
 				return
 			}
 			_ = st.Fail(&protocol.Error{Code: protocol.CodeUpgrading, Retryable: true})
 			_ = st.Close()
-			_, _ = st.Next() // until the answer was read
+			_, _ = st.Next() // until the client has read the reply
 			s.Cut()
 		})
 		if _, err := c.Call(testkit.Soon(t), request); err != nil {
 			t.Error(err)
 		}
 		if heard := s.Requests(); len(heard) != 2 || s.LinkCount() != 2 || !reflect.DeepEqual(heard[0], heard[1]) {
-			t.Errorf("asked %+v over %d links", heard, s.LinkCount())
+			t.Errorf("the requests are %+v over %d links", heard, s.LinkCount())
 		}
 	})
 }
 
-// A supervisor that stays what it was, after all, is asked again over the same
-// link.
+// If the upgrade fails, the request is sent again over the same link.
 func TestUpgradeGivenUp(t *testing.T) {
 	s, c := running(t)
-	var told atomic.Bool
+	var refused atomic.Bool
 	s.Answer(func(st *link.Stream, _ protocol.Message) {
-		if told.Swap(true) {
+		if refused.Swap(true) {
 			_ = st.Send(wire.OK{})
 			return
 		}
 		_ = st.Fail(&protocol.Error{Code: protocol.CodeUpgrading, Retryable: true})
 	})
 	if _, err := c.Call(testkit.Soon(t), wire.Signal{}); err != nil || s.LinkCount() != 1 || len(s.Requests()) != 2 {
-		t.Errorf("%v; asked %d times over %d links", err, len(s.Requests()), s.LinkCount())
+		t.Errorf("%v; %d requests over %d links", err, len(s.Requests()), s.LinkCount())
 	}
 }
 
-// Many ask while the supervisor becomes another: all are answered, and no session
-// is made twice.
+// Many requests during upgrades are all answered, and no session is created twice.
 func TestManyWhileUpgrading(t *testing.T) {
 	s, c := running(t)
 	var mu sync.Mutex
@@ -193,7 +191,7 @@ func TestManyWhileUpgrading(t *testing.T) {
 		n := len(made)
 		mu.Unlock()
 		if n == 10 || n == 20 {
-			s.Cut() // what is under way is done, and not answered
+			s.Cut() // requests in progress are executed, and not answered
 		}
 		_ = st.Send(wire.Session{Session: protocol.SessionInfo{ID: create.SessionID}})
 	})
@@ -206,14 +204,14 @@ func TestManyWhileUpgrading(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	mu.Lock() // some are answered that nobody waits for any more
+	mu.Lock() // replies may still be written that no caller waits for
 	defer mu.Unlock()
 	if len(made) != 30 {
-		t.Errorf("%d sessions made for 30 requests", len(made))
+		t.Errorf("%d sessions were created for 30 requests", len(made))
 	}
 }
 
-// What is made safe to repeat keeps what its caller gave.
+// repeatable keeps the fields that the caller has set.
 func TestRepeatable(t *testing.T) {
 	for _, m := range []protocol.Message{
 		wire.Create{SessionID: "mine", Token: "t"}, wire.Reopen{SessionID: "mine", Token: "t"},
@@ -240,8 +238,8 @@ func TestRepeatable(t *testing.T) {
 	}
 }
 
-// What was done before the link was lost is answered as if that had been heard;
-// what means another life now is not done to it.
+// If a repeated request finds that the first one was executed, the call succeeds. If its id belongs to another
+// instance now, the request is not executed on that.
 func TestDoneBefore(t *testing.T) {
 	exit := func(r protocol.Reason) *protocol.Error {
 		return &protocol.Error{Code: protocol.CodeSessionExited, Exit: &protocol.ExitRecord{Reason: r}}
@@ -250,10 +248,10 @@ func TestDoneBefore(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		request protocol.Message
-		info    any // what Info is answered with
+		info    any // the reply to info
 		answer  error
 		want    protocol.Code
-		times   int // that it is asked, Info apart
+		times   int // number of requests without info
 	}{
 		{name: "forgotten", request: wire.Forget{SessionID: "s", Instance: "i"}, answer: protocol.ErrSessionNotFound, times: 2},
 		{name: "forgotten, and made again", request: wire.Forget{SessionID: "s", Instance: "i"}, answer: protocol.Errorf(protocol.CodeInstanceMismatch, ""), times: 2},
@@ -265,7 +263,7 @@ func TestDoneBefore(t *testing.T) {
 		{name: "ended by itself", request: wire.Terminate{SessionID: "s", Instance: "i"}, answer: exit(protocol.ReasonExited), want: protocol.CodeSessionExited, times: 2},
 		{name: "ended, and started again", request: wire.Terminate{SessionID: "s"}, info: later, times: 1},
 		{name: "still there", request: wire.Terminate{SessionID: "s"}, info: time.Now().Add(-time.Hour), times: 2},
-		{name: "nobody knows", request: wire.Terminate{SessionID: "s"}, info: protocol.ErrSessionNotFound, want: protocol.CodeSessionNotFound, times: 1},
+		{name: "an unknown session", request: wire.Terminate{SessionID: "s"}, info: protocol.ErrSessionNotFound, want: protocol.CodeSessionNotFound, times: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, c := running(t)
@@ -292,17 +290,17 @@ func TestDoneBefore(t *testing.T) {
 			reply, err := c.Call(testkit.Soon(t), tt.request)
 			wantCode(t, "Call", err, tt.want)
 			if _, ok := reply.(*wire.OK); err == nil && !ok {
-				t.Errorf("answered by %+v", reply)
+				t.Errorf("the reply is %+v", reply)
 			}
 			if n := len(asked(s, tt.request)); n != tt.times {
-				t.Errorf("asked %d times, want %d", n, tt.times)
+				t.Errorf("%d requests, want %d", n, tt.times)
 			}
 		})
 	}
 }
 
-// Another supervisor is not asked what was meant for the one before: it has other
-// sessions. None is started for that.
+// A request is not repeated at another supervisor, because that has other sessions. No supervisor is started for it
+// either.
 func TestStranger(t *testing.T) {
 	s, c := running(t)
 	var links atomic.Int64
@@ -313,14 +311,14 @@ func TestStranger(t *testing.T) {
 	_, err := c.Call(testkit.Soon(t), wire.Info{SessionID: "s"})
 	wantCode(t, "Call", err, protocol.CodeSupervisorUnreachable)
 	if n := len(s.Requests()); n != 1 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("%d requests", n)
 	}
 	s.Answer(func(*link.Stream, protocol.Message) { s.Stop() })
 	_, err = c.Call(testkit.Soon(t), wire.Info{SessionID: "s"})
-	wantCode(t, "Call of one that dies", err, protocol.CodeSupervisorUnreachable)
+	wantCode(t, "Call whose supervisor dies", err, protocol.CodeSupervisorUnreachable)
 }
 
-// A wait that is repeated lasts no longer than it was meant to.
+// A wait that is repeated ends at its original time-out.
 func TestWaitGoesOn(t *testing.T) {
 	ms := int64(60_000)
 	for _, request := range []protocol.Message{wire.Wait{TimeoutMS: &ms}, wire.Await{TimeoutMS: &ms}} {
@@ -342,20 +340,20 @@ func waitGoesOn(t *testing.T, request protocol.Message, ms int64) {
 	})
 	done := make(chan error, 1)
 	go func() { _, err := c.Call(testkit.Soon(t), request); done <- err }()
-	testkit.Eventually(t, patience, func() bool { return len(s.Requests()) == 1 }, "it is asked")
+	testkit.Eventually(t, patience, func() bool { return len(s.Requests()) == 1 }, "the supervisor receives the request")
 	const passes = 20 * time.Millisecond
 	<-time.After(passes)
 	close(hold)
-	if err := testkit.Within(t, soonish, "it is answered", done); err != nil {
+	if err := testkit.Within(t, soonish, "the call is answered", done); err != nil {
 		t.Fatal(err)
 	}
 	again := reflect.ValueOf(s.Requests()[1]).Elem().FieldByName("TimeoutMS").Interface().(*int64)
 	if left := *again; left > ms-passes.Milliseconds() || left < ms-patience.Milliseconds() {
-		t.Errorf("the second time it waits for %d of %d ms", left, ms)
+		t.Errorf("the repeated wait has a time-out of %d of %d ms", left, ms)
 	}
 }
 
-// The list is made again where its link was lost within it.
+// A list begins again if the link is lost within it.
 func TestListAgain(t *testing.T) {
 	s, c := running(t)
 	all := []protocol.SessionInfo{{ID: "one"}, {ID: "two"}}
@@ -373,13 +371,12 @@ func TestListAgain(t *testing.T) {
 	}
 }
 
-// Links that last may end as often as they like; of those that end at once there
-// are only so many.
+// Links that last may end any number of times. Of links that end at once only a limited number is tried.
 func TestPatience(t *testing.T) {
 	const links = 10_000
 	for _, tt := range []struct {
 		lasted, waited time.Duration
-		most           time.Duration // waited for in all; 0: there is no end
+		most           time.Duration // the longest total wait; 0 if the client never gives up
 	}{
 		{lasted: 0, waited: backoffMax, most: connectTimeout},
 		{lasted: time.Millisecond, waited: 100 * time.Millisecond, most: connectTimeout * 101 / 99},
@@ -398,12 +395,12 @@ func TestPatience(t *testing.T) {
 			waited += tt.waited
 		}
 		if (n == links) != (tt.most == 0) || tt.most != 0 && (waited > tt.most || waited < tt.most-2*tt.waited) {
-			t.Errorf("links that last %v, and are waited for %v: given up after %d, and %v", tt.lasted, tt.waited, n, waited)
+			t.Errorf("links that last %v, after waits of %v: given up after %d links and %v", tt.lasted, tt.waited, n, waited)
 		}
 	}
 }
 
-// Who gives up is not kept waiting.
+// A call whose context is canceled returns soon.
 func TestGiveUp(t *testing.T) {
 	s, c := running(t)
 	s.Answer(func(st *link.Stream, _ protocol.Message) {
@@ -412,15 +409,14 @@ func TestGiveUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	done := make(chan error, 1)
 	go func() { _, err := c.Call(ctx, wire.Status{}); done <- err }()
-	testkit.Eventually(t, patience, func() bool { return len(s.Requests()) > 0 }, "it is asked")
+	testkit.Eventually(t, patience, func() bool { return len(s.Requests()) > 0 }, "the supervisor receives the request")
 	cancel()
-	if err := testkit.Within(t, linkEnd, "it returns", done); err == nil {
+	if err := testkit.Within(t, linkEnd, "the call returns", done); err == nil {
 		t.Error("answered")
 	}
 }
 
-// Whoever looks on is answered over the next link, which somebody else makes, and
-// told of what happens there at once.
+// Watch and Answers continue over the next link, which another caller makes, and Watch receives its events at once.
 func TestLookOn(t *testing.T) {
 	s, c := running(t)
 	if _, err := c.Conn(testkit.Soon(t)); err != nil {
@@ -438,7 +434,7 @@ func TestLookOn(t *testing.T) {
 			_ = st.Send(wire.Event{Seq: m.After + 1})
 			if n < 4 {
 				_ = st.Close()
-				_, _ = st.Next() // until what was told was read
+				_, _ = st.Next() // until the client has read the event
 				s.Cut()
 				return
 			}
@@ -461,20 +457,20 @@ func TestLookOn(t *testing.T) {
 			}
 		}
 	})
-	told := make(chan uint64, 10)
+	events := make(chan uint64, 10)
 	began := time.Now()
-	wg.Go(func() { c.Watch(ctx, func(e *wire.Event) { told <- e.Seq }) })
+	wg.Go(func() { c.Watch(ctx, func(e *wire.Event) { events <- e.Seq }) })
 	wg.Go(func() {
 		if err := c.Answers(ctx); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 			t.Error(err)
 		}
 	})
 	for n := range uint64(4) {
-		if seq := testkit.Within(t, patience, "it is told", told); seq != n+1 {
-			t.Errorf("told of event %d, want %d", seq, n+1)
+		if seq := testkit.Within(t, patience, "the event", events); seq != n+1 {
+			t.Errorf("received event %d, want %d", seq, n+1)
 		}
 	}
 	if took := time.Since(began); took > watchPoll {
-		t.Errorf("it took %v to be told over 4 links", took)
+		t.Errorf("the events of 4 links took %v", took)
 	}
 }

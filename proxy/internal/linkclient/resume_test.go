@@ -18,18 +18,18 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A session is the fake's: all it will ever print, in one slice. It is told
-// from a snapshot of its first bytes, or from an offset on, then its exit.
+// A session is the fake's session, with all its output in one slice. It sends a snapshot of the first bytes, or
+// output from an offset on, and then the exit.
 type session struct {
 	s        *supervisor
 	output   []byte
-	snapshot int // bytes of it that a new viewer gets as a snapshot
+	snapshot int // bytes of a new viewer's snapshot
 	piece    int // bytes in a frame
 	input    uint64
-	first    chan struct{} // closed when it may print
+	first    chan struct{} // closed when it may send output
 
 	mu   sync.Mutex
-	cuts []int // after so many frames of a life of the stream the link is cut
+	cuts []int // the numbers of frames after which the link is cut, for each attach
 }
 
 const life = "session-life"
@@ -85,8 +85,8 @@ func newSession(s *supervisor, bytes int) *session {
 	return f
 }
 
-// attached returns an attachment. The session prints once first is closed, so
-// that no cut comes before the answer was heard.
+// attached returns an attachment. The session sends output after first was closed, so that the link is not cut before
+// the reply has arrived.
 func (f *session) attached(c *Client, number uint32, spec protocol.AttachSpec) (*Attachment, *view) {
 	f.s.t.Helper()
 	f.s.Answer(func(st *link.Stream, request protocol.Message) { f.attach(st, request.(*wire.Attach)) })
@@ -97,16 +97,16 @@ func (f *session) attached(c *Client, number uint32, spec protocol.AttachSpec) (
 	return a, &view{pos: info.Offset, left: info.SnapshotBytes}
 }
 
-// A view is what a client makes of an attachment.
+// A view has the output that a client has received from an attachment.
 type view struct {
 	screen []byte
 	pos    uint64
-	left   int // of a snapshot
-	gaps   int // input_gap was told
+	left   int // bytes of a snapshot that have not come yet
+	gaps   int // number of input_gap errors
 	exit   *wire.Exited
 }
 
-// see takes one item, and fails where offsets do not fit together.
+// see adds one item, and fails if its offset does not continue the output.
 func (v *view) see(item Item, number uint32) error {
 	if v.exit != nil {
 		return errors.New("something after the exit")
@@ -138,15 +138,13 @@ func (v *view) see(item Item, number uint32) error {
 	case kind == frame.Output && v.left == 0:
 		v.pos += uint64(len(data))
 	default:
-		return fmt.Errorf("kind %d with %d bytes of a snapshot to come", kind, v.left)
+		return fmt.Errorf("kind %d while %d bytes of a snapshot are missing", kind, v.left)
 	}
 	v.screen = append(v.screen, data...)
 	return nil
 }
 
-// A viewer over a link that is cut again and again, anywhere, sees what one
-// sees over a link that holds.
-//
+// A viewer whose link is cut again and again, anywhere, receives the same output as over one link.
 // demand: S8
 func TestResume(t *testing.T) {
 	for seed := range uint64(12) {
@@ -162,7 +160,7 @@ func TestResume(t *testing.T) {
 			spec := protocol.AttachSpec{SessionID: "s", Cols: 90, Rows: 30, Mode: protocol.ModeExclusive, Steal: true}
 			a, v := f.attached(c, 9, spec)
 			close(f.first)
-			spec.Writer = s.Requests()[0].(*wire.Attach).Writer // made, so that a second try is the same one's
+			spec.Writer = s.Requests()[0].(*wire.Attach).Writer // a generated name, with which a repeated attach is recognized
 			want := []protocol.AttachSpec{spec}
 			spec.Steal = false
 			for {
@@ -173,7 +171,7 @@ func TestResume(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// It has resumed since, from where v stands.
+				// The attachment has resumed since, from the position of v.
 				for len(want) < len(s.Requests()) && item.Raw == nil && v.exit == nil {
 					next := spec
 					next.Resume, next.Snapshot = &protocol.Resume{Instance: life, Offset: v.pos}, v.left > 0
@@ -184,11 +182,11 @@ func TestResume(t *testing.T) {
 				}
 			}
 			if !bytes.Equal(v.screen, f.output) || v.exit == nil || v.exit.Exit.ExitCode != 5 {
-				t.Errorf("%d bytes seen of %d, exit %+v", len(v.screen), len(f.output), v.exit)
+				t.Errorf("received %d of %d bytes, exit %+v", len(v.screen), len(f.output), v.exit)
 			}
 			heard := s.Requests()
 			if v.gaps > len(heard)-1 || len(heard) > 1 && v.gaps == 0 || len(heard) > cuts+1 {
-				t.Errorf("%d attaches after %d cuts, and %d times input was asked for again", len(heard), cuts, v.gaps)
+				t.Errorf("%d attaches after %d cuts, and %d input_gap errors", len(heard), cuts, v.gaps)
 			}
 			for i, m := range heard {
 				if got := m.(*wire.Attach).AttachSpec; !reflect.DeepEqual(got, want[i]) {
@@ -199,8 +197,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// Half a snapshot is of no use: a new one is asked for, as a resume, so that
-// it is of the same life and the session's size stays as it is.
+// An incomplete snapshot cannot be continued. The resume requests a new one, for the same instance, and keeps the
+// session's size.
 func TestResumeInSnapshot(t *testing.T) {
 	s, c := running(t)
 	f := newSession(s, 5000)
@@ -217,17 +215,17 @@ func TestResumeInSnapshot(t *testing.T) {
 		}
 	}
 	if again := s.Requests()[1].(*wire.Attach); again.Resume == nil || again.Resume.Instance != life || !again.Snapshot || again.Writer != "w" {
-		t.Errorf("attached again with %+v", again)
+		t.Errorf("the second attach is %+v", again)
 	}
 	if !bytes.Equal(v.screen, f.output) {
-		t.Errorf("%d bytes seen", len(v.screen))
+		t.Errorf("received %d bytes", len(v.screen))
 	}
 	if _, err := a.Next(testkit.Soon(t)); !errors.Is(err, io.EOF) {
 		t.Errorf("after the exit: %v", err)
 	}
 }
 
-// What a resume is refused with ends the attachment, and is told.
+// The error of a refused resume ends the attachment, and is returned.
 func TestResumeRefused(t *testing.T) {
 	for _, code := range []protocol.Code{protocol.CodeSessionNotFound, protocol.CodeInstanceMismatch, protocol.CodeSessionExited, protocol.CodeAlreadyAttached} {
 		t.Run(string(code), func(t *testing.T) {
@@ -247,13 +245,13 @@ func TestResumeRefused(t *testing.T) {
 	}
 }
 
-// silent is a session that prints nothing.
+// silent is the handler of a session that prints no output.
 func silent(st *link.Stream, _ protocol.Message) {
 	_ = st.Send(wire.Attached{AttachInfo: protocol.AttachInfo{Session: protocol.SessionInfo{Instance: life}}})
 	_, _ = st.Next()
 }
 
-// Close and the context's end are heard while there is no link.
+// Close and the end of the context end a Next that waits for a link.
 func TestCloseDuringResume(t *testing.T) {
 	for _, name := range []string{"Close", "context"} {
 		t.Run(name, func(t *testing.T) {
@@ -268,13 +266,13 @@ func TestCloseDuringResume(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := d.get()
-			s.Stop() // and it does not come back
+			s.Stop() // the supervisor does not come back
 			done := make(chan error, 1)
 			go func() { _, err := a.Next(ctx); done <- err }()
-			for tries := before; tries < before+3; tries, _ = d.get() { // it is at it
+			for tries := before; tries < before+3; tries, _ = d.get() { // waits until the client tries to reconnect
 				select {
 				case err := <-done:
-					t.Fatalf("Next has given up: %v", err)
+					t.Fatalf("Next has returned: %v", err)
 				default:
 				}
 			}
@@ -286,14 +284,14 @@ func TestCloseDuringResume(t *testing.T) {
 			if err := testkit.Within(t, soonish, "Next returns", done); !errors.Is(err, io.EOF) {
 				t.Errorf("Next: %v", err)
 			}
-			a.SendRaw(frame.AppendData(nil, frame.Input, 1, 0, []byte("x"))) // nobody hears it
+			a.SendRaw(frame.AppendData(nil, frame.Input, 1, 0, []byte("x"))) // lost, because there is no link
 			a.Send(wire.Interrupt{})
 			a.Close()
 		})
 	}
 }
 
-// An attachment without words: it types, detaches, and hears of errors.
+// An attachment passes on input, detaches, and returns errors.
 func TestAttachment(t *testing.T) {
 	s, c := running(t)
 	heard := make(chan string, 10)
@@ -325,21 +323,21 @@ func TestAttachment(t *testing.T) {
 	for _, want := range []string{"accepted", "resized", "error"} {
 		item, err := a.Next(testkit.Soon(t))
 		if err != nil || item.Raw != nil || item.Message.MessageType() != want {
-			t.Errorf("told %+v, %v, want %s", item, err, want)
+			t.Errorf("received %+v, %v, want %s", item, err, want)
 		}
 	}
 	hi := frame.AppendData(nil, frame.Output, 3, 0, []byte("hi"))
 	if item, err := a.Next(testkit.Soon(t)); err != nil || !bytes.Equal(item.Raw, hi) {
-		t.Errorf("told %+v, %v", item, err)
+		t.Errorf("received %+v, %v", item, err)
 	}
 	typed := frame.AppendData(nil, frame.Input, 3, 7, []byte("ls\n"))
 	a.SendRaw(typed)
 	if got := testkit.Within(t, patience, "input comes", heard); got != string(typed) {
-		t.Errorf("heard %q", got)
+		t.Errorf("received %q", got)
 	}
 	a.Send(wire.Resize{Cols: 3, Rows: 4})
 	if got := testkit.Within(t, patience, "a size comes", heard); got[frame.HeaderLen:] != `{"type":"resize","cols":3,"rows":4}` {
-		t.Errorf("heard %q", got)
+		t.Errorf("received %q", got)
 	}
 	done := make(chan error, 1)
 	go func() { _, err := a.Next(testkit.Soon(t)); done <- err }()
@@ -349,15 +347,14 @@ func TestAttachment(t *testing.T) {
 		t.Errorf("Next: %v", err)
 	}
 	if err := testkit.Within(t, soonish, "the supervisor sees the end", gone); !errors.Is(err, io.EOF) {
-		t.Errorf("it saw %v", err)
+		t.Errorf("the supervisor's stream ended with %v", err)
 	}
 	if s.LinkCount() != 1 {
-		t.Errorf("%d links: a detach is no loss", s.LinkCount())
+		t.Errorf("%d links, want 1, because a detach does not end the link", s.LinkCount())
 	}
 }
 
-// An attachment that was stolen does not come back.
-//
+// An attachment that was stolen does not resume.
 // demand: R5
 func TestStolen(t *testing.T) {
 	s, c := running(t)
@@ -371,19 +368,17 @@ func TestStolen(t *testing.T) {
 	}
 	item, err := a.Next(testkit.Soon(t))
 	if m, ok := item.Message.(*wire.Stolen); err != nil || !ok || m.StolenBy != "thief" {
-		t.Errorf("told %+v, %v", item, err)
+		t.Errorf("received %+v, %v", item, err)
 	}
 	if _, err := a.Next(testkit.Soon(t)); !errors.Is(err, io.EOF) {
-		t.Errorf("and then %v", err)
+		t.Errorf("after that Next returned %v", err)
 	}
 	if n := len(s.Requests()); n != 1 {
-		t.Errorf("attached %d times", n)
+		t.Errorf("%d attaches", n)
 	}
 }
 
-// A subscriber over a link that is cut again and again is told every event
-// once.
-//
+// A subscriber whose link is cut again and again receives every event once.
 // demand: S7
 func TestSubscription(t *testing.T) {
 	const seed, last = 3, 300
@@ -442,7 +437,7 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
-// The context's end is heard while there is no link, too.
+// The end of the context ends a subscription that waits for a link.
 func TestSubscriptionEndsWithoutLink(t *testing.T) {
 	s := newSupervisor(t)
 	s.Listen()
@@ -463,7 +458,7 @@ func TestSubscriptionEndsWithoutLink(t *testing.T) {
 	for tries := before; tries < before+3; tries, _ = d.get() {
 		select {
 		case err := <-done:
-			t.Fatalf("Next has given up: %v", err)
+			t.Fatalf("Next has returned: %v", err)
 		default:
 		}
 	}

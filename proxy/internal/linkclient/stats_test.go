@@ -11,8 +11,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// Whoever looks on makes no link, starts no supervisor, and waits no longer than
-// it wants to.
+// Stats and Answers make no link and start no supervisor, and return within their time-out.
 func TestStats(t *testing.T) {
 	s := newSupervisor(t)
 	s.Listen()
@@ -21,7 +20,7 @@ func TestStats(t *testing.T) {
 	wantCode(t, "without a link", err, protocol.CodeSupervisorUnreachable)
 	wantCode(t, "without a link", c.Answers(testkit.Soon(t)), protocol.CodeSupervisorUnreachable)
 	if tries, starts := dials.get(); tries+starts > 0 {
-		t.Errorf("%d times dialled, %d times started", tries, starts)
+		t.Errorf("%d dials, %d starts", tries, starts)
 	}
 	if _, err := c.Conn(testkit.Soon(t)); err != nil {
 		t.Fatal(err)
@@ -34,10 +33,10 @@ func TestStats(t *testing.T) {
 		_ = st.Send(wire.StatusReport{})
 	})
 	if r, err := c.Stats(testkit.Soon(t)); err != nil || r.Spawns != 7 {
-		t.Errorf("told %+v, %v", r, err)
+		t.Errorf("received %+v, %v", r, err)
 	}
 	if err := c.Answers(testkit.Soon(t)); err != nil {
-		t.Errorf("answers with %v", err)
+		t.Errorf("Answers returned %v", err)
 	}
 	s.Answer(func(st *link.Stream, m protocol.Message) {
 		_ = st.Fail(protocol.Errorf(protocol.CodeUnsupported, m.MessageType()))
@@ -48,16 +47,16 @@ func TestStats(t *testing.T) {
 	asked := make(chan struct{})
 	s.Answer(func(st *link.Stream, _ protocol.Message) {
 		close(asked)
-		_, _ = st.Next() // until the asker has gone
+		_, _ = st.Next() // until the caller has canceled
 	})
 	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	failed := make(chan error, 1)
 	go func() { failed <- c.Answers(ctx) }()
-	testkit.Within(t, patience, "it is asked", asked)
+	testkit.Within(t, patience, "the supervisor receives the request", asked)
 	began := time.Now()
 	cancel()
-	wantCode(t, "one that is silent", testkit.Within(t, soonish, "it is given up", failed), protocol.CodeSupervisorUnreachable)
+	wantCode(t, "a silent supervisor", testkit.Within(t, soonish, "the call returns", failed), protocol.CodeSupervisorUnreachable)
 	if took := time.Since(began); took > soonish {
-		t.Errorf("given up after %v", took)
+		t.Errorf("canceled after %v", took)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A keyboard is the fake's: it takes input as a session does, in order and
-// never twice, and now and then has room for a part only, or loses its link.
+// A keyboard is the fake session: it accepts input in order and never twice, sometimes only a part of it, and
+// sometimes it loses its link.
 type keyboard struct {
 	s *supervisor
 
@@ -27,7 +27,7 @@ type keyboard struct {
 	random  *rand.Rand
 	arrived []byte
 	want    int
-	all     chan struct{} // closed when as much as is wanted has arrived
+	all     chan struct{} // closed when all input has arrived
 	first   chan struct{} // closed when the link may be cut
 }
 
@@ -76,14 +76,13 @@ func (k *keyboard) take(offset uint64, data []byte) protocol.Message {
 	switch {
 	case n < len(data):
 		return wire.Error{Error: protocol.Error{Code: protocol.CodeInputFull, Offset: &have}}
-	case k.random.IntN(4) == 0: // told later, or after the resume
+	case k.random.IntN(4) == 0: // acknowledged later, or by the resume
 		return nil
 	}
 	return wire.Accepted{Offset: have}
 }
 
-// What a Typist is given arrives once and in order, whatever becomes of the
-// link and however little room there is.
+// The input of a Typist arrives once and in order, although the link is cut and the queue is often full.
 func TestTyping(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -115,7 +114,7 @@ func TestTyping(t *testing.T) {
 						return
 					}
 					if err != nil || !typist.Told(item.Message) {
-						t.Errorf("told %+v, %v", item, err)
+						t.Errorf("received %+v, %v", item, err)
 						return
 					}
 				}
@@ -130,7 +129,7 @@ func TestTyping(t *testing.T) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
 			if !bytes.Equal(k.arrived, text) {
-				t.Errorf("%d bytes arrived, which are not the %d typed", len(k.arrived), len(text))
+				t.Errorf("%d bytes arrived, which differ from the %d sent", len(k.arrived), len(text))
 			}
 		})
 	}

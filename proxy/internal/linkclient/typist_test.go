@@ -19,11 +19,11 @@ func TestTypist(t *testing.T) {
 	}
 	in.resume(105, true)
 	if in.next(1) != nil {
-		t.Error("sent again at once, though the queue is full")
+		t.Error("sent again at once, although the queue is full")
 	}
 	in.retry()
 	if _, offset, p, err := frame.ParseData(in.next(1)[frame.HeaderLen:]); err != nil || offset != 105 || len(p) != 5 {
-		t.Errorf("tried again: %d bytes at %d, %v", len(p), offset, err)
+		t.Errorf("the repetition has %d bytes at %d, %v", len(p), offset, err)
 	}
 	in.accepted(110)
 	if at, waiting := in.state(); at != 110 || waiting {
@@ -34,15 +34,15 @@ func TestTypist(t *testing.T) {
 		in.next(1)
 	}
 	if in.next(1) != nil {
-		t.Error("more than the window is on its way")
+		t.Error("more than the window was sent")
 	}
 	if n := in.Add(make([]byte, 2*typingWindow)); n >= typingWindow {
-		t.Errorf("took %d bytes", n)
+		t.Errorf("accepted %d bytes", n)
 	}
 }
 
-// A writer that the supervisor has forgotten goes on under new numbers: what
-// was accepted stays typed, the rest is sent from there.
+// If the supervisor has forgotten a writer, its offsets begin anew. Accepted input is not sent again, and the
+// remainder is sent from offset 0.
 func TestTypistForgotten(t *testing.T) {
 	in := NewTypist(nil, 0)
 	in.Add([]byte("before"))

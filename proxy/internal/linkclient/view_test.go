@@ -14,12 +14,11 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A listener is a session that says nothing by itself: its streams are told of,
-// and what comes over them.
+// A listener is a session that sends nothing by itself. It reports its streams and the messages that arrive.
 type listener struct {
 	streams chan *link.Stream
 	attach  chan protocol.AttachSpec
-	heard   chan protocol.Message // nil at a stream's end
+	heard   chan protocol.Message // a nil shows the end of a stream
 }
 
 func listening(s *supervisor) *listener {
@@ -62,9 +61,8 @@ func next(t *testing.T, a *Attachment) Item {
 	return item
 }
 
-// A view is passed on as it is, and cannot be continued: over the next link a
-// snapshot is asked for, from the offset that the last view stood for. After a
-// resync there is output again, which can.
+// A view is passed on unchanged, and cannot be continued. Over the next link the attachment requests a snapshot, from
+// the offset of the last view. After a resync with output it resumes by output again.
 func TestView(t *testing.T) {
 	s, c := running(t)
 	l := listening(s)
@@ -82,7 +80,7 @@ func TestView(t *testing.T) {
 	}
 	spec := testkit.Within(t, patience, "the resume", l.attach)
 	if !spec.Snapshot || !reflect.DeepEqual(spec.Resume, &protocol.Resume{Instance: life, Offset: 7}) || spec.View != protocol.ViewOwn {
-		t.Errorf("resumed by %+v %+v", spec, spec.Resume)
+		t.Errorf("the resume is %+v %+v", spec, spec.Resume)
 	}
 
 	st = testkit.Within(t, patience, "the stream", l.streams)
@@ -95,13 +93,13 @@ func TestView(t *testing.T) {
 	s.Cut()
 	next(t, a)
 	if spec := testkit.Within(t, patience, "the resume", l.attach); spec.Snapshot || spec.Resume.Offset != 15 {
-		t.Errorf("resumed by %+v %+v", spec, spec.Resume)
+		t.Errorf("the resume is %+v %+v", spec, spec.Resume)
 	}
 	a.Close()
 }
 
-// What a viewer says of its size and looks while there is no link is not lost:
-// the resumed attachment has it, and it is said again, once and the last alone.
+// Changes of a viewer's size and appearance while there is no link are not lost: the resumed attach has the last
+// ones, and they are also sent again, once.
 func TestToldAgain(t *testing.T) {
 	s := newSupervisor(t)
 	s.Listen()
@@ -110,7 +108,7 @@ func TestToldAgain(t *testing.T) {
 	a, _ := l.begin(t, c, protocol.AttachSpec{SessionID: "s", Cols: 80, Rows: 24, View: protocol.ViewOwn})
 	a.Send(wire.Resize{Cols: 90, Rows: 30})
 	if m := testkit.Within(t, patience, "the first size", l.heard); !reflect.DeepEqual(m, &wire.Resize{Cols: 90, Rows: 30}) {
-		t.Errorf("heard %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	before, _ := d.get()
 	s.Stop()
@@ -132,7 +130,7 @@ func TestToldAgain(t *testing.T) {
 	dark, light := protocol.Appearance{Background: "#000000"}, protocol.Appearance{Background: "#ffffff", CellWidth: 9}
 	a.Send(wire.Appearance{Appearance: dark})
 	a.Send(wire.Resize{Cols: 100, Rows: 40})
-	a.Send(wire.Interrupt{}) // is lost: nobody waits for it by then
+	a.Send(wire.Interrupt{}) // is lost, because it would be too late
 	a.Send(wire.Appearance{Appearance: light})
 	a.Send(wire.Resize{Cols: 110})
 	if err := os.Remove(s.Path); err != nil {
@@ -141,38 +139,37 @@ func TestToldAgain(t *testing.T) {
 	s.Listen()
 	spec := testkit.Within(t, patience, "the resume", l.attach)
 	if spec.Cols != 110 || spec.Rows != 24 || spec.Appearance == nil || *spec.Appearance != light || !spec.Snapshot {
-		t.Errorf("resumed by %+v", spec)
+		t.Errorf("the resume is %+v", spec)
 	}
 	for _, want := range []protocol.Message{&wire.Resize{Cols: 110}, &wire.Appearance{Appearance: light}} {
-		if m := testkit.Within(t, patience, "it is said again", l.heard); !reflect.DeepEqual(m, want) {
-			t.Errorf("heard %+v, want %+v", m, want)
+		if m := testkit.Within(t, patience, "the message comes again", l.heard); !reflect.DeepEqual(m, want) {
+			t.Errorf("received %+v, want %+v", m, want)
 		}
 	}
-	// What was said is not said again over the link after that, and the view is
-	// of that size by now.
+	// Changes are not sent again over the link after that, and the view has that size by now.
 	_ = testkit.Within(t, patience, "the stream", l.streams).Send(wire.Resync{Offset: 3})
 	for range 3 {
-		testkit.Within(t, patience, "what the resume tells, and the resync", items)
+		testkit.Within(t, patience, "the messages of the resume, and the resync", items)
 	}
 	s.Cut()
 	if spec := testkit.Within(t, patience, "the resume", l.attach); spec.Cols != 110 || spec.Snapshot {
-		t.Errorf("resumed by %+v", spec)
+		t.Errorf("the resume is %+v", spec)
 	}
 	testkit.Within(t, patience, "the stream's end", l.heard)
 	_ = testkit.Within(t, patience, "the stream", l.streams).Send(wire.Resync{Offset: 3})
 	for range 3 {
-		testkit.Within(t, patience, "what the resume tells, and the resync", items)
+		testkit.Within(t, patience, "the messages of the resume, and the resync", items)
 	}
 	a.Detach()
-	if m := testkit.Within(t, patience, "good-bye", l.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
-		t.Errorf("heard %+v", m)
+	if m := testkit.Within(t, patience, "the detach", l.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
+		t.Errorf("received %+v", m)
 	}
 	if err := testkit.Within(t, patience, "the end", ended); !errors.Is(err, io.EOF) {
 		t.Errorf("Next: %v", err)
 	}
 }
 
-// The supervisor is told a viewer that leaves from one that was lost.
+// The supervisor receives a detach from a viewer that leaves, and none from one that is lost.
 func TestDetachAndClose(t *testing.T) {
 	s, c := running(t)
 	l := listening(s)
@@ -180,21 +177,20 @@ func TestDetachAndClose(t *testing.T) {
 		a, _ := l.begin(t, c, protocol.AttachSpec{SessionID: "s"})
 		if detach {
 			a.Detach()
-			if m := testkit.Within(t, patience, "good-bye", l.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
-				t.Errorf("heard %+v", m)
+			if m := testkit.Within(t, patience, "the detach", l.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
+				t.Errorf("received %+v", m)
 			}
 		}
 		a.Close()
 		a.Detach()
 		if m := testkit.Within(t, patience, "the end", l.heard); m != nil {
-			t.Errorf("heard %+v", m)
+			t.Errorf("received %+v", m)
 		}
 	}
 }
 
-// A supervisor that is about to become another program does nothing that it is
-// told any more, and its viewers are not told of that. What it may not have heard
-// is said again over the next link, or over the same where it stays what it was.
+// A supervisor that upgrades refuses the messages of attachments, and the viewers do not notice. Messages that it may
+// not have executed are sent again over the next link, or over the same link if the upgrade fails.
 func TestAttachedWhileUpgrading(t *testing.T) {
 	for _, stays := range []bool{false, true} {
 		s, c := running(t)
@@ -203,39 +199,39 @@ func TestAttachedWhileUpgrading(t *testing.T) {
 		a.Send(wire.Resize{Cols: 90, Rows: 30})
 		a.Send(wire.Pause{})
 		for range 2 {
-			testkit.Within(t, patience, "what it was told", l.heard)
+			testkit.Within(t, patience, "the resize and the pause", l.heard)
 		}
 		for range 2 {
 			_ = st.Fail(&protocol.Error{Code: protocol.CodeUpgrading, Retryable: true})
 		}
 		_ = st.Send(wire.Accepted{Offset: 1})
 		if m := next(t, a).Message; !reflect.DeepEqual(m, &wire.Accepted{Offset: 1}) {
-			t.Errorf("told %+v", m)
+			t.Errorf("received %+v", m)
 		}
 		if !stays {
 			s.Cut()
 		}
 		for _, want := range []string{"resync", "error"} {
 			if m := next(t, a).Message; m == nil || m.MessageType() != want {
-				t.Errorf("told %+v, want %s", m, want)
+				t.Errorf("received %+v, want %s", m, want)
 			}
 		}
 		if spec := testkit.Within(t, patience, "the resume", l.attach); spec.Cols != 90 || spec.Rows != 30 {
-			t.Errorf("resumed by %+v", spec)
+			t.Errorf("the resume is %+v", spec)
 		}
 		var again []protocol.Message
 		for range 3 {
-			// The old stream's end may be heard of between them, or behind.
-			if m := testkit.Within(t, patience, "it is said again", l.heard); m != nil {
+			// The end of the old stream may come between them, or behind them.
+			if m := testkit.Within(t, patience, "the message comes again", l.heard); m != nil {
 				again = append(again, m)
 			}
 		}
 		if want := []protocol.Message{&wire.Resize{Cols: 90, Rows: 30}, &wire.Pause{}}; !reflect.DeepEqual(again, want) {
-			t.Errorf("heard %+v, want %+v", again, want)
+			t.Errorf("received %+v, want %+v", again, want)
 		}
 		a.Close()
 		if links := s.LinkCount(); stays != (links == 1) {
-			t.Errorf("%d links, stays %v", links, stays)
+			t.Errorf("%d links; the upgrade fails: %v", links, stays)
 		}
 	}
 }

@@ -47,7 +47,7 @@ var full = &link.StatsReport{
 	RecordingsFailing: 32, RecordingFailures: 33, BytesStored: 34, BytesUnstored: 35,
 }
 
-// lines reads the text as Prometheus does, and returns our numbers.
+// lines parses the text as Prometheus does, and returns the numbers.
 func lines(t *testing.T, m *Maker) map[string]float64 {
 	t.Helper()
 	text, contentType, err := m.Text(t.Context())
@@ -66,13 +66,13 @@ func lines(t *testing.T, m *Maker) map[string]float64 {
 			for _, l := range m.GetLabel() {
 				key += " " + l.GetName() + "=" + l.GetValue()
 			}
-			got[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue() // it has one of them
+			got[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue() // a metric has only one of the two
 		}
 	}
 	return got
 }
 
-// Each number arrives under its name, beside those of the Go runtime.
+// Each number has its name, and the numbers of the Go runtime are present, too.
 func TestText(t *testing.T) {
 	got := lines(t, maker(full, nil))
 	for name, want := range map[string]float64{
@@ -93,21 +93,21 @@ func TestText(t *testing.T) {
 		"supervisor_open_fds": 27, "supervisor_max_fds": 28, "supervisor_goroutines": 29, "supervisor_heap_bytes": 30, "supervisor_resident_memory_bytes": 31,
 	} {
 		if n, ok := got["holdfast_"+name]; !ok || n != want {
-			t.Errorf("%s: %v (there %v), want %v", name, n, ok, want)
+			t.Errorf("%s: %v (present %v), want %v", name, n, ok, want)
 		}
 		delete(got, "holdfast_"+name)
 	}
 	for name := range got {
 		if strings.HasPrefix(name, "holdfast_") {
-			t.Errorf("%s is not known", name)
+			t.Errorf("%s is not in the list", name)
 		}
 	}
 	if got["go_goroutines"] == 0 {
-		t.Error("nothing is told of the Go runtime")
+		t.Error("the numbers of the Go runtime are missing")
 	}
 }
 
-// Without the supervisor's numbers its part is missing, but for whether it answers.
+// Without the supervisor's report its numbers are missing, except for supervisor_up.
 func TestWithoutSupervisor(t *testing.T) {
 	for _, code := range []protocol.Code{protocol.CodeSupervisorUnreachable, protocol.CodeInternal} {
 		got := lines(t, maker(nil, protocol.Errorf(code, "no")))
@@ -116,18 +116,18 @@ func TestWithoutSupervisor(t *testing.T) {
 		}
 		for name := range got {
 			if strings.HasPrefix(name, "holdfast_supervisor_sessions") || strings.HasPrefix(name, "holdfast_system") {
-				t.Errorf("%s: %s is there", code, name)
+				t.Errorf("%s: %s is present", code, name)
 			}
 		}
 	}
 	if got := lines(t, maker(&link.StatsReport{}, nil)); len(got) == 0 {
-		t.Error("nothing is told")
+		t.Error("an empty report has no numbers")
 	} else if _, there := got["holdfast_system_max_ptys"]; there {
-		t.Error("what is not known is told")
+		t.Error("an unknown number is present")
 	}
 }
 
-// Names and units are as Prometheus has them.
+// Names and units follow the rules of Prometheus.
 func TestLint(t *testing.T) {
 	for _, m := range []*Maker{maker(full, nil), gateMaker()} {
 		problems, err := testutil.GatherAndLint(m.gatherer(t.Context()))
@@ -162,18 +162,18 @@ func TestGate(t *testing.T) {
 		"gate_handoff_attempts_total": 12, "gate_takeover": 1,
 	} {
 		if n, ok := got["holdfast_"+name]; !ok || n != want {
-			t.Errorf("%s: %v (there %v), want %v", name, n, ok, want)
+			t.Errorf("%s: %v (present %v), want %v", name, n, ok, want)
 		}
 		delete(got, "holdfast_"+name)
 	}
 	for name := range got {
 		if strings.HasPrefix(name, "holdfast_") {
-			t.Errorf("%s is not known", name)
+			t.Errorf("%s is not in the list", name)
 		}
 	}
 }
 
-// What sessions use is told by workspace where a policy tells them apart, and of so many.
+// The usage of sessions is reported by workspace if a policy distinguishes workspaces, for a limited number of them.
 func TestWorkspaces(t *testing.T) {
 	m := maker(full, nil)
 	caged := func(workspace string, n uint64) protocol.SessionInfo {
@@ -206,7 +206,7 @@ func TestWorkspaces(t *testing.T) {
 	}
 }
 
-// No label has a value that somebody else makes up.
+// No label has a value that a client can choose.
 func TestLabels(t *testing.T) {
 	families, err := maker(full, nil).gatherer(t.Context()).Gather()
 	if err != nil {

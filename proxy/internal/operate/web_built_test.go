@@ -12,7 +12,7 @@ import (
 	"holdfast/shared/sysexits"
 )
 
-// A proxy that was built without the page says so before a browser does.
+// A proxy that was built without the page is recognized before a browser is opened.
 func TestCheckBuilt(t *testing.T) {
 	for _, tt := range []struct {
 		status int
@@ -20,7 +20,7 @@ func TestCheckBuilt(t *testing.T) {
 	}{{http.StatusNotImplemented, errNotBuilt}, {http.StatusOK, nil}, {http.StatusUnauthorized, nil}} {
 		s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodHead {
-				t.Errorf("%s, which may use something up", r.Method)
+				t.Errorf("the method is %s, which may use up a ticket", r.Method)
 			}
 			rw.WriteHeader(tt.status)
 		}))
@@ -30,7 +30,7 @@ func TestCheckBuilt(t *testing.T) {
 		}
 		s.Close()
 		if err := checkBuilt(context.Background(), address); err != nil {
-			t.Errorf("nobody listens: %v", err)
+			t.Errorf("no process listens: %v", err)
 		}
 	}
 	var exit *exitcode.Error

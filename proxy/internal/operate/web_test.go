@@ -13,8 +13,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// The browser's command line has no ticket: it leads to a file that only this user
-// reads, and that is gone when the browser has signed in.
+// The browser's command line does not have the ticket: it has the path of a file that only this user can read. The
+// file is removed when the browser has signed in.
 func TestOpenPage(t *testing.T) {
 	dir := testkit.Dir(t)
 	t.Setenv("HOLDFAST_DIR", dir)
@@ -37,7 +37,7 @@ func TestOpenPage(t *testing.T) {
 		return string(b)
 	}
 	if got, want := read("argument"), "file://"+serve.OpenFile(config.Dirs{Runtime: dir}, "secret")+"\n"; got != want || strings.Contains(got, "secret") {
-		t.Errorf("the browser was given %q, want %q", got, want)
+		t.Errorf("the browser was started with %q, want %q", got, want)
 	}
 	if mode := read("mode"); mode != "600\n" {
 		t.Errorf("the file has mode %s", mode)
@@ -46,13 +46,13 @@ func TestOpenPage(t *testing.T) {
 		t.Errorf("the file has %s", content)
 	}
 
-	// Without a browser nothing is left.
+	// Without a browser no file remains.
 	t.Setenv("DISPLAY", "")
 	t.Setenv("WAYLAND_DISPLAY", "")
 	if opened, err := openPage(t.Context(), config.Dirs{Runtime: dir}, l); opened || err != nil {
 		t.Error(opened, err)
 	}
 	if left, _ := filepath.Glob(dir + "/open-*"); len(left) > 0 {
-		t.Errorf("%q is left", left)
+		t.Errorf("%q was not removed", left)
 	}
 }

@@ -37,7 +37,7 @@ func TestPass(t *testing.T) {
 			t.Errorf("opened %+v, %v, want %+v", got, err, want)
 		}
 		if strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
-			t.Errorf("%s cannot stand in a URL and in a cookie", text)
+			t.Errorf("%s has characters that a URL or a cookie cannot have", text)
 		}
 	}
 	text := seal(t, k, page)
@@ -90,7 +90,7 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
-// FuzzOpen: whatever comes, nothing is opened that was not sealed.
+// FuzzOpen checks that Open accepts no text that was not sealed.
 func FuzzOpen(f *testing.F) {
 	k := NewKey("secret")
 	good := seal(f, k, Pass{Kind: Page, Port: 1, Expires: now.Add(time.Hour), Principal: who})

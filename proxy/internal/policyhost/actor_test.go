@@ -24,7 +24,7 @@ import (
 	"holdfast/proxy/policy/policypb"
 )
 
-// An actor is a policy whose answers are in the questions.
+// An actor is a policy whose answers depend on the questions.
 type actor struct {
 	policypb.UnimplementedPolicyServer
 	mu   sync.Mutex
@@ -41,15 +41,14 @@ func (a *actor) report(r report) {
 	}
 }
 
-// listen opens the gate when it is told to.
+// listen opens the gate at the first line.
 func (a *actor) listen(conn net.Conn) {
 	for in := bufio.NewScanner(conn); in.Scan(); {
 		a.once.Do(func() { close(a.gate) })
 	}
 }
 
-// watch says when standard input ends, which is how the proxy's end shows where
-// nothing else does.
+// watch reports the end of standard input, which shows the end of the proxy if no signal does.
 func (a *actor) watch() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	a.report(report{What: "told", Event: "input ended"})
@@ -80,7 +79,7 @@ type netRPC struct{}
 func (netRPC) Server(*plugin.MuxBroker) (any, error)              { return nil, nil }
 func (netRPC) Client(*plugin.MuxBroker, *rpc.Client) (any, error) { return nil, nil }
 
-// The actor as a proper policy.
+// The methods of a proper policy.
 
 func (a *actor) Authenticate(ctx context.Context, c policy.Credentials) (policy.Principal, error) {
 	switch what, rest, _ := strings.Cut(c.Token, " "); what {
@@ -93,13 +92,13 @@ func (a *actor) Authenticate(ctx context.Context, c policy.Credentials) (policy.
 		os.Exit(3)
 	case "print":
 		_, _ = io.WriteString(stderr, rest)
-	case "stdout": // goes over the library's stream
+	case "stdout": // uses the stream of the library
 		fmt.Print(rest)
 	}
 	return policy.Principal{User: "u", Workspace: c.Client, Roles: []string{c.Transport}}, nil
 }
 
-// stderr is the real one: the library puts a stream of its own in its place.
+// stderr is the real one, because the library replaces os.Stderr.
 var stderr = os.Stderr
 
 func (a *actor) ResolveTask(_ context.Context, r policy.TaskRequest) (policy.Task, error) {
@@ -121,7 +120,7 @@ func (a *actor) Observe(_ context.Context, e policy.Event) error {
 	return nil
 }
 
-// rawServer says over the wire what policy.Serve would not.
+// rawServer sends replies that policy.Serve would not send.
 type rawServer struct {
 	policypb.UnimplementedPolicyServer
 	a *actor

@@ -49,7 +49,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What is no answer is a no, and is logged once however often it is asked.
+// A failed answer is a refusal, and is logged once until the policy answers again.
 func TestNoAnswer(t *testing.T) {
 	s := newStage(t, "raw")
 	h, _ := s.start(s.config())
@@ -78,7 +78,7 @@ func TestNoAnswer(t *testing.T) {
 	if lines := s.log.with(again); len(lines) != 1 || lines[0]["count"] != 600.0 {
 		t.Errorf("got %v, want one line with a count of 600", lines)
 	}
-	for range 50 { // it comes and goes
+	for range 50 { // the failure comes and goes
 		wantUnavailable(t, "error", auth(t, h, "error"))
 		if err := auth(t, h, ""); err != nil {
 			t.Fatal(err)
@@ -92,15 +92,14 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// A program that ignores the deadline is asked until then and no longer, and
-// killed after three such answers.
+// A program that ignores the deadline is waited for until then, and killed after three late answers in a row.
 func TestHang(t *testing.T) {
 	s := newStage(t, "served")
 	cfg := s.config()
 	cfg.Deadline = 200 * time.Millisecond
 	h, first := s.start(cfg)
 	late := func() { wantUnavailable(t, "late", auth(t, h, "wait")) }
-	good := func() { // on a loaded machine this, too, may be late
+	good := func() { // on a busy machine this answer may be late, too
 		testkit.Eventually(t, limit, func() bool { return h.Authorize(testkit.Soon(t), policy.Access{}) == nil }, "an answer in time")
 	}
 	for range 3 {
@@ -108,7 +107,7 @@ func TestHang(t *testing.T) {
 		late()
 		good()
 	}
-	if h.Stats().Crashes == 0 { // as it is unless the machine is very slow
+	if h.Stats().Crashes == 0 { // true unless the machine is very slow
 		late()
 		late()
 		late()
@@ -125,7 +124,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// A caller who gives up is told so, and that is nobody's fault.
+// A canceled caller receives the context's error, which does not count as a failure of the policy.
 func TestCallerGivesUp(t *testing.T) {
 	s := newStage(t, "served")
 	h, p := s.start(s.config())
@@ -153,7 +152,7 @@ func TestCallerGivesUp(t *testing.T) {
 	p.open(t)
 }
 
-// No more than so many are asked at once; one more waits.
+// The number of concurrent questions is limited. Another one waits.
 func TestBound(t *testing.T) {
 	s := newStage(t, "served")
 	h, p := s.start(s.config())
@@ -171,7 +170,7 @@ func TestBound(t *testing.T) {
 	ctx, cancel := context.WithTimeout(testkit.Soon(t), 50*time.Millisecond)
 	defer cancel()
 	if err := h.Authorize(ctx, policy.Access{}); err != context.DeadlineExceeded {
-		t.Errorf("one more: got %v, want it to wait until the caller gives up", err)
+		t.Errorf("a question above the limit: got %v, want it to wait until the caller gives up", err)
 	}
 	p.open(t)
 	all.Wait()
@@ -184,14 +183,14 @@ func TestBound(t *testing.T) {
 }
 
 func TestTooMany(t *testing.T) {
-	h := &Host{cfg: Config{Deadline: time.Millisecond}, slots: make(chan struct{})} // all are taken
-	e := wantUnavailable(t, "one more", h.Authorize(testkit.Soon(t), policy.Access{}))
+	h := &Host{cfg: Config{Deadline: time.Millisecond}, slots: make(chan struct{})} // without a free slot
+	e := wantUnavailable(t, "a question above the limit", h.Authorize(testkit.Soon(t), policy.Access{}))
 	if want := "the policy has too many unanswered questions, so the request is refused: try again"; e.Message != want {
 		t.Errorf("got %q, want %q", e.Message, want)
 	}
 }
 
-// A task that a policy may name is one that can be started.
+// Every task that a policy may return can be started.
 func TestLimits(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -204,7 +203,7 @@ func TestLimits(t *testing.T) {
 		{"bytes of labels", policy.MaxLabelBytes, protocol.MaxLabelBytes},
 	} {
 		if tt.got != tt.want {
-			t.Errorf("%s: a policy may name %d, and %d can be started", tt.name, tt.got, tt.want)
+			t.Errorf("%s: the limit of a policy is %d, that of a spawn %d", tt.name, tt.got, tt.want)
 		}
 	}
 	for code, want := range map[string]protocol.Code{

@@ -23,7 +23,7 @@ func benchConfig(b *testing.B) Config {
 	return Config{Path: programPath(b), ConfigFile: file, Dir: dir}
 }
 
-// BenchmarkAuthorize: a question costs a client far less than it can feel.
+// BenchmarkAuthorize measures a question. It must not be felt by a client.
 func BenchmarkAuthorize(b *testing.B) {
 	h, err := Start(context.Background(), benchConfig(b))
 	if err != nil {
@@ -44,7 +44,7 @@ func BenchmarkAuthorize(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }
 
-// BenchmarkStart: a start, and an end, delay no handoff.
+// BenchmarkStart measures a start and an end. They must not delay a handoff.
 func BenchmarkStart(b *testing.B) {
 	cfg := benchConfig(b)
 	var end time.Duration

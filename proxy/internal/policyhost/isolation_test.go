@@ -18,14 +18,13 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// The program has of ours what it needs and nothing else: variables,
-// descriptors, the terminal's signals.
+// The program inherits only the variables that it needs, no descriptors, and no signals of the terminal.
 func TestIsolation(t *testing.T) {
 	s := newStage(t, "served")
 	for _, name := range []string{"HOLDFAST_TOKEN", "HOLDFAST_SECRET", "NOTIFY_SOCKET", "LISTEN_FDS", "PLUGIN_OURS", "LC_TEST", "XDG_TEST", "HOLDFAST_DIR"} {
 		t.Setenv(name, "x")
 	}
-	leftover, err := unix.Dup(0) // as a launcher leaves them open, for whoever is started
+	leftover, err := unix.Dup(0) // a descriptor without close-on-exec, as a launcher may leave one
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,33 +36,33 @@ func TestIsolation(t *testing.T) {
 		names = append(names, name)
 		lib := strings.HasPrefix(name, "PLUGIN_") && name != "PLUGIN_OURS" || name == "HOLDFAST_POLICY" || name == configEnv
 		if !lib && !allowed(name) {
-			t.Errorf("it has %s", kv)
+			t.Errorf("the program has the variable %s", kv)
 		}
 	}
 	for _, name := range []string{"PATH", "LC_TEST", "XDG_TEST", "HOLDFAST_DIR", configEnv, "PLUGIN_CLIENT_CERT"} {
 		if !slices.Contains(names, name) {
-			t.Errorf("it lacks %s", name)
+			t.Errorf("the program lacks the variable %s", name)
 		}
 	}
 	if p.Group != p.PID {
-		t.Errorf("its group is %d, want its own, %d", p.Group, p.PID)
+		t.Errorf("the process group is %d, want %d", p.Group, p.PID)
 	}
 	if want := []int{0, 1, 2}; !slices.Equal(p.Files, want) {
-		t.Errorf("it has descriptors %v, want %v", p.Files, want)
+		t.Errorf("the descriptors are %v, want %v", p.Files, want)
 	}
 	if len(p.told) != 0 {
-		t.Error("its standard input has ended")
+		t.Error("the standard input has ended")
 	}
 	h.mu.Lock()
-	_ = h.run.program.stdin.Close() // as it is closed when we are gone
+	_ = h.run.program.stdin.Close() // the end of the proxy closes it, too
 	h.mu.Unlock()
 	if got := testkit.Within(t, limit, "the end of its standard input", p.told); got != "input ended" {
 		t.Errorf("got %s", got)
 	}
 }
 
-// A proxy that is killed takes its policy along, at once where there is a signal
-// for that: this program looks for nothing.
+// A policy ends when its proxy is killed, even one that does not read its standard input, if the system has a signal
+// for that.
 func TestHostIsKilled(t *testing.T) {
 	for _, kind := range []string{"served", "raw"} {
 		t.Run(kind, func(t *testing.T) {

@@ -23,7 +23,7 @@ func TestCrashes(t *testing.T) {
 	h, p := s.start(cfg)
 	for range 5 {
 		p.kill(t, syscall.SIGKILL)
-		testkit.Within(t, limit, "its end", p.gone)
+		testkit.Within(t, limit, "the end of the program", p.gone)
 		p = s.next()
 		running(t, h)
 	}
@@ -45,7 +45,7 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// One that has lived long enough is waited for as the first time.
+// After a program has lived long enough, the wait is the first one again.
 func TestBackoffIsReset(t *testing.T) {
 	s := newStage(t, "served")
 	cfg := s.config()
@@ -62,8 +62,8 @@ func TestBackoffIsReset(t *testing.T) {
 	}
 }
 
-// While it is down a question fails at once and says when to come back, and
-// Close does not wait for the next start.
+// While the program does not run, a question fails at once, and the error has the time of the next start. Close does
+// not wait for that.
 func TestDown(t *testing.T) {
 	s := newStage(t, "served")
 	cfg := s.config()
@@ -77,23 +77,23 @@ func TestDown(t *testing.T) {
 	down(t, h)
 	wantUnavailable(t, "asked before", testkit.Within(t, limit, "an answer", asked))
 	s.log.wait(t, "policy ended", 1)
-	for range 1000 { // a flood of them, which costs no line each
+	for range 1000 { // many failures, which are not logged
 		e := wantUnavailable(t, "down", auth(t, h, ""))
 		back := time.Duration(e.RetryAfterMS) * time.Millisecond
 		if passed := time.Since(before); back > time.Hour+limit || back < time.Hour-passed {
-			t.Fatalf("got retry after %v, want what is left of an hour and a start, %v after it began", back, passed)
+			t.Fatalf("got retry after %v, want the rest of an hour, %v after the kill", back, passed)
 		}
 	}
 	if lines := s.log.with("policy does not answer; its decisions are refusals"); len(lines) != 0 {
-		t.Errorf("got %v, want no more than that it ended", lines)
+		t.Errorf("got %v, want only the log line of its end", lines)
 	}
 	if got := h.Stats().Methods["authenticate"]; got.Calls != 1001 || got.Failures != 1001 || got.Timeouts != 0 {
 		t.Errorf("stats: %+v", got)
 	}
 }
 
-// A program of another version is refused at once, and when it comes later it is
-// tried again until it is put right.
+// A program of another version is refused at the first start. If it is installed later, the start is repeated until
+// the program is replaced.
 func TestVersions(t *testing.T) {
 	s := newStage(t, "newer")
 	_, err := Start(testkit.Soon(t), s.config())
@@ -105,7 +105,7 @@ func TestVersions(t *testing.T) {
 	if e.Message != want {
 		t.Errorf("got %q, want %q", e.Message, want)
 	}
-	testkit.Within(t, limit, "its end", s.next().gone)
+	testkit.Within(t, limit, "the end of the program", s.next().gone)
 
 	s.role("served")
 	h, p := s.start(s.config())
@@ -120,8 +120,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// Of a program that ends, its children do, too, and what they hold of its output
-// delays nothing.
+// The children of a program end with it, and do not delay anything by holding its output open.
 func TestChildren(t *testing.T) {
 	s := newStage(t, "served")
 	child := filepath.Join(s.dir, "child.json")
@@ -140,7 +139,7 @@ func TestChildren(t *testing.T) {
 	h, one := s.start(cfg)
 	two := s.next()
 	main := one
-	if two.PID == two.Group { // it is the one that we started
+	if two.PID == two.Group { // this is the process that the host has started
 		main = two
 	}
 	main.kill(t, syscall.SIGKILL)
@@ -151,7 +150,7 @@ func TestChildren(t *testing.T) {
 	running(t, h)
 }
 
-// A proxy that follows another has its own before the other's ends.
+// The next proxy starts its own policy before that of the old one ends.
 func TestTwoHosts(t *testing.T) {
 	s := newStage(t, "served")
 	old, p := s.start(s.config())
@@ -175,27 +174,27 @@ func TestTwoHosts(t *testing.T) {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(s.dir, "plugin-dir*")); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("directories remain: %v", left)
 	}
 }
 
-// Close ends even a program that does nothing any more.
+// Close ends even a program that is stopped.
 func TestCloseStopped(t *testing.T) {
 	s := newStage(t, "served")
 	cfg := s.config()
 	cfg.Grace = 50 * time.Millisecond
 	h, p := s.start(cfg)
 	p.kill(t, syscall.SIGSTOP)
-	if err := h.Observe(testkit.Soon(t), policy.Event{}); err != nil { // which it is not told
+	if err := h.Observe(testkit.Soon(t), policy.Event{}); err != nil { // the program does not receive the event
 		t.Error(err)
 	}
 	if err := h.Close(); err != nil {
 		t.Error(err)
 	}
-	testkit.Within(t, limit, "its end", p.gone)
+	testkit.Within(t, limit, "the end of the program", p.gone)
 }
 
-// One that does not end when it is asked to is told to, before it is ended.
+// A program that does not end with its connection receives SIGTERM before it is killed.
 func TestCloseLingering(t *testing.T) {
 	s := newStage(t, "lingers")
 	cfg := s.config()
@@ -204,14 +203,13 @@ func TestCloseLingering(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Error(err)
 	}
-	testkit.Within(t, limit, "its end", p.gone)
+	testkit.Within(t, limit, "the end of the program", p.gone)
 	if len(p.told) != 1 {
-		t.Error("it was not told to end")
+		t.Error("the program has not received SIGTERM")
 	}
 }
 
-// What a host that was killed has left is removed by the next one, and nothing
-// of one that runs.
+// The directory of a host that was killed is removed by the next one, and that of a running host is not.
 func TestSweepSockets(t *testing.T) {
 	s := newStage(t, "served")
 	_, _ = s.start(s.config())

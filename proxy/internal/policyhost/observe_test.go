@@ -21,8 +21,8 @@ func (s *stage) observe(h *Host, from, n int) {
 	}
 }
 
-// Events come in order; a program that does nothing holds nobody up, and what
-// there is no room for is counted.
+// Events arrive in order. A program that does not react delays no caller, and events above the limit are dropped and
+// counted.
 func TestObserve(t *testing.T) {
 	s := newStage(t, "served")
 	h, p := s.start(s.config())
@@ -36,7 +36,7 @@ func TestObserve(t *testing.T) {
 	const many = 3000
 	s.observe(h, 10, many)
 	dropped := int(h.Stats().EventsDropped)
-	if dropped == 0 || dropped > many-maxEvents { // it stops a moment after the signal
+	if dropped == 0 || dropped > many-maxEvents { // the program stops a moment after the signal
 		t.Errorf("got %d dropped, want about all but %d", dropped, maxEvents)
 	}
 	p.kill(t, syscall.SIGCONT)
@@ -51,7 +51,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// What waits when the host is closed is told.
+// Close sends the events that wait.
 func TestObserveBeforeClose(t *testing.T) {
 	s := newStage(t, "served")
 	cfg := s.config()
@@ -61,16 +61,16 @@ func TestObserveBeforeClose(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Within(t, limit, "its end", p.gone)
+	testkit.Within(t, limit, "the end of the program", p.gone)
 	if n := len(p.told); n != 100 {
 		t.Errorf("got %d events, want 100", n)
 	}
 }
 
-// What happens while the program is down is not kept, and a program that cannot
-// be told does not count as one that hangs.
+// Events while the program does not run are dropped, and a program that does not support events does not count as one
+// that hangs.
 func TestObserveInVain(t *testing.T) {
-	s := newStage(t, "raw") // does not know the question
+	s := newStage(t, "raw") // does not support Observe
 	cfg := s.config()
 	cfg.FirstWait = time.Hour
 	h, p := s.start(cfg)

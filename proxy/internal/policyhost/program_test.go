@@ -24,10 +24,10 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// hostEnv makes the test binary a host, by the Config in it, until it is killed.
+// hostEnv makes the test binary a host with the Config in its value, until it is killed.
 const hostEnv = "POLICYHOST_TEST_HOST"
 
-// TestMain is, in a child, the policy that configEnv describes, or a host.
+// TestMain is, in a child process, the policy that configEnv describes, or a host.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(configEnv) != "":
@@ -54,25 +54,25 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// A role is what the test's policy is to be.
+// A role describes the policy of a test.
 type role struct {
 	Kind string // see play
-	Life string // socket where it says that it lives, and is told what to do
-	Path string // of kind child: what to become
+	Life string // path of the socket for reports and commands
+	Path string // the program of the kind child
 }
 
-// A report is what a policy says of itself.
+// A report is a message of a policy to the test.
 type report struct {
-	What  string // up; asked, when it was asked to wait; told, of an event
+	What  string // up; asked, if it has to wait; told, for an event
 	Event string
 	PID   int
 	Group int
 	Args  []string
 	Env   []string
-	Files []int // descriptors that it was given
+	Files []int // descriptors that it has inherited
 }
 
-// play is the program's main.
+// play is the main function of the program.
 func play(file string) {
 	files := inherited()
 	var r role
@@ -96,23 +96,23 @@ func play(file string) {
 		go a.watch()
 	}
 	switch r.Kind {
-	case "served": // as a policy should be
+	case "served": // a proper policy
 		policy.Serve(a)
-		// The race detector has a program wait for a second at its end.
+		// With the race detector a program would wait for a second at its end.
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	case "lingers": // until it is told to end
+	case "lingers": // ends at SIGTERM only
 		told := make(chan os.Signal, 1)
 		signal.Notify(told, syscall.SIGTERM)
 		policy.Serve(a)
 		<-told
 		a.report(report{What: "told", Event: "to end"})
-	case "raw": // says what it should not
+	case "raw": // sends invalid replies
 		a.serve(map[int]plugin.PluginSet{policy.Version: {policy.PluginName: rawPlugin{a: a}}})
 	case "newer":
 		a.serve(map[int]plugin.PluginSet{policy.Version + 1: {policy.PluginName: rawPlugin{a: a}}})
 	case "netrpc":
 		plugin.Serve(&plugin.ServeConfig{HandshakeConfig: policy.Handshake, VersionedPlugins: map[int]plugin.PluginSet{policy.Version: {policy.PluginName: netRPC{}}}})
-	case "plaintext": // answers the handshake as if there was no TLS
+	case "plaintext": // answers the handshake without TLS
 		ln, err := net.Listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "s"))
 		if err != nil {
 			os.Exit(1)
@@ -126,14 +126,13 @@ func play(file string) {
 		select {}
 	case "silent":
 		select {}
-	case "nowhere": // listens on no socket
+	case "nowhere": // names a socket on which it does not listen
 		fmt.Printf("1|%d|unix|/nowhere|grpc\n", policy.Version)
 		select {}
 	}
 }
 
-// inherited returns the descriptors that were not opened here: those of Go's own
-// are closed by an exec.
+// inherited returns the inherited descriptors. Those that Go has opened are close-on-exec.
 func inherited() (fds []int) {
 	for fd := range 1024 {
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
@@ -143,7 +142,7 @@ func inherited() (fds []int) {
 	return fds
 }
 
-// ownProgram is this test's program where nobody else may write.
+// ownProgram is a copy of this test's program in a directory that only the user can write.
 var ownProgram struct {
 	once sync.Once
 	dir  string

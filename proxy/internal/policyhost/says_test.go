@@ -12,7 +12,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// What a program says comes to the log below one field, whatever it is.
+// The output of a program is logged below one field, whatever it contains.
 func TestSays(t *testing.T) {
 	s := newStage(t, "served")
 	h, _ := s.start(s.config())
@@ -20,7 +20,7 @@ func TestSays(t *testing.T) {
 		{"hclog", `{"@level":"warn","@message":"low","@timestamp":"2026-01-02T03:04:05.000000Z","n":1,"a":["x"]}`, "warn", `map[a:[x] n:1 text:low]`},
 		{"our fields", `{"@level":"info","@message":"m","level":"error","message":"session spawned","session":"s","policy":1,"text":"t"}`, "info",
 			`map[level:error message:session spawned policy:1 session:s text:m text_:t]`},
-		{"no text", `{"@level":"info","@message":1}`, "info", `map[text:{"@level":"info","@message":1}]`}, // the library would panic
+		{"no text", `{"@level":"info","@message":1}`, "info", `map[text:{"@level":"info","@message":1}]`}, // the library would panic at a message without text
 		{"other JSON", `{"level":"error"}`, "info", `map[text:{"level":"error"}]`},
 		{"a level", "[ERROR] e", "error", `map[text:[ERROR] e]`},
 		{"text", "hello\x1b[2J \xff", "info", "map[text:hello\x1b[2J \uFFFD]"},
@@ -29,7 +29,7 @@ func TestSays(t *testing.T) {
 			before := len(s.log.with("policy says"))
 			for _, how := range []string{"print ", "stdout "} {
 				if strings.Contains(tt.said, "\xff") && auth(t, h, how+tt.said+"\n") != nil {
-					return // the question cannot be asked
+					return // an invalid text cannot be sent as a question
 				}
 				if err := auth(t, h, how+tt.said+"\n"); err != nil {
 					t.Fatal(err)
@@ -59,11 +59,11 @@ func TestSays(t *testing.T) {
 		t.Errorf("got %v, want a panic and its stack at error", lines[1:])
 	}
 	if len(s.log.with("policy's library says")) == 0 {
-		t.Error("the library says nothing")
+		t.Error("the messages of the library are not logged")
 	}
 }
 
-// A program that says very much is cut short, and that is said.
+// If a program prints very much, lines are dropped, and their number is logged.
 func TestFlood(t *testing.T) {
 	s := newStage(t, "served")
 	h, _ := s.start(s.config())
@@ -83,7 +83,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// What is below the log's level costs nothing of the rate.
+// Messages below the log's level do not count for the rate.
 func TestFloodBelowTheLevel(t *testing.T) {
 	log := &logs{}
 	s := newSays(zerolog.New(log).Level(zerolog.InfoLevel))

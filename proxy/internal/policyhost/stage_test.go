@@ -23,15 +23,14 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// limit is how long anything may take that has to happen.
+// limit is the time after which a test fails if an expected event does not come.
 const limit = time.Minute
 
-// A stage is where programs of a test live: each says on a socket that it is
-// there, and the socket's end is its own.
+// A stage starts the programs of a test. Each connects to a socket, whose end shows the end of the program.
 type stage struct {
 	t    *testing.T
 	dir  string
-	file string // the role
+	file string // the file of the role
 	log  *logs
 	came chan *player
 }
@@ -66,13 +65,13 @@ func newStage(t *testing.T, kind string) *stage {
 	})
 	t.Cleanup(func() {
 		_ = ln.Close()
-		all.Wait() // for the end of each program
+		all.Wait() // waits for the end of each program
 	})
 	s.role(kind)
 	return s
 }
 
-// role says what the program is from its next start on.
+// role sets the role of the program from its next start on.
 func (s *stage) role(kind string) { s.writeRole(s.file, kind) }
 
 func (s *stage) writeRole(file, kind string) {
@@ -107,7 +106,7 @@ func (s *stage) follow(conn net.Conn) {
 	}
 }
 
-// config is one that starts the program, slow to lose patience.
+// config returns a configuration that starts the program, with long time-outs.
 func (s *stage) config() Config {
 	return Config{
 		Path: programPath(s.t), ConfigFile: s.file, Dir: s.dir, Log: zerolog.New(s.log).Level(zerolog.DebugLevel),
@@ -152,7 +151,7 @@ func running(t *testing.T, h *Host) {
 
 func down(t *testing.T, h *Host) {
 	t.Helper()
-	testkit.Eventually(t, limit, func() bool { return !h.Stats().Running }, "the policy is gone")
+	testkit.Eventually(t, limit, func() bool { return !h.Stats().Running }, "the policy does not run")
 }
 
 func auth(t *testing.T, h *Host, token string) error {
@@ -170,7 +169,7 @@ func wantUnavailable(t *testing.T, what string, err error) *protocol.Error {
 	return e
 }
 
-// logs keeps what is logged.
+// logs keeps the log.
 type logs struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -188,7 +187,7 @@ func (l *logs) String() string {
 	return l.buf.String()
 }
 
-// with returns the lines of a message.
+// with returns the log lines with a message.
 func (l *logs) with(message string) (lines []map[string]any) {
 	for text := range strings.Lines(l.String()) {
 		var line map[string]any

@@ -28,9 +28,9 @@ func TestStartFails(t *testing.T) {
 		{name: "no interpreter", harm: script("#!/nowhere/sh\n"), code: protocol.CodeNotFound, says: "interpreter"},
 		{name: "no format", harm: script("\x00\x01"), code: protocol.CodePolicyUnavailable, says: "exec format error"},
 		{name: "no directory", harm: func(_ *testing.T, c *Config) { c.Dir += "/none" }, code: protocol.CodePolicyUnavailable, says: "no such file"},
-		{name: "it ends", role: "exits", code: protocol.CodePolicyUnavailable, says: "ended before the handshake (exit status 7)"},
-		{name: "it prints", role: "prints", code: protocol.CodePolicyUnavailable, says: `but was "hello, world\n"`},
-		{name: "it is silent", role: "silent", harm: hasty, code: protocol.CodePolicyUnavailable, says: "did not answer the handshake within 1s"},
+		{name: "a program that ends", role: "exits", code: protocol.CodePolicyUnavailable, says: "ended before the handshake (exit status 7)"},
+		{name: "a program that prints", role: "prints", code: protocol.CodePolicyUnavailable, says: `but was "hello, world\n"`},
+		{name: "a silent program", role: "silent", harm: hasty, code: protocol.CodePolicyUnavailable, says: "did not answer the handshake within 1s"},
 		{name: "net/rpc", role: "netrpc", code: protocol.CodePolicyUnavailable, says: `unsupported plugin protocol "netrpc"`},
 		{name: "no TLS", role: "plaintext", code: protocol.CodePolicyUnavailable, says: "must speak TLS"},
 		{name: "no socket", role: "nowhere", code: protocol.CodePolicyUnavailable, says: "not on its socket"},
@@ -50,7 +50,7 @@ func TestStartFails(t *testing.T) {
 				t.Errorf("got %v, want %s with %q\n%s", err, tt.code, tt.says, s.log)
 			}
 			if left, _ := filepath.Glob(filepath.Join(s.dir, "plugin-dir*")); len(left) != 0 {
-				t.Errorf("left behind: %v", left)
+				t.Errorf("directories remain: %v", left)
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func TestStartIsGivenUp(t *testing.T) {
 	if err := testkit.Within(t, limit, "the answer", failed); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	testkit.Within(t, limit, "its end", p.gone)
+	testkit.Within(t, limit, "the end of the program", p.gone)
 	if _, err := Start(ctx, s.config()); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}

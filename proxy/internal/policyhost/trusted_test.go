@@ -13,7 +13,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// The program is the one that was allowed, at each start.
+// At each start the program must have the configured sum.
 func TestSum(t *testing.T) {
 	s := newStage(t, "served")
 	cfg := s.config()
@@ -49,7 +49,7 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// Whoever may replace the program decides who may do what.
+// A program that other users can replace is refused.
 func TestTrusted(t *testing.T) {
 	dir := testkit.Dir(t)
 	path := filepath.Join(dir, "a", "b", "policy")
@@ -67,9 +67,9 @@ func TestTrusted(t *testing.T) {
 		name         string
 		path         string
 		harm, mended func() error
-		says         string // "" is trusted
+		says         string // "" if the program is trusted
 	}{
-		{name: "ours alone", path: path},
+		{name: "writable by the user alone", path: path},
 		{name: "by a link", path: link},
 		{name: "a writable file", path: path, harm: mode(path, 0o720), mended: mode(path, 0o700), says: "chmod go-w " + path},
 		{name: "a directory of a group", path: path, harm: mode(dir+"/a/b", 0o772), mended: mode(dir+"/a/b", 0o700), says: "chmod go-w " + dir + "/a/b"},
@@ -86,7 +86,7 @@ func TestTrusted(t *testing.T) {
 			}
 			err := trusted(tt.path)
 			if tt.says == "" && err != nil {
-				t.Errorf("got %v, want it trusted", err)
+				t.Errorf("got %v, want no error", err)
 			}
 			if tt.says != "" && (protocol.CodeOf(err) != protocol.CodePermissionDenied || !strings.Contains(err.Error(), tt.says)) {
 				t.Errorf("got %v, want permission_denied with %q", err, tt.says)

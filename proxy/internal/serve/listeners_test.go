@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// The page is served again where it was, unless another place is asked for.
+// After a start the page has the same address as before, unless another one is configured.
 func TestListenAgain(t *testing.T) {
 	before, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -19,9 +19,9 @@ func TestListenAgain(t *testing.T) {
 	_ = before.Close()
 	for _, tt := range []struct {
 		name, asked, file string
-		want              string // "": nowhere, "other": not there
+		want              string // "" for none, "other" if the address is not available
 	}{
-		{"nothing asked", "", there + "\n", there},
+		{"not configured", "", there + "\n", there},
 		{"any port", "127.0.0.1:0", there, there},
 		{"any port of a name", "localhost:0", there, there},
 		{"any port of another host", "[::1]:0", there, "other"},
@@ -42,7 +42,7 @@ func TestListenAgain(t *testing.T) {
 			}
 			ls := &listeners{}
 			err := ls.listenAgain(tt.asked, file, zerolog.Nop())
-			got := "other" // it may be that this machine has no such place
+			got := "other" // this machine may lack the address
 			if err == nil && ls.tcp == nil {
 				got = ""
 			} else if err == nil && ls.tcp.Addr().String() == there {
@@ -50,7 +50,7 @@ func TestListenAgain(t *testing.T) {
 			}
 			ls.closeTCP()
 			if got != tt.want {
-				t.Errorf("it is at %q (%v), want %q", got, err, tt.want)
+				t.Errorf("the address is %q (%v), want %q", got, err, tt.want)
 			}
 		})
 	}

@@ -9,11 +9,11 @@ import (
 	"holdfast/shared/config"
 )
 
-// A sign-out holds for later proxies, too.
+// A sign-out also holds for later proxies.
 func TestSignedOut(t *testing.T) {
 	dirs := config.Dirs{State: t.TempDir()}
 	if at := readSignedOut(dirs, "p").at(); !at.IsZero() {
-		t.Errorf("nobody has signed out, and it says %v", at)
+		t.Errorf("without a sign-out the time is %v", at)
 	}
 	now := time.Now()
 	if err := readSignedOut(dirs, "p").set(now); err != nil {
@@ -26,6 +26,6 @@ func TestSignedOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if at := readSignedOut(dirs, "p").at(); at.Before(now) {
-		t.Errorf("what cannot be read makes no cookie void that is older than it: %v", at)
+		t.Errorf("after a damaged file, older cookies are valid: %v", at)
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A desk is a user's home with a manager that says what it is told to say.
+// A desk is a user's home with a fake manager.
 type desk struct {
 	t     *testing.T
 	host  Host
 	spec  Spec
-	shows string // what it knows of the unit
-	fails string // the command that fails, "" for none; "show" and "print" are no answer
+	shows string // the manager's output about the unit
+	fails string // the command that fails, or ""; "show" and "print" fail without output
 	ran   []string
 }
 
@@ -39,7 +39,7 @@ func newDesk(t *testing.T, goos string) *desk {
 	return d
 }
 
-// do makes and does a plan, and returns what was said and run, in order.
+// do makes a plan and executes it, and returns its steps and commands in order.
 func (d *desk) do(install bool, o Options) (did []string, err error) {
 	d.t.Helper()
 	d.ran = nil
@@ -52,7 +52,7 @@ func (d *desk) do(install bool, o Options) (did []string, err error) {
 		return nil, err
 	}
 	if len(d.ran) > 0 {
-		d.t.Errorf("planning has run %q", d.ran)
+		d.t.Errorf("the plan has run %q before it was executed", d.ran)
 	}
 	err = p.Do(d.t.Context(), func(s Step) {
 		for _, l := range append([]string{s.Text}, s.Details...) {
@@ -65,7 +65,7 @@ func (d *desk) do(install bool, o Options) (did []string, err error) {
 func (d *desk) is(got []string, err error, want ...string) {
 	d.t.Helper()
 	if err != nil || !slices.Equal(got, want) {
-		d.t.Errorf("done %q, %v, want %q", got, err, want)
+		d.t.Errorf("the steps are %q, %v, want %q", got, err, want)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestSystemd(t *testing.T) {
 		"+ ExecStart=/opt/new/proxy --handoff --foreground", "+ ExecReload=/opt/new/proxy --handoff",
 		"systemctl --user daemon-reload", "systemctl --user enable "+unitPath, "systemctl --user reload holdfast.service")
 	if left, _ := os.ReadDir(filepath.Dir(u.Path)); len(left) != 1 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("files remain: %v", left)
 	}
 
 	st, err := d.host.Status(t.Context(), d.spec)
@@ -124,7 +124,8 @@ func TestSystemd(t *testing.T) {
 	d.is(did, err)
 }
 
-// Beside a package's unit ours goes before it, which is said, and goes again.
+// Beside the unit of a package, the user's own unit takes precedence, which the plan tells. Uninstall removes it
+// again.
 func TestPackaged(t *testing.T) {
 	t.Parallel()
 	const packaged = "/usr/lib/systemd/user/holdfast.service"
@@ -139,7 +140,7 @@ func TestPackaged(t *testing.T) {
 	}
 	p, err := d.host.Uninstall(t.Context(), d.spec, Options{Now: true})
 	if err != nil || len(p.Steps) > 0 || p.Packaged != packaged {
-		t.Errorf("nothing of ours is to be removed: %+v, %v", p, err)
+		t.Errorf("without an own unit the plan is %+v, %v", p, err)
 	}
 	did, err := d.do(true, Options{Now: true})
 	d.is(did, err, "write "+unitPath, "it takes precedence over "+packaged+", which stays as it is",
@@ -176,7 +177,7 @@ func TestLaunchd(t *testing.T) {
 	d.is(did, err, "launchctl bootout "+target, "remove "+path)
 }
 
-// Where no manager answers, files are dealt with and the rest is told.
+// Without a manager the files are written or removed, and the remaining commands are returned.
 func TestNoManager(t *testing.T) {
 	t.Parallel()
 	for goos, ask := range map[string]string{"linux": "show", "darwin": "print"} {
@@ -185,7 +186,7 @@ func TestNoManager(t *testing.T) {
 		did, err := d.do(true, Options{Now: true})
 		var left *LeftError
 		if !errors.As(err, &left) || len(did) != 1 || len(d.ran) > 0 || len(left.Commands) == 0 {
-			t.Errorf("%s: done %q, run %q, %v", goos, did, d.ran, err)
+			t.Errorf("%s: the steps are %q, the commands %q, %v", goos, did, d.ran, err)
 		}
 		u, _ := d.host.Unit(d.spec)
 		if text, exists, err := read(u.Path); !exists || err != nil || text != u.Text {
@@ -198,7 +199,7 @@ func TestNoManager(t *testing.T) {
 			}
 			defer func() {
 				if all, _ := os.ReadDir(wants); len(all) != 1 {
-					t.Errorf("links left: %v", all)
+					t.Errorf("the links are %v", all)
 				}
 			}()
 		}
@@ -207,10 +208,10 @@ func TestNoManager(t *testing.T) {
 		}
 		_, err = d.do(false, Options{Now: true})
 		if errors.As(err, &left) && slices.ContainsFunc(left.Commands, func(c string) bool { return strings.Contains(c, "disable") }) {
-			t.Errorf("%s: left %q, though the link is gone", goos, left.Commands)
+			t.Errorf("%s: the remaining commands are %q, although the link was removed", goos, left.Commands)
 		}
 		if _, e := os.Stat(u.Path); !errors.As(err, &left) || !os.IsNotExist(e) || len(d.ran) > 0 {
-			t.Errorf("%s: removed with %v, %v; run %q", goos, err, e, d.ran)
+			t.Errorf("%s: removed with %v, %v; the commands are %q", goos, err, e, d.ran)
 		}
 	}
 }
@@ -222,11 +223,11 @@ func TestCommandFails(t *testing.T) {
 	_, err := d.do(true, Options{Now: true})
 	var failed *FailedError
 	if !errors.As(err, &failed) || !strings.HasSuffix(failed.Command, unitPath[1:]) || len(d.ran) != 2 {
-		t.Errorf("%v; run %q", err, d.ran)
+		t.Errorf("%v; the commands are %q", err, d.ran)
 	}
 }
 
-// What somebody else wrote, and any link, stays as it is unless it is forced.
+// A file of another author, and any link, stays unchanged unless the plan is forced.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	const theirs = "[Service]\nExecStart=/usr/bin/true\n"

@@ -15,7 +15,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// specs are proxies with what is hard to say in a unit.
+// specs are proxies whose names and paths need quoting in a unit.
 var specs = []struct {
 	name string
 	spec Spec
@@ -43,7 +43,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// Each proxy has a unit of its own.
+// Each proxy has its own unit.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ goos, proxy, dir, want string }{
@@ -81,12 +81,12 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// systemd takes each unit without a word, and finds the program.
+// systemd accepts each unit without a warning, and finds the program.
 func TestSystemdVerifies(t *testing.T) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skipf("systemd cannot be asked: %v", err)
+		t.Skipf("systemd-analyze is not available: %v", err)
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -107,8 +107,8 @@ func TestSystemdVerifies(t *testing.T) {
 	}
 }
 
-// plist reads the values of the outermost dictionary: strings, arrays of them,
-// and the name of anything else.
+// plist parses the values of the outermost dictionary: strings, arrays of strings, and the element's name for other
+// values.
 func plist(t *testing.T, text string) map[string][]string {
 	t.Helper()
 	values := map[string][]string{}

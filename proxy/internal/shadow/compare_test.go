@@ -12,15 +12,15 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// Two proxies look at one supervisor's session. What the second says of it may
-// be changed on its way; round counts from 0.
+// Two proxies view a session of one supervisor. The views of the second may be changed by theirs; round counts from
+// 0.
 func TestCompare(t *testing.T) {
 	prints := func(n int) func(s *session) {
 		return func(s *session) { s.printed = fmt.Appendf(s.printed, "%0*d", n, len(s.printed)) }
 	}
 	exits := func(s *session) { s.state = protocol.StateExited }
 	always := func(how func(v *View)) func(int, *View) { return func(_ int, v *View) { how(v) } }
-	// twice is what lies between two looks, and not between the next two.
+	// twice makes a difference in each round but the last.
 	twice := func(how func(v *View)) func(int, *View) {
 		return func(round int, v *View) {
 			if round < tries-1 {
@@ -35,7 +35,7 @@ func TestCompare(t *testing.T) {
 			}
 		}
 	}
-	ofScreens := func(how func(v *View)) func(int, *View) { // those alone have a size
+	ofScreens := func(how func(v *View)) func(int, *View) { // only views of the screen have a size
 		return func(_ int, v *View) {
 			if v.Size != (protocol.Size{}) {
 				how(v)
@@ -84,8 +84,8 @@ func TestCompare(t *testing.T) {
 		{name: "prints on", make: func(s *session) { s.attached = prints(10) }, want: Report{ByOutput: 1}, rounds: movedTries + 1},
 		{name: "prints much", make: func(s *session) { s.attached = prints(maxOutput + 1000) }, want: Report{ByOutput: 1}, rounds: movedTries + 1},
 		{name: "prints on, with other screens", make: func(s *session) { s.attached = prints(10) }, theirs: ofScreens(otherSum), want: Report{ByOutput: 1}, rounds: movedTries + 1},
-		{name: "prints something else", make: func(s *session) { s.attached = prints(10) }, theirs: ofOutput(otherSum), rounds: movedTries + 1, differ: "the output since offset"},
-		{name: "prints up to elsewhere", make: func(s *session) { s.attached = prints(10) }, theirs: ofOutput(func(v *View) { v.Offset++ }), rounds: movedTries + 1, differ: "the output since offset"},
+		{name: "prints other output", make: func(s *session) { s.attached = prints(10) }, theirs: ofOutput(otherSum), rounds: movedTries + 1, differ: "the output since offset"},
+		{name: "prints up to another offset", make: func(s *session) { s.attached = prints(10) }, theirs: ofOutput(func(v *View) { v.Offset++ }), rounds: movedTries + 1, differ: "the output since offset"},
 		{name: "prints on and exits", make: func(s *session) {
 			n := 0
 			s.attached = func(s *session) {
@@ -112,7 +112,7 @@ func TestCompare(t *testing.T) {
 			other, rounds := s.client(), 0
 			got, err := Compare(testkit.Soon(t), s.client(), func(ctx context.Context, asks []Ask) ([]View, error) {
 				if len(asks) != 1 || asks[0].To-asks[0].From > maxOutput {
-					t.Errorf("asked for %+v", asks)
+					t.Errorf("the requested views are %+v", asks)
 				}
 				views, err := Look(ctx, other, asks)
 				if err == nil && tt.theirs != nil {
@@ -134,13 +134,13 @@ func TestCompare(t *testing.T) {
 			}
 			wantCode(t, "Compare", err, protocol.CodeInternal)
 			if m := err.Error(); !strings.Contains(m, "session one at offset "+fmt.Sprint(d.Offset)) || strings.Contains(m, "secret") {
-				t.Errorf("it says %q", m)
+				t.Errorf("the message is %q", m)
 			}
 		})
 	}
 }
 
-// More sessions than go into a message, in as many as it takes; of all sorts.
+// More sessions than fit into a message, of all kinds, are compared in several messages.
 func TestCompareMany(t *testing.T) {
 	var all []*session
 	for i := range 2*MaxAsks + 10 {
@@ -161,7 +161,7 @@ func TestCompareMany(t *testing.T) {
 	other, asked := s.client(), map[Ask]bool{}
 	got, err := Compare(testkit.Soon(t), s.client(), func(ctx context.Context, asks []Ask) ([]View, error) {
 		if len(asks) > MaxAsks {
-			t.Errorf("%d asks at once", len(asks))
+			t.Errorf("%d requested views in one message", len(asks))
 		}
 		for _, ask := range asks {
 			asked[ask] = true
@@ -170,7 +170,7 @@ func TestCompareMany(t *testing.T) {
 	}, Extent{})
 	for i, one := range all {
 		if asked[one.ask()] != (i%64 != 4) {
-			t.Errorf("asked for session %d: %v", i, asked[one.ask()])
+			t.Errorf("session %d was requested: %v", i, asked[one.ask()])
 		}
 	}
 	if want := (Report{Sessions: len(all) - 4*5, ByOutput: 5, Unseen: 5, Gone: 5}); got != want || err != nil {
@@ -232,9 +232,9 @@ func TestExtentTime(t *testing.T) {
 	}
 }
 
-// The other proxy may be wrong, or fail, or never answer.
+// The views of the other proxy may differ, fail, or never come.
 func TestOther(t *testing.T) {
-	broken := errors.New("it has gone")
+	broken := errors.New("the other proxy has ended")
 	for _, tt := range []struct {
 		name   string
 		theirs func(ctx context.Context, asks []Ask) ([]View, error)
@@ -258,7 +258,7 @@ func TestOther(t *testing.T) {
 			}
 			return views, nil
 		}},
-		{name: "it fails", code: protocol.CodeInternal, err: broken, theirs: func(context.Context, []Ask) ([]View, error) { return nil, broken }},
+		{name: "an error", code: protocol.CodeInternal, err: broken, theirs: func(context.Context, []Ask) ([]View, error) { return nil, broken }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Compare(testkit.Soon(t), newSupervisor(t, some("a", "x"), some("b", "x")).client(), tt.theirs, Sample)
@@ -271,8 +271,7 @@ func TestOther(t *testing.T) {
 	}
 }
 
-// Where one of the two fails, the other is not waited for; and nothing is
-// waited for longer than the context says.
+// If one of the two fails, the comparison does not wait for the other, and it never waits longer than the context.
 func TestCompareEnds(t *testing.T) {
 	silence := func(ctx context.Context, _ []Ask) ([]View, error) { <-ctx.Done(); return nil, ctx.Err() }
 	mute, bad := some("mute", "x"), some("bad", "x")
@@ -283,13 +282,13 @@ func TestCompareEnds(t *testing.T) {
 
 	s := newSupervisor(t, mute)
 	_, err = Compare(testkit.Soon(t), s.client(), func(context.Context, []Ask) ([]View, error) {
-		return nil, protocol.Errorf(protocol.CodeClosed, "it leaves")
+		return nil, protocol.Errorf(protocol.CodeClosed, "the attachment ends")
 	}, Sample)
-	wantCode(t, "theirs fails", err, protocol.CodeClosed)
+	wantCode(t, "the other proxy fails", err, protocol.CodeClosed)
 
 	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	_, err = Compare(ctx, s.client(), func(ctx context.Context, asks []Ask) ([]View, error) {
-		testkit.Eventually(t, patience, func() (asked bool) { s.change(func() { asked = len(s.asked) > 0 }); return asked }, "it has attached")
+		testkit.Eventually(t, patience, func() (asked bool) { s.change(func() { asked = len(s.asked) > 0 }); return asked }, "the comparison has attached")
 		cancel()
 		return silence(ctx, asks)
 	}, Sample)

@@ -19,7 +19,7 @@ import (
 
 func sum(p []byte) string { return fmt.Sprintf("%x", sha256.Sum256(p)) }
 
-// What is seen of a session, and when there is nothing to see.
+// The view of a session, and the cases in which it has none.
 func TestLook(t *testing.T) {
 	text := strings.Repeat("0123456789", 500)
 	for _, tt := range []struct {
@@ -59,7 +59,7 @@ func TestLook(t *testing.T) {
 		{name: "output that lasts till tomorrow", make: func(_ *session, ask *Ask) { ask.To = 5001 }, err: protocol.CodeInvalidArgument},
 		{name: "output with a gap", make: func(s *session, ask *Ask) { s.skips, ask.To = true, 5000 }, err: protocol.CodeBadFrame},
 		{name: "a link that is lost", make: func(s *session, _ *Ask) { s.cut = true }, err: protocol.CodeSupervisorUnreachable},
-		{name: "nothing between", make: func(_ *session, ask *Ask) { ask.From, ask.To = 3, 3 }, err: protocol.CodeInvalidArgument},
+		{name: "an empty range", make: func(_ *session, ask *Ask) { ask.From, ask.To = 3, 3 }, err: protocol.CodeInvalidArgument},
 		{name: "output to nowhere", make: func(_ *session, ask *Ask) { ask.From = 3 }, err: protocol.CodeInvalidArgument},
 		{name: "no id", make: func(_ *session, ask *Ask) { ask.Session = "../x" }, err: protocol.CodeInvalidArgument},
 		{name: "no instance", make: func(_ *session, ask *Ask) { ask.Instance = "" }, err: protocol.CodeInvalidArgument},
@@ -84,7 +84,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// Sessions are looked at some at a time, and told in the order asked for.
+// Several sessions are viewed at a time, and the views are in the order of the request.
 func TestLookAtMany(t *testing.T) {
 	var all []*session
 	var asks []Ask
@@ -108,7 +108,7 @@ func TestLookAtMany(t *testing.T) {
 	}
 	for i, v := range got.views {
 		if v.Session != asks[i].Session || v.Sum != sum(all[i].screen()) {
-			t.Errorf("view %d is %+v, asked for %+v", i, v, asks[i])
+			t.Errorf("view %d is %+v, requested was %+v", i, v, asks[i])
 		}
 	}
 	s.change(func() {
@@ -118,8 +118,7 @@ func TestLookAtMany(t *testing.T) {
 	})
 }
 
-// A session that is never shown holds up nobody longer than the context does;
-// one that fails ends the look at all.
+// A session without output delays the look only until the context ends. A session that fails ends the look.
 func TestLookEnds(t *testing.T) {
 	mute, bad := some("mute", "x"), some("bad", "x")
 	mute.silent, bad.cut = true, true
@@ -128,17 +127,17 @@ func TestLookEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	done := make(chan error, 1)
 	go func() { _, err := Look(ctx, c, []Ask{mute.ask()}); done <- err }()
-	testkit.Eventually(t, patience, func() (asked bool) { s.change(func() { asked = len(s.asked) > 0 }); return asked }, "it has attached")
+	testkit.Eventually(t, patience, func() (asked bool) { s.change(func() { asked = len(s.asked) > 0 }); return asked }, "the look has attached")
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the context's end", err)
 	}
 	_, err := Look(testkit.Soon(t), c, []Ask{mute.ask(), bad.ask()})
-	wantCode(t, "beside one that fails", err, protocol.CodeSupervisorUnreachable)
+	wantCode(t, "beside a session that fails", err, protocol.CodeSupervisorUnreachable)
 }
 
-// A message has room for as many asks and views as it may carry, with a third
-// to spare for what is around them.
+// A message has room for the largest number of requests and views, with a quarter to spare for the rest of the
+// message.
 func TestMaxAsks(t *testing.T) {
 	id := strings.Repeat("x", protocol.MaxIDLen)
 	ask := Ask{Session: protocol.SessionID(id), Instance: protocol.Instance(id), From: math.MaxUint64, To: math.MaxUint64}
@@ -162,7 +161,7 @@ func repeat[T any](v T) []T {
 	return all
 }
 
-// A session whose link is lost while it is looked at is looked at anew.
+// A session whose link is lost during its view is viewed again.
 func TestLookAgain(t *testing.T) {
 	s := some("one", "text")
 	var looks atomic.Int64

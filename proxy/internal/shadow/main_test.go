@@ -16,33 +16,32 @@ import (
 	"holdfast/shared/testkit/fakelink"
 )
 
-// patience is how long a test waits for what must come.
+// patience is the time after which a test fails if an expected event does not come.
 const patience = 30 * time.Second
 
-// A supervisor is the fake at the other end of the wire. It has sessions, and
-// shows them to shadows only.
+// A supervisor is a fake at the other end of the link. It has sessions, which only shadows can attach to.
 type supervisor struct {
 	*fakelink.Supervisor
 	t testing.TB
 
 	mu       sync.Mutex
 	sessions []*session
-	stalled  bool // List has more to come, and it never does
+	stalled  bool // the list is announced as longer, and its next part never comes
 	asked    []wire.Attach
-	hold     chan struct{} // attaches wait for it, where it is not nil
-	waiting  int           // that do
-	most     int           // at the same time
+	hold     chan struct{} // if it is not nil, attaches wait for it
+	waiting  int           // number of attaches that wait
+	most     int           // the most that have waited at a time
 }
 
-// A session has printed something; its screen is all of it, in its size.
+// A session has some output. Its screen is all of it, with its size.
 type session struct {
 	id       protocol.SessionID
 	instance protocol.Instance
 	state    protocol.State
 	size     protocol.Size
 	printed  []byte
-	start    uint64           // of the ring
-	full     bool             // nobody may attach
+	start    uint64           // start of the ring
+	full     bool             // an attach is refused
 	silent   bool             // the snapshot does not come
 	cut      bool             // the attachment ends within the snapshot
 	skips    bool             // output has a gap
@@ -63,10 +62,10 @@ func (s *session) info() protocol.SessionInfo {
 	}
 }
 
-// screen is what a snapshot of s has.
+// screen returns the content of a snapshot of s.
 func (s *session) screen() []byte { return fmt.Appendf(nil, "%v %s", s.size, s.printed) }
 
-// ask is one for the screen.
+// ask returns a request for a view of the screen.
 func (s *session) ask() Ask { return Ask{Session: s.id, Instance: s.instance} }
 
 func newSupervisor(t testing.TB, sessions ...*session) *supervisor {
@@ -77,7 +76,7 @@ func newSupervisor(t testing.TB, sessions ...*session) *supervisor {
 	return s
 }
 
-// change changes the sessions.
+// change calls how with the lock held.
 func (s *supervisor) change(how func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +90,7 @@ func (s *supervisor) answer(st *link.Stream, request protocol.Message) {
 	case *wire.Attach:
 		s.attach(st, m)
 	}
-	for { // until the proxy goes
+	for { // until the proxy closes the stream
 		if _, err := st.Next(); err != nil {
 			return
 		}
@@ -158,7 +157,7 @@ func (s *session) show(st *link.Stream, m *wire.Attach) error {
 	if s.silent {
 		return nil
 	}
-	_ = st.Send(wire.Resized{Cols: 1, Rows: 1}) // what is of no interest
+	_ = st.Send(wire.Resized{Cols: 1, Rows: 1}) // a message that a shadow ignores
 	_ = st.SendRaw(frame.Append(nil, 99, []byte("from the future")))
 	if s.cut {
 		_ = st.SendRaw(frame.AppendData(nil, frame.Snapshot, m.Attachment, info.Offset, s.screen()[:1]))
@@ -170,7 +169,7 @@ func (s *session) show(st *link.Stream, m *wire.Attach) error {
 		_ = st.SendRaw(frame.AppendData(nil, frame.Snapshot, m.Attachment, info.Offset, shot[:len(shot)/2]))
 		_ = st.SendRaw(frame.AppendData(nil, frame.Snapshot, m.Attachment, info.Offset, shot[len(shot)/2:]))
 	}
-	for at := info.Offset; at < end; { // in pieces that know nothing of what was asked for
+	for at := info.Offset; at < end; { // in pieces that do not depend on the requested range
 		p := s.printed[at:min(end, at+1000)]
 		_ = st.SendRaw(frame.AppendData(nil, frame.Output, m.Attachment, at, p))
 		at += uint64(len(p))
@@ -185,7 +184,7 @@ func (s *session) show(st *link.Stream, m *wire.Attach) error {
 	return nil
 }
 
-// client returns a proxy's.
+// client returns the client of a proxy.
 func (s *supervisor) client() *linkclient.Client {
 	c := linkclient.New(linkclient.Config{
 		Dial:  s.Dial,
@@ -196,7 +195,7 @@ func (s *supervisor) client() *linkclient.Client {
 	return c
 }
 
-// wantCode checks an error by its code, "" for none.
+// wantCode checks that an error has a code, or that there is no error if the code is empty.
 func wantCode(t testing.TB, what string, err error, want protocol.Code) {
 	t.Helper()
 	if got := protocol.CodeOf(err); got != want {

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }
 
-// What is started as it was, and what is not; and what was asked for can be told.
+// Apply changes the argv and environment of interactive shells only, and Asked returns the argv before the change.
 func TestApply(t *testing.T) {
 	s := Scripts{Runtime: t.TempDir()}
 	dir, err := s.install()
@@ -23,7 +23,7 @@ func TestApply(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		argv, env         string
-		wantArgv, wantEnv string // "" is as it was
+		wantArgv, wantEnv string // "" if it does not change
 	}{
 		{argv: "bash", wantArgv: "bash --init-file @/bash-rc"},
 		{argv: "/bin/bash -i", wantArgv: "/bin/bash --init-file @/bash-rc"},
@@ -59,23 +59,23 @@ func TestApply(t *testing.T) {
 		}
 		asked := Asked(gotArgv)
 		if len(was) > 0 && (asked[0] != was[0] || slices.ContainsFunc(asked[1:], isLogin) != slices.ContainsFunc(was[1:], isLogin) || strings.Contains(strings.Join(asked, " "), dir)) {
-			t.Errorf("%s: asked for was %q", tt.argv, asked)
+			t.Errorf("%s: Asked returned %q", tt.argv, asked)
 		}
 	}
 }
 
-// Of an argv that is not ours all was asked for.
+// Asked returns an argv that Apply has not made as it is.
 func TestAskedOfOthers(t *testing.T) {
 	for _, argv := range [][]string{
 		nil, {"bash"}, {"bash", "--init-file"}, {"bash", "--init-file", "/etc/bash-login"}, {"fish", "--init-command=source '/a/b'"}, {"a", "b", "c"},
 	} {
 		if got := Asked(argv); !slices.Equal(got, argv) {
-			t.Errorf("of %q: %q", argv, got)
+			t.Errorf("Asked(%q) = %q", argv, got)
 		}
 	}
 }
 
-// What is missing or has changed is written again, and nothing is left beside it.
+// A file that is missing or was changed is written again, and no temporary file remains.
 func TestInstall(t *testing.T) {
 	s := Scripts{Runtime: t.TempDir()}
 	dir, err := s.install()
@@ -89,7 +89,7 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := s.install(); err != nil || again != dir {
-		t.Fatalf("the second time: %s, %v", again, err)
+		t.Fatalf("the second install: %s, %v", again, err)
 	}
 	var names []string
 	if err := filepath.Walk(dir, func(path string, fi os.FileInfo, err error) error {
@@ -124,6 +124,6 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if argv, env, err := (Scripts{Runtime: file}).Apply([]string{"zsh"}, nil); err == nil || len(argv) != 1 || env != nil {
-		t.Errorf("where nothing can be written: %q, %q, %v", argv, env, err)
+		t.Errorf("in a directory that cannot be written: %q, %q, %v", argv, env, err)
 	}
 }

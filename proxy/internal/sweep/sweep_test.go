@@ -13,16 +13,16 @@ import (
 	wire "holdfast/protocol/link"
 )
 
-// fake is a supervisor's sessions.
+// fake has the sessions of a supervisor.
 type fake struct {
 	sessions []protocol.SessionInfo
 	looks    []time.Time
 	ended    map[protocol.SessionID]wire.Terminate
 	at       map[protocol.SessionID]time.Time
-	err      error // of the next look
-	answer   error // to Terminate
+	err      error // the error of the next List
+	answer   error // the reply to Terminate
 	unlinked bool
-	look     func() // called by each look
+	look     func() // called by each List
 }
 
 func (f *fake) Linked() bool { return !f.unlinked }
@@ -57,7 +57,7 @@ func (f *fake) add(id string, labels map[string]string) *protocol.SessionInfo {
 	return &f.sessions[len(f.sessions)-1]
 }
 
-// swept runs a sweep for a time; then looks at what became of the sessions.
+// swept runs a sweeper for a time, and then calls then.
 func swept(t *testing.T, timeout time.Duration, long time.Duration, f func(*fake), then func(*fake, time.Time)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,28 +85,28 @@ func TestWriteKeepsAlive(t *testing.T) {
 			}
 		}, func(f *fake, begun time.Time) {
 			if got := len(f.ended); got != int(long/(50*time.Minute)) {
-				t.Errorf("after %v %d sessions are ended", long, got)
+				t.Errorf("after %v %d sessions were ended", long, got)
 			}
 		})
 	}
 }
 
-// A session is marked as timed out by what ends it, in the life that was looked
-// at, and only if it is idle by the supervisor's own clock.
+// The request that ends an idle session marks it as timed out, names its instance, and demands that the session is
+// idle by the supervisor's own clock.
 // demand: B7
 func TestEnd(t *testing.T) {
 	swept(t, time.Minute, 2*time.Minute, func(f *fake) { f.add("s", nil) }, func(f *fake, begun time.Time) {
 		want := wire.Terminate{SessionID: "s", Instance: "life", IdleMS: 60_000, Reason: protocol.ReasonIdleTimeout, TimedOut: true, Asker: protocol.Asker{By: "idle sweep"}}
 		if got := f.ended["s"]; got != want {
-			t.Errorf("it is ended by %+v", got)
+			t.Errorf("the request is %+v", got)
 		}
 		if after := f.at["s"].Sub(begun); after < time.Minute || after > time.Minute+longest {
-			t.Errorf("it is ended after %v", after)
+			t.Errorf("the session was ended after %v", after)
 		}
 	})
 }
 
-// A session that is frozen is not idle, however long.
+// A frozen session does not count as idle.
 func TestFrozen(t *testing.T) {
 	swept(t, time.Minute, time.Hour, func(f *fake) { f.add("s", nil).Frozen = true }, func(f *fake, _ time.Time) {
 		if len(f.ended) > 0 {
@@ -127,11 +127,11 @@ func TestTimeouts(t *testing.T) {
 		{"none", 0, nil, false},
 		{"negative", -time.Minute, nil, false},
 		{"the default", time.Minute, nil, true},
-		{"its own", 0, own("1m"), true},
-		{"its own is longer", time.Minute, own("2h"), false},
-		{"its own is never", time.Minute, own("0"), false},
-		{"its own is negative", time.Minute, own("-1m"), false},
-		{"its own is nonsense", time.Minute, own("soon"), false},
+		{"a time-out of the session", 0, own("1m"), true},
+		{"a longer time-out of the session", time.Minute, own("2h"), false},
+		{"the session has none", time.Minute, own("0"), false},
+		{"a negative time-out", time.Minute, own("-1m"), false},
+		{"an invalid time-out", time.Minute, own("soon"), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			swept(t, tt.of, time.Hour, func(f *fake) { f.add("s", tt.labels) }, func(f *fake, _ time.Time) {
@@ -143,7 +143,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// Looks are a quarter of the least timeout apart, a second at least.
+// The time between two lists is a quarter of the shortest time-out, and at least a second.
 // demand: M11
 func TestHowOften(t *testing.T) {
 	for _, tt := range []struct{ timeout, apart time.Duration }{
@@ -155,14 +155,14 @@ func TestHowOften(t *testing.T) {
 		}, func(f *fake, _ time.Time) {
 			for i := 1; i < len(f.looks); i++ {
 				if got := f.looks[i].Sub(f.looks[i-1]); got != tt.apart {
-					t.Fatalf("with %v looks are %v apart", tt.timeout, got)
+					t.Fatalf("with %v two lists are %v apart", tt.timeout, got)
 				}
 			}
 		})
 	}
 }
 
-// A supervisor that cannot be asked says nothing about its sessions.
+// If the supervisor cannot be reached, no session is ended.
 func TestNothingIsKnown(t *testing.T) {
 	swept(t, time.Minute, 5*time.Minute, func(f *fake) {
 		f.err = errors.New("no link")
@@ -171,12 +171,12 @@ func TestNothingIsKnown(t *testing.T) {
 		f.add("t", nil).State = protocol.StateExited
 	}, func(f *fake, _ time.Time) {
 		if len(f.ended) > 0 || len(f.looks) < 10 {
-			t.Errorf("%d looks, ended are %v", len(f.looks), f.ended)
+			t.Errorf("%d lists, ended sessions %v", len(f.looks), f.ended)
 		}
 	})
 	swept(t, time.Minute, 5*time.Minute, func(f *fake) { f.unlinked = true; f.add("s", nil) }, func(f *fake, _ time.Time) {
 		if len(f.looks) > 0 {
-			t.Errorf("%d looks that would start a supervisor", len(f.looks))
+			t.Errorf("%d lists, which would start a supervisor", len(f.looks))
 		}
 	})
 }

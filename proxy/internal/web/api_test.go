@@ -30,7 +30,7 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// wide is more than one frame of data, and every byte there is.
+// wide returns n bytes, which are more than one data frame and have every value.
 func wide(n int) []byte {
 	p := make([]byte, n)
 	for i := range p {
@@ -50,7 +50,7 @@ func TestAPIBinary(t *testing.T) {
 	if got := c.data(frame.Snapshot, len(snapshot)); string(got) != snapshot {
 		t.Errorf("snapshot %q", got)
 	}
-	// One input in fragments, of every size of header there is.
+	// One input in fragments, with headers of every size.
 	want := wide(100_000)
 	raw := frame.AppendData(nil, frame.Input, 7, 0, want)[4:]
 	c.frame(ws.OpBinary, false, raw[:10])
@@ -62,7 +62,7 @@ func TestAPIBinary(t *testing.T) {
 	}
 }
 
-// pongThen reads n bytes of output and one pong, which comes anywhere.
+// pongThen reads n bytes of output and one pong, which may come between any two messages.
 func pongThen(c *client, n int) []byte {
 	c.t.Helper()
 	var got []byte
@@ -109,7 +109,7 @@ func TestAPIFaults(t *testing.T) {
 		{"no kind", true, masked(ws.OpBinary, true, nil), protocol.CodeBadFrame, 1002},
 		{"no JSON", true, masked(ws.OpText, true, []byte("{")), protocol.CodeBadFrame, 1002},
 		{"no hello", false, masked(ws.OpText, true, []byte(`{"type":"list"}`)), protocol.CodeHelloRequired, 1008},
-		{"bad close", true, masked(ws.OpClose, true, []byte{3, 237}), protocol.CodeBadFrame, 1002}, // 1005 is never sent
+		{"bad close", true, masked(ws.OpClose, true, []byte{3, 237}), protocol.CodeBadFrame, 1002}, // the status 1005 must not be sent
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestTokenInHello(t *testing.T) {
 	}
 }
 
-// ticket asks for one.
+// ticket requests a ticket.
 func (c *client) ticket(id protocol.SessionID) string {
 	c.t.Helper()
 	c.message(api.Ticket{SessionID: id})
@@ -231,7 +231,7 @@ func TestGoaway(t *testing.T) {
 	c.hello("")
 	raw := open(t, addr, rawURL("echo"))
 	raw.bytes(len(snapshot))
-	waiting := dial(t, addr) // has asked for nothing
+	waiting := dial(t, addr) // has no request in progress
 	waiting.send("GET ")
 	done := make(chan struct{})
 	go func() {
@@ -253,7 +253,7 @@ func TestGoaway(t *testing.T) {
 	<-done
 	late := dial(t, addr)
 	if status, err := late.refusal(); status != 503 || err.Code != protocol.CodeClosed {
-		t.Errorf("afterwards: %d %v, want 503 closed", status, err)
+		t.Errorf("after the end: %d %v, want 503 closed", status, err)
 	}
 }
 
@@ -272,19 +272,19 @@ func TestConnectionsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// A client that writes before it reads is read on, though its pongs wait.
+// The input of a client that writes before it reads is accepted, although its pongs must wait.
 func TestPingsOfAClientThatDoesNotRead(t *testing.T) {
 	e := newEnv(t)
 	c := open(t, e.listen(e.handler(true)), rawURL("echo"))
 	v := e.viewer()
-	go func() { // until the client goes
+	go func() { // until the client closes
 		for v.print(make([]byte, frame.MaxData)) == nil {
 		}
 	}()
 	e.sup.mu.Lock()
 	e.sup.silent = true
 	e.sup.mu.Unlock()
-	want := wide(25 * 4096) // below sendWindow: what is accepted is told behind the output
+	want := wide(25 * 4096) // below sendWindow, because acknowledgements come behind the output
 	for p := want; len(p) > 0; p = p[4096:] {
 		c.frame(ws.OpPing, true, []byte("still there?"))
 		c.frame(ws.OpBinary, true, p[:4096])

@@ -27,20 +27,20 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// limit is how long anything may take before a test fails.
+// limit is the time after which a test fails if an expected event does not come.
 const limit = 20 * time.Second
 
 const token = "0123456789abcdef0123456789abcdef"
 
-// An env is a proxy without its main: a link to a fake supervisor, the real
-// api server, and handlers on real sockets.
+// An env is a proxy without its main function: a link to a fake supervisor, the real api server, and handlers on real
+// sockets.
 type env struct {
 	t      *testing.T
 	sup    *fakeSupervisor
 	link   *linkclient.Client
 	server *apiserver.Server
 	log    *logBuffer
-	ctx    context.Context // of the connections
+	ctx    context.Context // the context of connections
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 }
@@ -80,8 +80,7 @@ func newEnv(t *testing.T) *env {
 	return e
 }
 
-// listen serves a handler, on a Unix socket if it trusts its peers, and
-// returns where.
+// listen serves a handler, on a Unix socket if it trusts its peers, and returns the address.
 func (e *env) listen(h *Handler) net.Addr {
 	e.t.Helper()
 	network, address := "tcp", "127.0.0.1:0"
@@ -116,12 +115,12 @@ func (e *env) viewer() *viewer {
 	case v := <-e.sup.viewers:
 		return v
 	case <-time.After(limit):
-		e.t.Fatal("nobody attached")
+		e.t.Fatal("no client has attached")
 		return nil
 	}
 }
 
-// A client is a WebSocket, the client's end, byte by byte.
+// A client is the client's end of a WebSocket, byte by byte.
 type client struct {
 	t  *testing.T
 	nc net.Conn
@@ -145,8 +144,7 @@ func dialPipe(t *testing.T, nc net.Conn) *client {
 
 const key = "dGhlIHNhbXBsZSBub25jZQ=="
 
-// handshake is the request of a browser; changes are headers in place of its
-// own, or further ones.
+// handshake returns the request of a browser. changes are headers that replace its own, or are added.
 func handshake(addr net.Addr, path string, changes ...string) string {
 	host := addr.String()
 	if addr.Network() == "unix" {
@@ -191,7 +189,7 @@ func (c *client) response() *http.Response {
 	return r
 }
 
-// refusal reads an answer that is no WebSocket.
+// refusal reads a reply that is not a WebSocket.
 func (c *client) refusal() (int, *protocol.Error) {
 	c.t.Helper()
 	r := c.response()
@@ -209,7 +207,7 @@ func (c *client) refusal() (int, *protocol.Error) {
 	return r.StatusCode, &e.Error
 }
 
-// open makes a WebSocket.
+// open opens a WebSocket.
 func open(t *testing.T, addr net.Addr, path string, changes ...string) *client {
 	t.Helper()
 	c := dial(t, addr)
@@ -229,11 +227,11 @@ func (c *client) opened() {
 		c.t.Errorf("accept %q, want %q", got, want)
 	}
 	if r.Header.Get("Sec-Websocket-Extensions") != "" {
-		c.t.Error("an extension was taken")
+		c.t.Error("an extension was accepted")
 	}
 }
 
-// masked is a frame as clients send it.
+// masked returns a frame as clients send it.
 func masked(op ws.OpCode, fin bool, payload []byte) []byte {
 	b, err := ws.CompileFrame(ws.MaskFrameWith(ws.NewFrame(op, fin, payload), [4]byte{1, 2, 3, 4}))
 	if err != nil {
@@ -294,7 +292,7 @@ func receive[M any](c *client) *M {
 	return got
 }
 
-// closing reads a close frame and answers it; then the connection must end.
+// closing reads a close frame and answers it. Then the connection must end.
 func (c *client) closing() (ws.StatusCode, string) {
 	c.t.Helper()
 	op, p := c.next()
@@ -313,21 +311,21 @@ func (c *client) closing() (ws.StatusCode, string) {
 	return status, reason
 }
 
-// hello says hello and reads the welcome.
+// hello sends hello and reads the welcome.
 func (c *client) hello(token string) {
 	c.t.Helper()
 	c.message(api.Hello{Protocol: protocol.Supported(), Client: "test", Token: token})
 	receive[api.Welcome](c)
 }
 
-// data reads the data frames of one attachment until n bytes have come.
+// data reads the data frames of one attachment until it has n bytes.
 func (c *client) data(kind frame.Kind, n int) []byte {
 	c.t.Helper()
 	var got []byte
 	for len(got) < n {
 		op, p := c.next()
 		if op == ws.OpText {
-			continue // accepted, resized
+			continue // accepted, resized and similar messages
 		}
 		if frame.Kind(p[0]) != kind {
 			c.t.Fatalf("kind %d, want %d", p[0], kind)

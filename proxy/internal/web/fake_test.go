@@ -13,20 +13,20 @@ import (
 	"holdfast/shared/testkit/fakelink"
 )
 
-// A fakeSupervisor is the other end of the link. Its one session "echo" prints
-// what is typed; attaching to another id fails as fails says.
+// A fakeSupervisor is the other end of the link. Its session "echo" prints its input. An attach to an id in fails
+// returns that error.
 type fakeSupervisor struct {
 	*fakelink.Supervisor
 	t       *testing.T
-	viewers chan *viewer // each as it attaches
+	viewers chan *viewer // receives each viewer when it attaches
 
 	mu       sync.Mutex
 	fails    map[protocol.SessionID]*protocol.Error
-	accepted map[string]uint64 // by writer, as the supervisor keeps it
+	accepted map[string]uint64 // accepted input of each writer, as in the supervisor
 	printed  []byte
-	room     int // of the input queue; negative is endless
+	room     int // room of the input queue; negative for no limit
 	typed    []byte
-	silent   bool // echo nothing
+	silent   bool // the session does not print its input
 	last     *viewer
 }
 
@@ -63,18 +63,18 @@ func info() protocol.SessionInfo {
 	return protocol.SessionInfo{ID: "echo", Instance: "life", State: protocol.StateRunning, Argv: []string{"cat"}}
 }
 
-// A viewer is an attachment, the supervisor's end.
+// A viewer is the supervisor's end of an attachment.
 type viewer struct {
 	f    *fakeSupervisor
 	st   *link.Stream
 	spec protocol.AttachSpec
 	n    uint32
-	told bool          // that input is missing; it is told once
-	acks chan struct{} // some input was accepted
+	told bool          // the viewer knows that input is missing
+	acks chan struct{} // receives a value if input was accepted
 	over chan struct{} // closed when the viewer has gone
-	left bool          // it said so; may be looked at when it has gone
+	left bool          // it has detached; valid after over was closed
 
-	mu sync.Mutex // one item at a time
+	mu sync.Mutex // held while one item is sent
 }
 
 func (f *fakeSupervisor) attach(st *link.Stream, m *wire.Attach) {
@@ -91,7 +91,7 @@ func (f *fakeSupervisor) attach(st *link.Stream, m *wire.Attach) {
 	f.last = v
 	f.mu.Unlock()
 	if m.Resume != nil {
-		<-last.over // its link is cut; what it was told before is done first
+		<-last.over // the link of the last viewer was cut; its messages must be handled first
 	}
 	reply := wire.Attached{AttachInfo: protocol.AttachInfo{Session: info(), Replay: protocol.ReplayExact, Writer: "w"}}
 	f.mu.Lock()
@@ -118,8 +118,7 @@ func (f *fakeSupervisor) attach(st *link.Stream, m *wire.Attach) {
 	wg.Wait()
 }
 
-// acknowledge tells what was accepted. Listening does not wait for that: it
-// may have to stand behind a lot of output.
+// acknowledge sends acknowledgements. It runs beside the reader, because it may have to wait behind much output.
 func (v *viewer) acknowledge() {
 	for {
 		select {
@@ -163,7 +162,7 @@ func (v *viewer) listen() {
 	}
 }
 
-// take does what session.typed does.
+// take accepts input as a session does.
 func (f *fakeSupervisor) take(offset uint64, p []byte) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,7 +194,7 @@ func (f *fakeSupervisor) acceptedBy() uint64 {
 	return f.accepted["w"]
 }
 
-// makeRoom lets the input queue take so much more.
+// makeRoom adds room to the input queue.
 func (f *fakeSupervisor) makeRoom(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -208,7 +207,7 @@ func (f *fakeSupervisor) typedSoFar() []byte {
 	return bytes.Clone(f.typed)
 }
 
-// print prints p to this viewer, and returns an error when it has gone.
+// print prints p to this viewer, and returns an error after it has detached.
 func (v *viewer) print(p []byte) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -226,7 +225,7 @@ func (v *viewer) print(p []byte) error {
 	return nil
 }
 
-// tell sends a message and, if it is the last, ends the stream.
+// tell sends a message, and ends the stream if it is the last one.
 func (v *viewer) tell(m protocol.Message, last bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

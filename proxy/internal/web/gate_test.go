@@ -41,8 +41,8 @@ func (s *sink) frames(t *testing.T) (all []byte) {
 	return all
 }
 
-// FuzzGateConn: whatever a host sends, in pieces of whichever size, the client receives all whole frames before the
-// first one that is not valid.
+// FuzzGateConn checks that a client receives all whole frames before the first invalid one, whatever bytes a host
+// sends, and however they are cut.
 func FuzzGateConn(f *testing.F) {
 	two := frame.Append(frame.Append(nil, frame.Control, []byte(`{"type":"error","code":"bad_frame"}`)), frame.Output, []byte("all bytes \x00\xff"))
 	f.Add(two, byte(1))

@@ -19,7 +19,7 @@ import (
 
 const numbersType = "text/plain; version=0.0.4"
 
-// observed is a handler that has something to tell; unwell is why it is not well.
+// observed returns a handler with metrics. unwell is the reason why it is not healthy.
 func (e *env) observed(trusted bool, unwell *atomic.Pointer[protocol.Error]) *Handler {
 	h := e.handler(trusted)
 	h.cfg.Token = token
@@ -41,7 +41,7 @@ func (e *env) observed(trusted bool, unwell *atomic.Pointer[protocol.Error]) *Ha
 	return h
 }
 
-// get asks on a connection of its own, which ends with the answer.
+// get sends a request on a connection of its own, which ends with the reply.
 func get(t *testing.T, addr net.Addr, path string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	c := dial(t, addr)
@@ -56,12 +56,12 @@ func get(t *testing.T, addr net.Addr, path string, headers ...string) (*http.Res
 		t.Errorf("%s: %d of %d bytes, close %v, %v", path, len(body), r.ContentLength, r.Close, err)
 	}
 	if n, err := io.Copy(io.Discard, c.br); n > 0 || err != nil {
-		t.Errorf("%s: %d bytes behind the answer, %v", path, n, err)
+		t.Errorf("%s: %d bytes behind the reply, %v", path, n, err)
 	}
 	return r, string(body)
 }
 
-// Who may read what, where.
+// Which client may read which path.
 func TestObserve(t *testing.T) {
 	e := newEnv(t)
 	var well atomic.Pointer[protocol.Error]
@@ -120,7 +120,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// One that is not well says so, and nothing of why that is not for everybody.
+// A proxy that is not healthy tells so, and only clients with a token learn the reason.
 func TestNotWell(t *testing.T) {
 	e := newEnv(t)
 	var unwell atomic.Pointer[protocol.Error]
@@ -137,15 +137,15 @@ func TestNotWell(t *testing.T) {
 		t.Errorf("%d %s", r.StatusCode, body)
 	}
 	if a, b := <-refused, <-refused; a != protocol.CodeSupervisorUnreachable || b != protocol.CodeInternal {
-		t.Errorf("refused %s, %s", a, b)
+		t.Errorf("the refusals are %s, %s", a, b)
 	}
 	unwell.Store(nil)
 	if r, body = get(t, addr, "/healthz"); r.StatusCode != 200 {
-		t.Errorf("well again: %d %s", r.StatusCode, body)
+		t.Errorf("after it is healthy again: %d %s", r.StatusCode, body)
 	}
 }
 
-// A client that does not read is held for a moment, and then not at all.
+// A client that does not read is kept for a short time only.
 func TestSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -164,7 +164,7 @@ func TestSlowReader(t *testing.T) {
 		}
 		<-done
 		if took := time.Since(began); took != closeTimeout {
-			t.Errorf("held for %v", took)
+			t.Errorf("the connection was kept for %v", took)
 		}
 	})
 }

@@ -34,7 +34,7 @@ var files = fstest.MapFS{
 	"assets/a-4.js.gz": {Data: []byte("gzip")},
 }
 
-// clock is a handler's time, which tests move.
+// clock is a handler's time, which tests can advance.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time        { return time.Now().Add(time.Duration(c.ahead.Load())) }
@@ -56,7 +56,7 @@ func ticketFor(t *testing.T, e *env) string {
 	return ticket
 }
 
-// cookie returns what a browser sends back, and where to.
+// cookie returns the cookie that a browser sends back, and its path.
 func cookie(t *testing.T, r *http.Response) (pair, path string) {
 	t.Helper()
 	all := r.Cookies()
@@ -70,7 +70,7 @@ func cookie(t *testing.T, r *http.Response) (pair, path string) {
 	return c.Name + "=" + c.Value, c.Path
 }
 
-// signIn exchanges a ticket.
+// signIn exchanges a ticket for a cookie.
 func signIn(t *testing.T, e *env, addr net.Addr) string {
 	t.Helper()
 	r, _ := get(t, addr, "/?ticket="+ticketFor(t, e))
@@ -116,7 +116,7 @@ func TestPageFiles(t *testing.T) {
 				t.Errorf("%d %q %v", r.StatusCode, body, r.Header)
 			}
 			if len(r.Cookies()) > 0 {
-				t.Errorf("a cookie for nothing: %v", r.Cookies())
+				t.Errorf("a cookie without a ticket: %v", r.Cookies())
 			}
 			wantPageHeaders(t, addr, r)
 			c := dial(t, addr)
@@ -129,7 +129,7 @@ func TestPageFiles(t *testing.T) {
 	}
 }
 
-// A file is sent in a coding that the client accepts and the build has made.
+// A file is sent in a coding that the client accepts and that the build has made.
 func TestPageCompressed(t *testing.T) {
 	e := newEnv(t)
 	addr, _ := e.paged()
@@ -141,7 +141,7 @@ func TestPageCompressed(t *testing.T) {
 		{"/assets/a-4.js", "br; q=0.0, gzip; Q = 0", "", "as it is"},
 		{"/assets/a-4.js", "br;q=x", "", "as it is"},
 		{"/assets/a-4.js", "*, identity", "", "as it is"},
-		{"/assets/a-1.js", "gzip, br", "", "1"}, // the build has made none
+		{"/assets/a-1.js", "gzip, br", "", "1"}, // the build has no coding of this file
 	} {
 		r, body := get(t, addr, tt.path, "Accept-Encoding: "+tt.accept)
 		if r.StatusCode != 200 || body != tt.body || r.Header.Get("Content-Encoding") != tt.encoding || r.Header.Get("Vary") != "Accept-Encoding" ||
@@ -217,7 +217,7 @@ func TestPageRefused(t *testing.T) {
 			}
 		})
 	}
-	// On the Unix socket there is no page, nor for who did not ask for one.
+	// There is no page on the Unix socket, and none if the page is not configured.
 	for _, h := range []*Handler{e.handler(true), e.handler(false)} {
 		if r, _ := get(t, e.listen(h), "/"); r.StatusCode != 404 {
 			t.Errorf("status %d", r.StatusCode)
@@ -237,12 +237,12 @@ func TestPageNotBuilt(t *testing.T) {
 	wantPageHeaders(t, addr, r)
 }
 
-// A ticket is good once, for a cookie; what is told of it has no secret in it.
+// A ticket can be exchanged once for a cookie, and no reply or log has a secret.
 func TestSignIn(t *testing.T) {
 	e := newEnv(t)
 	addr, clock := e.paged()
 	ticket := ticketFor(t, e)
-	c := dial(t, addr) // who looks ahead uses nothing up
+	c := dial(t, addr) // HEAD does not use up the ticket
 	c.send("HEAD /?ticket=" + ticket + " HTTP/1.1\r\nHost: " + addr.String() + "\r\n\r\n")
 	if r := c.response(); r.StatusCode != 303 || len(r.Cookies()) != 0 {
 		t.Errorf("HEAD: %d %v", r.StatusCode, r.Header)
@@ -259,17 +259,17 @@ func TestSignIn(t *testing.T) {
 		}
 		wantPageHeaders(t, addr, r)
 	}
-	// Who is in already needs no ticket.
+	// A browser that is signed in needs no ticket.
 	if r, _ := get(t, addr, "/?ticket="+ticket, "Cookie: "+mine); r.StatusCode != 303 || len(r.Cookies()) != 0 {
 		t.Errorf("%d %v", r.StatusCode, r.Header)
 	}
-	// It uses one up all the same: nobody else who has seen the link signs in.
+	// A valid ticket is used up nevertheless, so that another person who has seen the link cannot sign in.
 	seen := ticketFor(t, e)
 	if r, _ := get(t, addr, "/?ticket="+seen, "Cookie: "+mine); r.StatusCode != 303 || len(r.Cookies()) != 1 {
-		t.Errorf("who is in already: %d %v", r.StatusCode, r.Header)
+		t.Errorf("a browser that is signed in: %d %v", r.StatusCode, r.Header)
 	}
 	if r, _ := get(t, addr, "/?ticket="+seen); r.StatusCode != 401 {
-		t.Errorf("a ticket is good after a browser that was in already had it: %d", r.StatusCode)
+		t.Errorf("a ticket is valid although a browser that is signed in has used it: %d", r.StatusCode)
 	}
 	if n := strings.Count(e.log.String(), "browser signed in"); n != 2 {
 		t.Errorf("%d of 2 sign-ins are logged: %s", n, e.log.String())
@@ -278,7 +278,7 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("a secret is in the log: %s", log)
 	}
 
-	// Each load begins the cookie's time anew; without one it ends.
+	// Each load renews the cookie. Without a load it expires.
 	signedIn := func(cookie string) bool {
 		_, body := get(t, addr, "/v1/page", "Cookie: "+cookie)
 		return strings.Contains(body, `"signed_in":true,"expires_at":"`)
@@ -288,22 +288,22 @@ func TestSignIn(t *testing.T) {
 	again, _ := cookie(t, r)
 	clock.pass(2 * time.Hour)
 	if signedIn(mine) || !signedIn(again) {
-		t.Errorf("the old cookie is good: %v, the new one: %v", signedIn(mine), signedIn(again))
+		t.Errorf("the old cookie is valid: %v, the new one: %v", signedIn(mine), signedIn(again))
 	}
 	clock.pass(pageLife)
 	if r, _ := get(t, addr, "/", "Cookie: "+again); signedIn(again) || len(r.Cookies()) != 0 {
-		t.Error("an old cookie is made new")
+		t.Error("an expired cookie was renewed")
 	}
-	// Whom a policy knows is asked about again some day.
+	// The cookie of a policy's user is not renewed, so that the policy is asked again.
 	addr, clock = e.paged()
 	port := addr.(*net.TCPAddr).Port
 	ann := "holdfast-" + strconv.Itoa(port) + "=" + sealed(t, pass.Pass{Kind: pass.Page, Port: port, Principal: &policy.Principal{User: "ann"}, Expires: clock.now().Add(time.Hour)})
 	if r, _ := get(t, addr, "/", "Cookie: "+ann); len(r.Cookies()) != 0 {
-		t.Error("a policy's user has got another cookie")
+		t.Error("the cookie of a policy's user was renewed")
 	}
 }
 
-// The page signs its own browser out; the user signs out all.
+// The page signs out its own browser, and the user can sign out all browsers.
 func TestSignOut(t *testing.T) {
 	e := newEnv(t)
 	h, c := e.handler(false), &clock{}
@@ -351,11 +351,11 @@ func TestSignOut(t *testing.T) {
 	now := time.Now()
 	signedOut.Store(&now)
 	if isIn(mine) || !isIn(signIn(t, e, addr)) {
-		t.Error("after the sign-out: an old cookie is good, or a new one is not")
+		t.Error("after the sign-out: an old cookie is valid, or a new one is not")
 	}
 }
 
-// A cookie lets in the page's own WebSocket, and nobody else.
+// A cookie permits WebSockets of the page, and no others.
 func TestCookie(t *testing.T) {
 	e := newEnv(t)
 	addr, clock := e.paged()
@@ -397,14 +397,14 @@ func TestCookie(t *testing.T) {
 			}
 			c.message(api.Hello{Protocol: protocol.Supported(), Client: "test"})
 			if m := receive[api.Error](c); m.Code != protocol.CodeUnauthorized {
-				t.Errorf("told %+v", m)
+				t.Errorf("received %+v", m)
 			}
 			if status, reason := c.closing(); status != ws.StatusPolicyViolation || reason != "unauthorized" {
 				t.Errorf("closed with %d %s", status, reason)
 			}
 		})
 	}
-	// A cookie is for the api alone.
+	// A cookie is valid for the api only.
 	for path, status := range map[string]int{rawURL("echo"): 401, "/metrics": 404} {
 		c := dial(t, addr)
 		c.send(handshake(addr, path, own, "Cookie: "+mine))
@@ -412,22 +412,22 @@ func TestCookie(t *testing.T) {
 			t.Errorf("%s: %d", path, got)
 		}
 	}
-	// Another key is another proxy, or this one with another token.
+	// Another key belongs to another proxy, or to this one with another token.
 	h := e.handler(false)
 	h.cfg.Page, h.passes = true, pass.NewKey("another")
 	there := e.listen(h)
 	if _, body := get(t, there, "/v1/page", "Cookie: holdfast-"+strconv.Itoa(there.(*net.TCPAddr).Port)+"="+value); body != `{"signed_in":false}` {
-		t.Errorf("told %s", body)
+		t.Errorf("received %s", body)
 	}
 	clock.pass(pageLife)
 	c := open(t, addr, "/v1/api", own, "Cookie: "+mine)
 	c.message(api.Hello{Protocol: protocol.Supported(), Client: "test"})
 	if m := receive[api.Error](c); m.Code != protocol.CodeUnauthorized {
-		t.Errorf("an old one: told %+v", m)
+		t.Errorf("an expired cookie: received %+v", m)
 	}
 }
 
-// A share link lets a browser look at one session, beside whatever else it may.
+// A share link lets a browser read one session, in addition to its other rights.
 func TestSharePage(t *testing.T) {
 	e := newEnv(t)
 	addr, clock := e.paged()
@@ -435,7 +435,7 @@ func TestSharePage(t *testing.T) {
 	key := sealed(t, pass.Pass{Kind: pass.Share, Session: "echo", Instance: "life", Expires: clock.now().Add(time.Hour)})
 	at := "/share/" + pass.Name(key) + "/"
 	var theirs string
-	for range 2 { // as often as one likes
+	for range 2 { // a link can be opened any number of times
 		r, _ := get(t, addr, "/share?key="+key, "Cookie: "+mine)
 		pair, path := cookie(t, r)
 		if r.StatusCode != 303 || r.Header.Get("Location") != at || path != at || strings.HasPrefix(pair, strings.Split(mine, "=")[0]+"=") {
@@ -448,7 +448,7 @@ func TestSharePage(t *testing.T) {
 		t.Error("the key is in a URL, or in the log")
 	}
 	if _, body := get(t, addr, at+"page", "Cookie: "+theirs); !strings.Contains(body, `"signed_in":true`) || !strings.Contains(body, `"session_id":"echo","instance":"life"`) {
-		t.Errorf("told %s", body)
+		t.Errorf("received %s", body)
 	}
 	own := "Origin: http://" + addr.String()
 	c := open(t, addr, at+"api", own, "Cookie: "+mine+"; "+theirs)
@@ -458,7 +458,7 @@ func TestSharePage(t *testing.T) {
 	c.data(frame.Snapshot, len(snapshot))
 	c.message(api.Spawn{Request: protocol.Request{RequestID: "s"}, SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}}})
 	if m := receive[api.Error](c); m.Code != protocol.CodePermissionDenied {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	name, _, _ := strings.Cut(theirs, "=")
 	page := sealed(t, pass.Pass{Kind: pass.Page, Expires: clock.now().Add(time.Hour)})
@@ -478,13 +478,13 @@ func TestSharePage(t *testing.T) {
 			t.Errorf("%s: %d %v", what, status, err)
 		}
 	}
-	// It is no good in place of the page's cookie.
+	// The cookie of a link is not valid as the cookie of the page.
 	if _, body := get(t, addr, "/v1/page", "Cookie: "+theirs); body != `{"signed_in":false}` {
-		t.Errorf("told %s", body)
+		t.Errorf("received %s", body)
 	}
 	clock.pass(2 * time.Hour)
 	if _, body := get(t, addr, at+"page", "Cookie: "+theirs); body != `{"signed_in":false}` {
-		t.Errorf("an old one: told %s", body)
+		t.Errorf("an expired cookie: received %s", body)
 	}
 	for what, path := range map[string]string{"old": "/share?key=" + key, "none": "/share", "two": "/share?key=" + key + "&key=x", "a page's": "/share?key=" + page} {
 		r, body := get(t, addr, path)
@@ -496,8 +496,8 @@ func TestSharePage(t *testing.T) {
 
 func portOf(addr net.Addr) string { return strconv.Itoa(addr.(*net.TCPAddr).Port) }
 
-// FuzzPage: whatever a request's path, query and cookies are, nobody is let in who
-// was not given something, and no header can be written by who asks.
+// FuzzPage checks that no path, query or cookie that was not issued is accepted, and that a request cannot add a
+// header to the reply.
 func FuzzPage(f *testing.F) {
 	h := New(Config{Token: token, Page: true, Files: files})
 	for _, s := range []string{"/", "/share/x/page", "/share?key=1.e30.AAAA", "/assets/../x", "/v1/page", "/share/a\r\nb/"} {
@@ -513,18 +513,18 @@ func FuzzPage(f *testing.F) {
 		defer far.Close()
 		r := &request{Request: hr, query: hr.URL.Query(), nc: near}
 		if h.pagePass(r) != nil {
-			t.Errorf("let in by %q", cookies)
+			t.Errorf("the cookie %q was accepted", cookies)
 		}
 		name, below, ok := sharePath(hr.URL.Path)
 		if h.sharePass(r, name) != nil {
-			t.Errorf("let in by %q", cookies)
+			t.Errorf("the cookie %q was accepted", cookies)
 		}
 		if ok && strings.ContainsAny(name+"/", "\r\n ;%") {
-			t.Errorf("a share link's name is %q, below it %q", name, below)
+			t.Errorf("the name of a share link is %q, the path below it %q", name, below)
 		}
 		if do := h.pageFor(r); do != nil && hr.URL.Path != "/" && !ok {
 			if p := hr.URL.Path[1:]; p != "v1/page" && p != "share" && files[p] == nil {
-				t.Errorf("%q is answered", p)
+				t.Errorf("the path %q has a reply", p)
 			}
 		}
 	})

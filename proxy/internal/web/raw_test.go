@@ -25,7 +25,7 @@ func TestRawBytes(t *testing.T) {
 		t.Errorf("spec %+v", spec)
 	}
 	var want []byte
-	for a := range 256 { // each byte alone and beside others
+	for a := range 256 { // each byte alone and between others
 		p := []byte{byte(a), 0, byte(255 - a)}
 		c.frame(ws.OpBinary, true, p)
 		want = append(want, p...)
@@ -92,8 +92,8 @@ func TestRawTellsNothingElse(t *testing.T) {
 	}
 }
 
-// A client that asks for it is shown a view of its own, whose frames are bytes
-// like others; when it goes the supervisor is told that it left.
+// A client may ask for its own view, whose frames are sent as bytes like others. When it closes, the supervisor
+// receives a detach.
 func TestRawView(t *testing.T) {
 	e := newEnv(t)
 	c := open(t, e.listen(e.handler(true)), rawURL("echo", "view=own", "cols=50"))
@@ -108,11 +108,11 @@ func TestRawView(t *testing.T) {
 	_ = c.nc.Close()
 	<-v.over
 	if !v.left {
-		t.Error("the supervisor was not told that the viewer left")
+		t.Error("the supervisor has not received a detach")
 	}
 }
 
-// When the proxy goes the viewer has not left: it comes back by the next one.
+// When the proxy ends, the viewer is not detached, because it resumes through the next proxy.
 func TestRawLost(t *testing.T) {
 	e := newEnv(t)
 	c := open(t, e.listen(e.handler(true)), rawURL("echo"))
@@ -121,7 +121,7 @@ func TestRawLost(t *testing.T) {
 	e.stop()
 	<-v.over
 	if v.left {
-		t.Error("the supervisor was told that the viewer left")
+		t.Error("the supervisor has received a detach")
 	}
 }
 
@@ -134,7 +134,7 @@ func TestRawReadOnly(t *testing.T) {
 	}
 	c.bytes(len(snapshot))
 	c.frame(ws.OpText, true, []byte("ignored"))
-	c.frame(ws.OpPing, true, nil) // is read behind it
+	c.frame(ws.OpPing, true, nil) // is read after the input
 	if op, _ := c.next(); op != ws.OpPong {
 		t.Errorf("opcode %d, want a pong", op)
 	}
@@ -168,14 +168,13 @@ func TestRawFaults(t *testing.T) {
 	}
 }
 
-// Whatever of it the supervisor has no room for, input arrives once and in
-// order.
+// Input arrives once and in order, even if the supervisor's queue is full.
 func TestRawInputIsSentAgain(t *testing.T) {
 	e := newEnv(t)
 	e.sup.room, e.sup.silent = 10, true
 	c := open(t, e.listen(e.handler(true)), rawURL("echo"))
 	v := e.viewer()
-	want := wide(3 << 20) // more than is held here
+	want := wide(3 << 20) // more than the proxy holds
 	go func() {
 		for p := want; len(p) > 0; {
 			n := min(len(p), 60_000)
@@ -196,7 +195,7 @@ func TestRawInputIsSentAgain(t *testing.T) {
 		got = target
 	}
 	if got := e.sup.typedSoFar(); !bytes.Equal(got, want) {
-		t.Errorf("seed %d: typed %d bytes that differ from the %d sent", seed, len(got), len(want))
+		t.Errorf("seed %d: %d bytes arrived that differ from the %d sent", seed, len(got), len(want))
 	}
 	_ = c.nc.Close()
 	<-v.over
@@ -211,7 +210,7 @@ func TestRawOutlivesTheLink(t *testing.T) {
 		want := wide(100_000 + i)
 		go func() { _, _ = c.nc.Write(masked(ws.OpBinary, true, want)) }()
 		got := c.bytes(1)
-		e.sup.Cut() // with input and output on their way
+		e.sup.Cut() // while input and output are in progress
 		<-v.over
 		if got = append(got, c.bytes(len(want)-len(got))...); !bytes.Equal(got, want) {
 			t.Fatalf("round %d: the echo differs", i)
@@ -246,7 +245,7 @@ func TestRawEndsWhileTheLinkIsDown(t *testing.T) {
 	}
 }
 
-// A client that goes while it is not read is missed all the same.
+// A client that disconnects while it is not read is noticed.
 func TestRawStalledClientGoes(t *testing.T) {
 	e := newEnv(t)
 	e.sup.room, e.sup.silent = 0, true
@@ -254,7 +253,7 @@ func TestRawStalledClientGoes(t *testing.T) {
 	c := open(t, e.listen(e.handler(true)), rawURL("echo"))
 	v := e.viewer()
 	c.bytes(len(snapshot))
-	go func() { // more than is held on the way
+	go func() { // more than the connection holds
 		for range 100 {
 			if _, err := c.nc.Write(masked(ws.OpBinary, true, make([]byte, 1<<20))); err != nil {
 				return

@@ -13,8 +13,7 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// readAll reads everything there is and returns it in words, one a line, with
-// how it ended as the last.
+// readAll reads all messages and returns their descriptions, one a line, with the error at the end as the last.
 func readAll(r *reader) []string {
 	var got []string
 	for {
@@ -66,7 +65,7 @@ func TestReader(t *testing.T) {
 		{"unmasked", bad(ws.NewTextFrame([]byte("a"))), []string{"violation 1002"}},
 		{"compressed", bad(ws.Frame{Header: ws.Header{Fin: true, Rsv: ws.Rsv(true, false, false), OpCode: ws.OpText, Masked: true}}), []string{"violation 1002"}},
 		{"reserved opcode", masked(3, true, nil), []string{"violation 1002"}},
-		{"continuation of nothing", masked(ws.OpContinuation, true, nil), []string{"violation 1002"}},
+		{"a continuation without a beginning", masked(ws.OpContinuation, true, nil), []string{"violation 1002"}},
 		{"message within fragments", frames(masked(ws.OpText, false, nil), text("a")), []string{"violation 1002"}},
 		{"ping in fragments", masked(ws.OpPing, false, nil), []string{"violation 1002"}},
 		{"long ping", masked(ws.OpPing, true, make([]byte, 126)), []string{"violation 1002"}},
@@ -103,9 +102,8 @@ func TestReaderGoesOnAfterTimeout(t *testing.T) {
 	}
 }
 
-// FuzzReader: whatever bytes come, no panic, and memory follows what arrived.
-// How they are cut into reads makes no difference, and neither does another
-// reader that goes on in the first one's place, as after a handoff.
+// FuzzReader checks that the reader does not panic, and that its memory depends on the bytes that arrived. The result
+// does not depend on how they are cut, nor on whether another reader continues, as after a handoff.
 func FuzzReader(f *testing.F) {
 	f.Add(frames(masked(ws.OpText, false, []byte("ab")), masked(ws.OpPing, true, []byte("p")), masked(ws.OpContinuation, true, []byte("c"))), 9)
 	f.Add(frames(masked(ws.OpBinary, true, bytes.Repeat([]byte("x"), 200)), masked(ws.OpClose, true, []byte{3, 232})), 100)

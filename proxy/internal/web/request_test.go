@@ -148,7 +148,7 @@ func TestSupervisorUnreachable(t *testing.T) {
 	}
 }
 
-// Where hello must carry a secret, nobody gets around it by the raw WebSocket.
+// If a hello must carry a secret, the raw WebSocket needs a ticket as well.
 func TestTicketsOfTrustedPeers(t *testing.T) {
 	e := newEnv(t)
 	h := e.handler(true)
@@ -168,11 +168,11 @@ func TestTrustedAskNothing(t *testing.T) {
 	e := newEnv(t)
 	addr := e.listen(e.handler(true))
 	open(t, addr, "/v1/api", "Host: evil.example", "Origin: http://evil.example").hello("")
-	// But who shows a ticket means to be somebody by it.
+	// A client that shows a ticket is refused if it is invalid, although it needs none.
 	d := dial(t, addr)
 	d.send(handshake(addr, "/v1/api?ticket=none"))
 	if status, _ := d.refusal(); status != 401 {
-		t.Errorf("with a ticket that is none: %d, want 401", status)
+		t.Errorf("with an invalid ticket: %d, want 401", status)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestTooManyConnections(t *testing.T) {
 		t.Errorf("logged %d times, want once", n)
 	}
 	_ = second.nc.Close()
-	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.quota.Count() == 1 }, "one goes")
+	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.quota.Count() == 1 }, "a client disconnects")
 	open(t, addr, "/v1/api").hello(token)
 }
 
@@ -232,7 +232,7 @@ type knownConn struct {
 
 func (c knownConn) PeerPID() int { return c.pid }
 
-// One process does not take all places.
+// One process cannot use all connections.
 func TestTooManyConnectionsOfOne(t *testing.T) {
 	e := newEnv(t)
 	h := e.handler(true)
@@ -248,13 +248,13 @@ func TestTooManyConnectionsOfOne(t *testing.T) {
 	}
 	h.remove(7)
 	if !add(7) || add(7) {
-		t.Error("the place of one that went is not just one")
+		t.Error("the end of one connection does not make room for exactly one")
 	}
 	for _, pid := range []int{7, 7, 8} {
 		h.remove(pid)
 	}
 	if n := h.quota.Count(); n != 0 {
-		t.Errorf("%d connections are not forgotten", n)
+		t.Errorf("%d connections still count", n)
 	}
 }
 
@@ -266,7 +266,7 @@ func TestSlowHead(t *testing.T) {
 		began := time.Now()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			for { // a byte a second is not enough
+			for { // a byte a second is too slow
 				if _, err := near.Write([]byte("G")); err != nil {
 					return
 				}
@@ -278,7 +278,7 @@ func TestSlowHead(t *testing.T) {
 			t.Errorf("%d, want 408", status)
 		}
 		if took := time.Since(began); took != headTimeout {
-			t.Errorf("after %v, want %v", took, headTimeout)
+			t.Errorf("the connection ended after %v, want %v", took, headTimeout)
 		}
 		_ = near.Close()
 		wg.Wait()
@@ -298,7 +298,7 @@ func TestServeEndsWithContext(t *testing.T) {
 	if err := h.Serve(ctx, ctx, ln); err != nil {
 		t.Errorf("Serve: %v", err)
 	}
-	// The listener can be served again.
+	// The listener can be used again.
 	_ = ln.(*net.TCPListener).SetDeadline(time.Now().Add(time.Millisecond))
 	if _, err := ln.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("accept: %v", err)

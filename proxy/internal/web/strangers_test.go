@@ -12,8 +12,8 @@ import (
 	"holdfast/proxy/internal/pass"
 )
 
-// Whoever floods the listener with connections that show nothing keeps nobody out who
-// does, and ends no connection of theirs.
+// A flood of connections without authentication neither keeps out clients that authenticate, nor ends their
+// connections.
 func TestStrangers(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -41,16 +41,16 @@ func TestStrangers(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = nc.Close() })
-				_, _ = nc.Write([]byte(tt.sends(addr))) // it may be closed by now
+				_, _ = nc.Write([]byte(tt.sends(addr))) // the server may have closed the connection
 			}
 			began := time.Now()
 			if r, _ := get(t, addr, "/", "Cookie: "+mine); r.StatusCode != http.StatusOK {
-				t.Errorf("the page is answered %d", r.StatusCode)
+				t.Errorf("the page has the status %d", r.StatusCode)
 			}
 			open(t, addr, "/v1/api", own, "Cookie: "+mine).hello("")
 			open(t, addr, "/v1/api").hello(token)
 			if took := time.Since(began); took > time.Second {
-				t.Errorf("those who show who they are wait %v", took)
+				t.Errorf("clients that authenticate waited %v", took)
 			}
 			for name, c := range map[string]*client{"the page": page, "the program": program} {
 				c.message(api.List{Request: protocol.Request{RequestID: "l"}})
@@ -76,8 +76,8 @@ func getting(addr net.Addr, path string) string {
 	return "GET " + path + " HTTP/1.1\r\nHost: " + addr.String() + "\r\n\r\n"
 }
 
-// With all places taken by clients that are known, a stranger may be one more only in
-// the place of another one.
+// If authenticated clients use all connections, a connection without authentication is accepted only in the place of
+// another one.
 func TestStrangersAndTheKnown(t *testing.T) {
 	e := newEnv(t)
 	h := e.handler(false)
@@ -91,7 +91,7 @@ func TestStrangersAndTheKnown(t *testing.T) {
 	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.quota.Count() == 3 }, "three connections")
 	open(t, addr, "/v1/api").hello(token)
 	if _, err := first.br.ReadByte(); err == nil {
-		t.Error("the slow one is not closed")
+		t.Error("the slow connection is not closed")
 	}
 	if status, err := dial(t, addr).refusal(); status != 503 || err.Code != protocol.CodeLimitExceeded {
 		t.Errorf("%d %v, want 503", status, err)

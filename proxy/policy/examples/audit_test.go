@@ -11,7 +11,7 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// checkAudit reads what a policy wrote, beginning with what the suite told it.
+// checkAudit checks the audit that a policy has written, from the first event of the suite on.
 func checkAudit(t *testing.T, p policy.Policy, path string) {
 	t.Helper()
 	at := time.Date(2026, 11, 2, 3, 4, 5, 678_000_000, time.UTC)

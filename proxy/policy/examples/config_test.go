@@ -11,8 +11,8 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// Whoever starts one by hand is told what it is; a file with mistakes is
-// told of in whole. Neither starts.
+// A policy that a user starts by hand explains itself, and one with an invalid file reports all mistakes. Neither
+// starts.
 func TestNotStarted(t *testing.T) {
 	const cookie = "HOLDFAST_POLICY=holdfast.policy"
 	for _, tt := range []struct {
@@ -50,18 +50,18 @@ func TestNotStarted(t *testing.T) {
 				for _, want := range tt.says {
 					a, b, _ := strings.Cut(want, "|")
 					if !strings.Contains(says.String(), a) && (b == "" || !strings.Contains(says.String(), b)) {
-						t.Errorf("it says %s, want %q in it", &says, want)
+						t.Errorf("the message is %s, want %q in it", &says, want)
 					}
 				}
 				if out.Len() > 0 || says.Len() == 0 || strings.Contains(says.String(), "secret-token") || strings.Contains(says.String(), "Traceback") {
-					t.Errorf("it prints %q and says %s", &out, &says)
+					t.Errorf("the output is %q and the message %s", &out, &says)
 				}
 			})
 		}
 	}
 }
 
-// The file is read again when it has changed, and the last good one stays.
+// A changed file is read again. If it is invalid, the last valid one stays.
 func TestReload(t *testing.T) {
 	for _, p := range programs {
 		t.Run(p.name, func(t *testing.T) {

@@ -1,9 +1,8 @@
-// Package examples tries the policies that are there to be copied, and the one
-// that is built in, as the proxy runs them: as programs, over go-plugin, with
-// certificates of their own.
+// Package examples tests the example policies, and the built-in one, as the proxy
+// runs them: as programs, over go-plugin, with certificates of their own.
 //
-// Invariant: all of them answer alike; what a policy does is no matter of its
-// language.
+// Invariant: all of them give the same answers. The language of a policy makes no
+// difference.
 //
 // Not here: the examples (file, python), the promises (package policytest).
 package examples
@@ -38,7 +37,7 @@ func TestAllow(t *testing.T) {
 	})
 }
 
-// Both examples read the example's file, and hold what is promised.
+// Both examples read the example's file, and keep the promises of policytest.
 func TestExamples(t *testing.T) {
 	for _, p := range programs {
 		t.Run(p.name, func(t *testing.T) {
@@ -63,7 +62,7 @@ var (
 	}
 	ledger = policy.Task{WorkDir: "/srv/ledger"}
 
-	// subject is what the example's file says.
+	// subject agrees with the example's file.
 	subject = policytest.Subject{
 		Tokens:    map[string]policy.Principal{annToken: ann, wallboardToken: wallboard, operatorToken: operator},
 		UIDs:      map[int]policy.Principal{1000: ann},

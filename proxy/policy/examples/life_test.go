@@ -20,9 +20,9 @@ import (
 	"holdfast/proxy/policy"
 )
 
-var work string // where what is built lies
+var work string // the directory of the built programs
 
-// TestMain is also the proxy that TestOrphan kills.
+// TestMain also runs the proxy that TestOrphan kills.
 func TestMain(m *testing.M) {
 	if command := os.Getenv("HOLDFAST_TEST_HOST"); command != "" {
 		os.Exit(host(command))
@@ -37,8 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// host starts a policy that inherits descriptor 3, says its pid, and waits for
-// its own end.
+// host starts a policy that inherits descriptor 3, prints its pid, and waits until it is killed.
 func host(command string) int {
 	cmd := exec.Command(command)
 	cmd.Env = os.Environ()
@@ -55,10 +54,10 @@ func host(command string) int {
 	select {}
 }
 
-// A policy ends when its proxy was killed, and leaves no socket.
+// A policy ends when its proxy is killed, and leaves no socket.
 func TestOrphan(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("a parent that has gone is not noticed here")
+		t.Skip("the end of the parent is not noticed on this system")
 	}
 	for _, p := range programs {
 		t.Run(p.name, func(t *testing.T) {
@@ -90,18 +89,18 @@ func TestOrphan(t *testing.T) {
 			proxy.Wait()
 			pid, notPID := strconv.Atoi(strings.TrimSpace(said))
 			if err != nil || notPID != nil {
-				t.Fatalf("the proxy says %q: %v", said, err)
+				t.Fatalf("the proxy printed %q: %v", said, err)
 			}
-			// Its end of the pipe is closed when the policy has gone too.
+			// The pipe ends when the policy has ended, too.
 			held.SetReadDeadline(time.Now().Add(time.Minute))
 			if n, err := held.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				if left, err := os.FindProcess(pid); err == nil {
 					left.Kill()
 				}
-				t.Fatalf("the policy lives on: %d %v", n, err)
+				t.Fatalf("the policy still runs: %d %v", n, err)
 			}
 			if left, err := os.ReadDir(sockets); err != nil || len(left) > 0 {
-				t.Errorf("it left %v %v", left, err)
+				t.Errorf("the remaining files are %v %v", left, err)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"holdfast/proxy/policy/policypb"
 )
 
-// What fails in a copy of the Python example fails that question alone.
+// An error in a copy of the Python example fails only the question in which it occurs.
 func TestPythonFails(t *testing.T) {
 	pythonExample(t)
 	python, err := filepath.Abs("python")
@@ -57,12 +57,12 @@ plugin.serve(Policy())
 			}
 		}
 		if err1 == nil || !strings.Contains(err1.Error(), "no such key") {
-			t.Errorf("got %v, want it to say what failed", err1)
+			t.Errorf("got %v, want the reason", err1)
 		}
 	}
 }
 
-// Its messages are those of policy.proto as it is.
+// Its messages are those of policy.proto.
 func TestPythonMessages(t *testing.T) {
 	pythonExample(t)
 	cmd := exec.Command("/usr/bin/python3", "-B", "-c", "import sys, policy_pb2; sys.stdout.buffer.write(policy_pb2.DESCRIPTOR.serialized_pb)")
@@ -76,10 +76,10 @@ func TestPythonMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := protodesc.ToFileDescriptorProto(policypb.File_proxy_policy_policypb_policy_proto)
-	want.Name = got.Name // is where each was made
+	want.Name = got.Name // the names are the paths of the files, which differ
 	for _, m := range want.MessageType {
 		for _, f := range append(m.Field, nested(m)...) {
-			f.JsonName = nil // Python's lacks it
+			f.JsonName = nil // Python's descriptor has no JSON names
 		}
 	}
 	if !proto.Equal(&got, want) {

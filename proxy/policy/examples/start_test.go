@@ -19,10 +19,10 @@ import (
 
 const annToken, wallboardToken, operatorToken = "a token of ann's", "a token of a wallboard's", "a token of an operator's"
 
-// programs are the examples, in their languages.
+// programs are the examples, one in each language.
 var programs = []struct {
 	name    string
-	command func(*testing.T) string // what to start, without arguments
+	command func(*testing.T) string // returns the path of the program, which needs no arguments
 }{
 	{"go", goExample},
 	{"python", pythonExample},
@@ -42,7 +42,7 @@ func goExample(t *testing.T) string {
 			built.path += ".exe"
 		}
 		cmd := exec.Command("go", "build", "-o", built.path, "./file")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // what it imports is compiled for the programs, too
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as for the programs, so that the packages are compiled once
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)
 		}
@@ -53,8 +53,7 @@ func goExample(t *testing.T) string {
 	return built.path
 }
 
-// pythonExample is skipped where Python lacks what it needs, and fails instead
-// where HOLDFAST_REQUIRE_PYTHON=1.
+// pythonExample skips the test if Python lacks a package, and fails it if HOLDFAST_REQUIRE_PYTHON=1.
 func pythonExample(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("/usr/bin/python3", "-c", "import grpc, google.protobuf, cryptography").CombinedOutput()
@@ -73,8 +72,8 @@ func pythonExample(t *testing.T) string {
 	return ""
 }
 
-// config writes the example's file with tokens that are known here and other
-// changes, as text. It returns its path.
+// config writes the example's file with tokens that the tests know, and with other changes as text. It returns its
+// path.
 func config(t *testing.T, dir string, changes map[string]string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("file", "policy.example.json"))
@@ -106,7 +105,7 @@ func replace(t *testing.T, path, text string) {
 	}
 }
 
-// shortDir is for sockets, whose paths are at most 103 bytes.
+// shortDir returns a directory for sockets, whose paths have at most 103 bytes.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hp")
@@ -117,7 +116,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// client starts a policy as a proxy does: with nothing of its own environment.
+// client starts a policy as a proxy does, without its own environment.
 func client(command, dir, config string, log hclog.Logger) *plugin.Client {
 	cmd := exec.Command(command)
 	cmd.Env = []string{
@@ -129,7 +128,7 @@ func client(command, dir, config string, log hclog.Logger) *plugin.Client {
 	})
 }
 
-// start returns the policy of a program, which ends with the test, by itself.
+// start returns the policy of a program, which must end by itself at the test's end.
 func start(t *testing.T, command, dir, config string) policy.Policy {
 	t.Helper()
 	log := &lines{}
@@ -137,10 +136,10 @@ func start(t *testing.T, command, dir, config string) policy.Policy {
 	t.Cleanup(func() {
 		c.Kill()
 		if strings.Contains(log.String(), "failed to exit gracefully") {
-			t.Error("it had to be killed")
+			t.Error("the program had to be killed")
 		}
 		if left, _ := filepath.Glob(filepath.Join(dir, "p*", "s")); len(left) > 0 {
-			t.Errorf("it left %q", left)
+			t.Errorf("the program has left %q", left)
 		}
 		if t.Failed() {
 			t.Logf("the log:\n%.20000s", log.String())
@@ -159,7 +158,7 @@ func dispense(c *plugin.Client) (policy.Policy, error) {
 		return nil, err
 	}
 	if err := conn.Ping(); err != nil {
-		return nil, fmt.Errorf("its health: %w", err)
+		return nil, fmt.Errorf("health of the program: %w", err)
 	}
 	raw, err := conn.Dispense(policy.PluginName)
 	if err != nil {
@@ -168,7 +167,7 @@ func dispense(c *plugin.Client) (policy.Policy, error) {
 	return raw.(policy.Policy), nil
 }
 
-// lines are what a log has said.
+// lines keeps the lines of a log.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protodesc"
 )
 
-// The generated Go holds the descriptor of policy.proto as the file is now.
+// The generated Go code has the descriptor of the present policy.proto.
 func TestGenerated(t *testing.T) {
 	const name = "proxy/policy/policypb/policy.proto"
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{ImportPaths: []string{filepath.Join("..", "..", "..")}}}

@@ -28,8 +28,7 @@ var (
 	}
 )
 
-// model is a policy that does all that is promised; a test puts a wrong method
-// in the place of one.
+// model is a policy that keeps all promises. A test replaces one method by a wrong one.
 type model struct {
 	authenticate func(context.Context, policy.Credentials) (policy.Principal, error)
 	resolve      func(context.Context, policy.TaskRequest) (policy.Task, error)
@@ -56,12 +55,12 @@ func good() *model {
 			case c.Token == "" && c.UID == 0:
 				return root, nil
 			}
-			return policy.Principal{}, policy.Refuse(policy.CodeUnauthorized, "who is that?")
+			return policy.Principal{}, policy.Refuse(policy.CodeUnauthorized, "unknown token")
 		},
 		resolve: func(_ context.Context, r policy.TaskRequest) (policy.Task, error) {
 			switch {
 			case r.TaskID != "build":
-				return policy.Task{}, nil // without a work dir
+				return policy.Task{}, nil // an answer without a work dir
 			case r.Principal.Workspace != "w":
 				return policy.Task{}, policy.Refuse(policy.CodeWorkspaceMismatch, "it is another's")
 			}
@@ -77,7 +76,7 @@ func good() *model {
 	}
 }
 
-// heard keeps what the checks complain of.
+// heard keeps the complaints of the checks.
 type heard struct {
 	mu         sync.Mutex
 	complaints []string
@@ -90,8 +89,7 @@ func (h *heard) Errorf(format string, args ...any) {
 	h.complaints = append(h.complaints, fmt.Sprintf(format, args...))
 }
 
-// complaints are those of each check. Time is not real, so that no patience is
-// needed.
+// complaints runs each check and returns its complaint. The clock is fake, so that the time-outs cost no time.
 func complaints(t *testing.T, p policy.Policy, s Subject) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -106,7 +104,7 @@ func complaints(t *testing.T, p policy.Policy, s Subject) map[string]string {
 				all[c.name] = strings.Join(h.complaints, "\n")
 			}
 		}
-		time.Sleep(48 * time.Hour) // whoever never returns does so before the bubble ends
+		time.Sleep(48 * time.Hour) // a call that hangs returns before the bubble ends
 	})
 	return all
 }
@@ -118,8 +116,7 @@ func TestGood(t *testing.T) {
 	Run(t, good(), subject)
 }
 
-// Each wrong policy is caught by the check that is for it, and each check
-// catches one.
+// Each wrong policy is found by the check for its fault, and each check finds one of them.
 func TestWrong(t *testing.T) {
 	caught := map[string]bool{}
 	for _, tt := range wrong {
@@ -128,19 +125,19 @@ func TestWrong(t *testing.T) {
 			tt.harm(m)
 			got := complaints(t, m, subject)
 			if !strings.Contains(got[tt.check], tt.says) || got[tt.check] == "" {
-				t.Errorf("%s says %q, want %q; all complaints are of %v", tt.check, got[tt.check], tt.says, slices.Sorted(maps.Keys(got)))
+				t.Errorf("%s complains %q, want %q; the checks with complaints are %v", tt.check, got[tt.check], tt.says, slices.Sorted(maps.Keys(got)))
 			}
 			caught[tt.check] = true
 		})
 	}
 	for _, c := range checks {
 		if !caught[c.name] {
-			t.Errorf("no wrong policy is caught by %q", c.name)
+			t.Errorf("the check %q finds no wrong policy", c.name)
 		}
 	}
 }
 
-// What a subject does not say is skipped, and said so.
+// Checks that need a missing field of the subject are skipped, and reported as skipped.
 func TestEmptySubject(t *testing.T) {
 	skipped := 0
 	for _, c := range checks {

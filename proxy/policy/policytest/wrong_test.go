@@ -10,7 +10,7 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// wrong are policies with one fault, what finds it and what that says.
+// wrong are policies with one fault, the check that finds it, and a part of its complaint.
 var wrong = []struct {
 	name  string
 	harm  func(*model)
@@ -27,7 +27,7 @@ var wrong = []struct {
 	{"the answer is too long", authenticates(func(_ policy.Credentials, p *policy.Principal, _ *error) {
 		p.Workspace = strings.Repeat("w", policy.MaxNameBytes+1)
 	}), "authenticate/known tokens", "not valid: workspace"},
-	{"a uid is nobody's", authenticates(func(c policy.Credentials, p *policy.Principal, err *error) {
+	{"a uid has no user", authenticates(func(c policy.Credentials, p *policy.Principal, err *error) {
 		if c.UID == 0 {
 			*err = policy.Refuse(policy.CodeUnauthorized, "")
 		}
@@ -90,7 +90,7 @@ var wrong = []struct {
 	}), "resolve/other workspace", "want workspace_mismatch"},
 	{"a task is hidden", resolves(func(_ policy.TaskRequest, _ *policy.Task, err *error) { *err = nil }), "resolve/other workspace", "want workspace_mismatch"},
 
-	{"nothing is allowed", authorizes(func(policy.Access) error { return policy.Refuse(policy.CodePermissionDenied, "") }), "authorize/allowed", "want a yes"},
+	{"no request is allowed", authorizes(func(policy.Access) error { return policy.Refuse(policy.CodePermissionDenied, "") }), "authorize/allowed", "want a yes"},
 	{"all is allowed", authorizes(func(policy.Access) error { return nil }), "authorize/denied", "want permission_denied"},
 	{"a no is an error", authorizes(func(policy.Access) error { return errors.New("no") }), "authorize/denied", "got the error no"},
 	{"a no is unauthorized", authorizes(func(policy.Access) error { return policy.Refuse(policy.CodeUnauthorized, "") }), "authorize/denied", `"unauthorized", but it must be one of`},
@@ -133,7 +133,7 @@ var wrong = []struct {
 		return nil
 	}), "odd text", "got the error too long"},
 
-	{"it changes its mind", func(m *model) {
+	{"the answer changes", func(m *model) {
 		var asked atomic.Int32
 		m.authorize = func(context.Context, policy.Access) error {
 			if asked.Add(1)%2 == 0 {
@@ -142,7 +142,7 @@ var wrong = []struct {
 			return nil
 		}
 	}, "same answer", "and before"},
-	{"it is busy", func(m *model) {
+	{"concurrent calls fail", func(m *model) {
 		authorize, at := m.authorize, atomic.Int32{}
 		m.authorize = func(ctx context.Context, a policy.Access) error {
 			defer at.Add(-1)
@@ -153,15 +153,15 @@ var wrong = []struct {
 			return authorize(ctx, a)
 		}
 	}, "at the same time", "and alone"},
-	{"it never returns", func(m *model) {
+	{"calls never return", func(m *model) {
 		m.resolve = func(ctx context.Context, r policy.TaskRequest) (policy.Task, error) {
-			if ctx.Err() != nil { // whoever gave up waits for ever
+			if ctx.Err() != nil { // hangs if the caller has canceled
 				time.Sleep(24 * time.Hour)
 			}
 			return policy.Task{}, nil
 		}
 	}, "a caller that gave up", "no answer within"},
-	{"it dies of who gave up", func(m *model) {
+	{"a canceled call ends the policy", func(m *model) {
 		observe, gone := m.observe, atomic.Bool{}
 		m.observe = func(ctx context.Context, e policy.Event) error {
 			gone.Store(gone.Load() || ctx.Err() != nil)

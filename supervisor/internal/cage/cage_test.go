@@ -28,7 +28,7 @@ func TestParsePath(t *testing.T) {
 	const scope = "/user.slice/user-1000.slice/user@1000.service/app.slice/run-r1.scope"
 	for _, tt := range []struct{ name, cgroup, mounts, mount, at string }{
 		{"version 2", "0::" + scope + "\n", unified, "/sys/fs/cgroup", "/sys/fs/cgroup" + scope},
-		{"its root", "0::/\n", unified, "/sys/fs/cgroup", "/sys/fs/cgroup"},
+		{"the root of the hierarchy", "0::/\n", unified, "/sys/fs/cgroup", "/sys/fs/cgroup"},
 		{"both versions", "4:memory:/x\n0::/y\n", "30 1 0:1 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n31 1 0:2 / /sys/fs/cgroup/unified rw - cgroup2 x rw\n", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified/y"},
 		{"a part is mounted", "0::/a/b\n", "31 1 0:2 /a /mnt rw - cgroup2 x rw\n", "/mnt", "/mnt/b"},
 		{"another part", "0::/ab\n", "31 1 0:2 /a /mnt rw - cgroup2 x rw\n", "", ""},
@@ -44,7 +44,7 @@ func TestParsePath(t *testing.T) {
 	}
 }
 
-// fake is a root in a directory that stands for a cgroup, with these controllers.
+// fake returns a root in a directory that stands for a cgroup with these controllers.
 func fake(t *testing.T, controllers ...string) *Root {
 	t.Helper()
 	old := isCage
@@ -71,7 +71,7 @@ func get(t *testing.T, dir, name string) string {
 	return string(text)
 }
 
-// The kernel's files are read as they are; what a kernel does not have is 0.
+// The numbers of the kernel's files are returned. A number that the kernel does not have is 0.
 func TestUse(t *testing.T) {
 	r := fake(t)
 	c := &Cage{dir: r.dir, root: r}
@@ -95,8 +95,8 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// A limit is written as the kernel takes it. What cannot be set is unsupported, and then
-// nothing is.
+// A limit is written in the kernel's format. If one limit cannot be set, the error is unsupported, and no limit is
+// set.
 func TestLimit(t *testing.T) {
 	r := fake(t, "cpu", "pids")
 	c := &Cage{dir: r.dir, root: r}
@@ -128,12 +128,12 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// If the kernel refuses a limit, those that were written before it are as they were.
+// If the kernel refuses a limit, the limits that were written before it get their old values.
 func TestLimitRefused(t *testing.T) {
 	r := fake(t, "memory", "pids")
 	c := &Cage{dir: r.dir, root: r}
 	put(t, r.dir, map[string]string{"memory.max": "2147483648", "memory.high": "2097152"})
-	if err := os.Mkdir(filepath.Join(r.dir, "pids.max"), 0o700); err != nil { // to write there fails
+	if err := os.Mkdir(filepath.Join(r.dir, "pids.max"), 0o700); err != nil { // a write to a directory fails
 		t.Fatal(err)
 	}
 	err := c.Limit(protocol.Limits{MemoryMax: of(1 << 30), MemoryHigh: of(1 << 20), PIDsMax: of(9)})
@@ -145,8 +145,7 @@ func TestLimitRefused(t *testing.T) {
 	}
 }
 
-// Limits that are asked for are refused where they cannot be set; those of the settings
-// are left out.
+// Requested limits that cannot be set fail. Default limits that cannot be set are ignored.
 func TestNew(t *testing.T) {
 	limits := protocol.Limits{PIDsMax: of(9)}
 	none := Open(Options{Setting: Off, Log: zerolog.Nop()})
@@ -169,8 +168,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// A successor finds a cage by its path, removes those that nobody has and nothing runs
-// in, and touches nothing else.
+// A successor adopts a cage by its path, removes cages that no session has and in which no process runs, and touches
+// no other directory.
 func TestAdoptAndSweep(t *testing.T) {
 	r := fake(t)
 	for _, name := range []string{"session-mine", "session-empty", "session-busy", "session-busy/inner", "holdfast", "other"} {
@@ -178,7 +177,7 @@ func TestAdoptAndSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(t, filepath.Join(r.dir, "session-busy"), map[string]string{"runs": ""}) // rmdir fails, as it does for a process
+	put(t, filepath.Join(r.dir, "session-busy"), map[string]string{"runs": ""}) // rmdir fails, as if the cage had a process
 	if c := r.Adopt(filepath.Join(r.dir, "session-mine")); c == nil {
 		t.Error("not adopted")
 	}
@@ -197,23 +196,22 @@ func TestAdoptAndSweep(t *testing.T) {
 		t.Errorf("left are %v, %v, want %v", left, err, want)
 	}
 	if got := r.Status().Left; len(got) > 0 {
-		t.Errorf("told at once: %v", got)
+		t.Errorf("Status has the cage at once: %v", got)
 	}
-	r.retry() // it may only have been on its way
+	r.retry() // at the first attempt its last process may only have been about to end
 	if got, want := r.Status().Left, []string{filepath.Join(r.dir, "session-busy")}; !slices.Equal(got, want) {
-		t.Errorf("told %v, want %v", got, want)
+		t.Errorf("Status has %v, want %v", got, want)
 	}
 	if err := os.Remove(filepath.Join(r.dir, "session-busy", "runs")); err != nil {
 		t.Fatal(err)
 	}
 	r.retry()
 	if got := r.Status().Left; len(got) > 0 {
-		t.Errorf("gone, and told: %v", got)
+		t.Errorf("Status still has the removed cage: %v", got)
 	}
 }
 
-// A cage whose last process is about to go is removed a moment later, also while another one
-// is left for long.
+// A cage whose last process is about to end is removed soon, even if another cage cannot be removed for long.
 func TestRemoveBesideOneLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := fake(t)
@@ -222,14 +220,14 @@ func TestRemoveBesideOneLeft(t *testing.T) {
 			if err := os.Mkdir(c.dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			put(t, c.dir, map[string]string{"runs": ""}) // rmdir fails, as it does for a process
+			put(t, c.dir, map[string]string{"runs": ""}) // rmdir fails, as if the cage had a process
 			return c, filepath.Join(c.dir, "runs")
 		}
 		long, runs := newCage("long")
 		long.Remove()
 		time.Sleep(retry / 2)
 		if got := r.Status().Left; !slices.Equal(got, []string{long.dir}) {
-			t.Errorf("told %v", got)
+			t.Errorf("Status has %v", got)
 		}
 		short, ends := newCage("short")
 		short.Remove()
@@ -238,20 +236,20 @@ func TestRemoveBesideOneLeft(t *testing.T) {
 		}
 		time.Sleep(retryFirst + time.Millisecond)
 		if _, err := os.Stat(short.dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("an empty cage is there: %v", err)
+			t.Errorf("an empty cage was not removed: %v", err)
 		}
 		if err := os.Remove(runs); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(retry + time.Millisecond)
 		if _, err := os.Stat(long.dir); !errors.Is(err, os.ErrNotExist) || len(r.Status().Left) > 0 {
-			t.Errorf("the other one is there: %v, told %v", err, r.Status().Left)
+			t.Errorf("the other cage was not removed: %v; Status has %v", err, r.Status().Left)
 		}
 	})
 }
 
-// Without cgroup.kill, as before Linux 5.14, a cage is frozen and its processes get SIGKILL,
-// and no process that is not in it, or no longer.
+// Without cgroup.kill, as before Linux 5.14, a cage is frozen and its processes get SIGKILL. Processes that are not
+// in it, or not any more, get none.
 func TestKillInRounds(t *testing.T) {
 	r := fake(t)
 	c := &Cage{dir: r.dir, root: r}
@@ -286,14 +284,14 @@ func TestKillInRounds(t *testing.T) {
 	}
 }
 
-// Only a cgroup that is delegated is used.
+// Only a delegated cgroup is used.
 func TestFind(t *testing.T) {
 	if dir, why := find(t.TempDir(), 0); dir != "" || !strings.Contains(why, "cgroup version 2") {
-		t.Errorf("a directory that is no cgroup: %q, %q", dir, why)
+		t.Errorf("a directory that is not a cgroup: %q, %q", dir, why)
 	}
 	dir, why := find(Auto, 0)
-	t.Logf("of this process: %q, %q", dir, why)
+	t.Logf("the cgroup of this process: %q, %q", dir, why)
 	if (dir == "") == (why == "") || dir != "" && !hasDelegateMark(dir) && !alone(dir, 0) {
-		t.Errorf("%s is used, and not delegated: %q", dir, why)
+		t.Errorf("%s is used, although it is not delegated: %q", dir, why)
 	}
 }

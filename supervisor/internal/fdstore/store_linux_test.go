@@ -25,8 +25,8 @@ import (
 
 const roleEnv = "FDSTORE_TEST"
 
-// TestMain is, in a child, a service that was started again: it says what it has
-// inherited, by the first bytes of each file.
+// TestMain is, in a child process, a service that was started again: it prints the entries that it has inherited,
+// with the first bytes of each file.
 func TestMain(m *testing.M) {
 	if os.Getenv(roleEnv) == "" {
 		os.Exit(testkit.Run(m))
@@ -53,13 +53,13 @@ func TestMain(m *testing.M) {
 	fmt.Println("files", files, os.Getenv(envCount))
 }
 
-// A manager is systemd, as far as descriptors go.
+// A manager is the part of systemd that stores descriptors.
 type manager struct {
 	t      *testing.T
 	conn   *net.UnixConn
 	mu     sync.Mutex
 	stored map[string]*os.File
-	heard  chan string // that says nothing of descriptors
+	heard  chan string // messages that do not store or remove descriptors
 	still  chan struct{}
 }
 
@@ -81,20 +81,19 @@ func newManager(t *testing.T) *manager {
 	return m
 }
 
-// hear returns the next message that says nothing of descriptors; all before it was
-// done.
+// hear returns the next message that does not store or remove descriptors. All messages before it have been executed.
 func (m *manager) hear() string {
 	m.t.Helper()
 	select {
 	case text := <-m.heard:
 		return text
 	case <-time.After(20 * time.Second):
-		m.t.Fatal("nothing is heard")
+		m.t.Fatal("no message arrived")
 		return ""
 	}
 }
 
-// serve does what it is told.
+// serve executes messages.
 func (m *manager) serve() {
 	defer close(m.still)
 	for {
@@ -105,7 +104,7 @@ func (m *manager) serve() {
 		}
 		var fds []int
 		if all, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil && len(all) > 0 {
-			fds, _ = unix.ParseUnixRights(&all[0]) // what is missing shows
+			fds, _ = unix.ParseUnixRights(&all[0]) // a missing descriptor shows in the case below
 		}
 		text := string(b[:n])
 		_, name, _ := strings.Cut(text, "\nFDNAME=")
@@ -130,19 +129,19 @@ func (m *manager) serve() {
 			m.heard <- text
 		}
 		if strings.ContainsAny(name, ": \n") || len(name) > 255 {
-			m.t.Errorf("no name for a descriptor: %q", name)
+			m.t.Errorf("not a valid name of a descriptor: %q", name)
 		}
 	}
 }
 
-// restart returns what a service says that is given all that is stored.
+// restart starts the service with everything that is stored, and returns its output.
 func (m *manager) restart() string {
 	m.t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	cmd := exec.Command(os.Args[0])
 	names := slices.Sorted(maps.Keys(m.stored))
-	slices.Reverse(names) // no order is promised
+	slices.Reverse(names) // the order is not guaranteed
 	for _, name := range names {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, m.stored[name])
 	}
@@ -160,11 +159,11 @@ func (m *manager) ready() {
 		m.t.Fatal(err)
 	}
 	if got := m.hear(); got != "READY=1" {
-		m.t.Errorf("it was told %q", got)
+		m.t.Errorf("the manager received %q", got)
 	}
 }
 
-// A keeper does what it is asked, unless it fails.
+// A keeper is a Vault that succeeds or returns err.
 type keeper struct{ err error }
 
 func (k *keeper) Put(context.Context, vault.Entry) error    { return k.err }
@@ -216,12 +215,12 @@ func TestStore(t *testing.T) {
 
 	k.err = errors.New("full")
 	if err := put("c", "x"); !errors.Is(err, k.err) {
-		t.Errorf("what the keeper does not hold: %v", err)
+		t.Errorf("an entry that the keeper refused: %v", err)
 	}
 	k.err = nil
 	do("b 0 y:\nbefore 0 z: 4\nfiles 1 \n")
 
-	// A record of which something is missing, and a file of somebody else's.
+	// An entry without one of its files, and a file that does not belong to an entry.
 	f, err := os.Create(filepath.Join(t.TempDir(), "stored"))
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +233,7 @@ func TestStore(t *testing.T) {
 	do("b 0 y:\nfiles 0 \n")
 }
 
-// TestNobody: where there is no manager, or one that hangs, the keeper alone does it.
+// TestNobody checks that the keeper alone is used if there is no manager, or one that does not react.
 func TestNobody(t *testing.T) {
 	k := &keeper{}
 	t.Setenv(envNotify, "")
@@ -245,7 +244,7 @@ func TestNobody(t *testing.T) {
 	if v := Over(k, nil, zerolog.Nop()); v != Vault(k) {
 		t.Errorf("got %T", v)
 	}
-	close(newManager(t).still) // it reads nothing
+	close(newManager(t).still) // the manager reads nothing
 	v := Over(k, nil, zerolog.Nop())
 	defer func() { _ = v.(*Store).Close() }()
 	v.(*Store).patience = time.Millisecond
@@ -264,7 +263,7 @@ func TestManaged(t *testing.T) {
 		t.Setenv(envNotify, tt.socket)
 		t.Setenv(envMain, tt.main)
 		if got := Managed(); got != tt.want || (os.Getenv(envNotify) != "") != tt.want {
-			t.Errorf("%+v: %v, and then %q", tt, got, os.Getenv(envNotify))
+			t.Errorf("%+v: %v, and the variable is %q", tt, got, os.Getenv(envNotify))
 		}
 	}
 }
@@ -275,10 +274,10 @@ func TestMainProcess(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- Main(7) }()
 	if got := m.hear(); got != "READY=1\nMAINPID=7" {
-		t.Errorf("it was told %q", got)
+		t.Errorf("the manager received %q", got)
 	}
-	if got := m.hear(); got != "BARRIER=1" { // and closes what came with it
-		t.Errorf("it was told %q", got)
+	if got := m.hear(); got != "BARRIER=1" { // it closes the descriptor of the barrier
+		t.Errorf("the manager received %q", got)
 	}
 	if err := <-done; err != nil {
 		t.Error(err)

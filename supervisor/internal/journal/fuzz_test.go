@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FuzzAdopt: whatever a room, a pipe and a queue's file hold, adopting them
-// neither panics nor takes more than they say, and where it succeeds the journal
-// can be used: what waits goes to the terminal and is no more than there can be.
+// FuzzAdopt adopts arbitrary content of a room, a pipe and a queue's file. Adopt must not panic, and must not take
+// more than the files contain. If it succeeds, the journal can be used, and the terminal receives the pending bytes,
+// which are limited.
 func FuzzAdopt(f *testing.F) {
 	l := newLife(f, 100_000)
 	if _, _, err := l.j.Accept("writer", 0, make([]byte, 90_000)); err != nil {
@@ -28,7 +28,7 @@ func FuzzAdopt(f *testing.F) {
 		l := &life{room: make([]byte, RoomBytes), files: Files{-1, -1}}
 		copy(l.room[:headBytes], head)
 		copy(l.room[headBytes:], table)
-		if len(head) > 8 { // else hardly any room would be looked at
+		if len(head) > 8 { // without a valid head hardly any room would be accepted
 			room(l.room).store(wordVersion, version)
 		}
 		var err error
@@ -68,11 +68,11 @@ func (l *life) use(t *testing.T) {
 			t.Fatalf("%d, %d", accepted, n)
 		}
 		if _, err := l.j.Flush(m); err != nil {
-			break // the queue's file lacks what the room promises
+			break // the queue's file is shorter than the room claims
 		}
 	}
 	if got := l.j.Pending() + len(m.delivered); got != pending {
-		t.Fatalf("%d bytes are pending or typed, want %d", got, pending)
+		t.Fatalf("%d bytes are pending or delivered, want %d", got, pending)
 	}
 	if err := l.j.Drop(); err != nil || l.j.Pending() != 0 {
 		t.Fatal(err, l.j.Pending())

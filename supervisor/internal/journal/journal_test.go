@@ -11,13 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What Accept does with offsets. The terminal takes nothing, so that what the
-// pipe has no room for waits.
+// How Accept treats offsets. The terminal accepts nothing, so that bytes wait for which the pipe has no room.
 func TestAccept(t *testing.T) {
 	const full = 1000
 	for _, tt := range []struct {
 		name     string
-		before   int // bytes accepted
+		before   int // bytes accepted before the call
 		offset   uint64
 		n        int
 		accepted uint64
@@ -30,18 +29,18 @@ func TestAccept(t *testing.T) {
 		{"again, a part", 10, 3, 4, 10, nil},
 		{"again and more", 10, 5, 10, 15, nil},
 		{"gap", 10, 11, 5, 10, ErrGap},
-		{"gap of nothing", 10, 11, 0, 10, ErrGap},
+		{"empty input after a gap", 10, 11, 0, 10, ErrGap},
 		{"overflow", 10, ^uint64(0), 2, 10, ErrOverflow},
 		{"over the pipe's end", 0, 0, pipeBytes + 10, pipeBytes + 10, nil},
 		{"to the queue's end", 0, 0, pipeBytes + full, pipeBytes + full, nil},
 		{"over the queue's end", 0, 0, pipeBytes + full + 1, pipeBytes + full, nil},
 		{"the queue is full", pipeBytes + full, pipeBytes + full, 1, pipeBytes + full, nil},
-		{"full, and again what was had", pipeBytes + full, pipeBytes, full, pipeBytes + full, nil},
+		{"full, and bytes that were accepted", pipeBytes + full, pipeBytes, full, pipeBytes + full, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLife(t, full)
 			if !l.j.Exact() {
-				t.Skip("without a pipe there is other room")
+				t.Skip("the room differs without a pipe")
 			}
 			input := bytes.Repeat([]byte("0123456789abcdef"), pipeBytes/8)
 			if accepted, n, err := l.j.Accept("w", 0, input[:tt.before]); n != tt.before || int(accepted) != n || err != nil {
@@ -63,11 +62,11 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// What need not wait makes no queue, and a queue gives its memory back.
+// A queue is made only if input must wait, and returns its memory afterwards.
 func TestQueueIsLate(t *testing.T) {
 	l := newLife(t, 8<<20)
 	if !l.j.Exact() {
-		t.Skip("without a pipe all waits")
+		t.Skip("without a pipe all input waits")
 	}
 	m := &terminal{room: 1 << 30}
 	for range 10 {
@@ -101,8 +100,8 @@ func TestQueueIsLate(t *testing.T) {
 	}
 }
 
-// However many writers come and go, one that is attached, and those that wrote
-// last, are known, also to the next process.
+// However many writers come and go, the journal remembers attached writers and those that wrote last, also for the
+// next process.
 func TestWritersAreForgotten(t *testing.T) {
 	l := newLife(t, 0)
 	m := &terminal{room: 1 << 30}
@@ -127,15 +126,15 @@ func TestWritersAreForgotten(t *testing.T) {
 	}
 	for _, who := range []string{"this process", "the next"} {
 		if n := l.j.Known(); n != maxIdle+1 {
-			t.Errorf("%s: got %d writers, want %d and the one attached", who, n, maxIdle)
+			t.Errorf("%s: got %d writers, want %d and the attached one", who, n, maxIdle)
 		}
 		for i := range others {
 			if known := l.j.writers.byName[fmt.Sprint(i)] != nil; known != (i >= others-maxIdle) {
-				t.Errorf("%s: %d is known: %v", who, i, known)
+				t.Errorf("%s: writer %d is known: %v", who, i, known)
 			}
 		}
 		if accepted, attempt, err := l.j.Writer("attached"); accepted != 1 || attempt != 7 || err != nil {
-			t.Errorf("%s: the one attached: %d, %d, %v", who, accepted, attempt, err)
+			t.Errorf("%s: the attached writer: %d, %d, %v", who, accepted, attempt, err)
 		}
 		if err := l.adopt(); err != nil {
 			t.Fatal(err)
@@ -143,8 +142,7 @@ func TestWritersAreForgotten(t *testing.T) {
 	}
 }
 
-// Attached writers are never forgotten for others; when they fill the table
-// there is an error.
+// Attached writers are never forgotten to make room. If they fill the table, the next writer gets an error.
 func TestTableIsFull(t *testing.T) {
 	l := newLife(t, 0)
 	name := func(i int) string { return fmt.Sprintf("%064d", i) }
@@ -158,7 +156,7 @@ func TestTableIsFull(t *testing.T) {
 	}
 	l.j.Detach(name(5))
 	if _, _, err := l.j.Writer("more"); err != nil || l.j.writers.byName[name(5)] != nil {
-		t.Errorf("got %v, want room in place of the one detached", err)
+		t.Errorf("got %v, want room in the place of the writer that was detached", err)
 	}
 	for _, bad := range []string{"", "a b", "ä", "a\x00", name(0) + "x"} {
 		if _, _, err := l.j.Writer(bad); !errors.Is(err, ErrName) {
@@ -167,8 +165,7 @@ func TestTableIsFull(t *testing.T) {
 	}
 }
 
-// A terminal that takes nothing any more: the error comes, nothing was typed,
-// and Drop leaves a journal that goes on.
+// If the terminal fails, Flush returns the error and has written nothing. After Drop the journal can be used again.
 func TestDrop(t *testing.T) {
 	l := newLife(t, 0)
 	if n, err := l.j.Append(make([]byte, 100_000)); n != 100_000 || err != nil {
@@ -195,11 +192,11 @@ func TestDrop(t *testing.T) {
 		t.Fatal(err)
 	}
 	if done, err := l.j.Flush(m); !done || err != nil || string(m.delivered) != "abc" {
-		t.Errorf("got %v, %v, %q; want what came after", done, err, m.delivered)
+		t.Errorf("got %v, %v, %q; want the input after the drop", done, err, m.delivered)
 	}
 }
 
-// A terminal that cannot be spliced to gets the same bytes in the same order.
+// A terminal that cannot be spliced to receives the same bytes in the same order.
 func TestPlain(t *testing.T) {
 	l := newLife(t, 100_000)
 	m := &terminal{plain: true}
@@ -216,7 +213,7 @@ func TestPlain(t *testing.T) {
 		if _, err := l.j.Flush(m); err != nil {
 			t.Fatal(err)
 		}
-		if turn%3 == 2 { // an upgrade
+		if turn%3 == 2 { // as in an upgrade
 			l.files = l.j.Files()
 			if err := l.adopt(); err != nil {
 				t.Fatal(err)

@@ -17,43 +17,43 @@ import (
 
 const (
 	kills     = 100
-	killed    = 4       // writers
-	killedMax = 1 << 20 // bytes that wait at most
+	killed    = 4       // number of writers
+	killedMax = 1 << 20 // the most bytes that wait
 	aPaste    = 5 << 20
 )
 
-// What a process that types finds as its descriptors.
+// Descriptors of a process in the role of a typist.
 const (
 	fdMaster  = 3 + iota
-	fdRoom    // and behind it a page with what each writer was acknowledged
-	fdPipe    // of the journal
-	fdControl // tells of the queue's file, and that it types
-	fdQueue   // if there is one
+	fdRoom    // the room, and behind it a page with the offset that was acknowledged to each writer
+	fdPipe    // the pipe of the journal
+	fdControl // on which the process sends the queue's file, and a message when it begins to write
+	fdQueue   // the queue's file, if there is one
 )
 
-// pattern is the byte of a writer at an offset: the writer in two bits, and six
-// that tell whether any is missing or there twice.
+// pattern returns the byte of a writer at an offset: the writer in two bits, and six bits that show whether a byte is
+// missing or doubled.
 func pattern(writer int, offset uint64) byte {
 	h := (offset + 1) * 0x9e3779b97f4a7c15
 	h = (h ^ h>>29) * 0xbf58476d1ce4e5b9
 	return byte(writer)<<6 | byte(h>>32)&63
 }
 
-// A rig is what outlives those that type: a terminal with a process that reads
-// it, the room, and duplicates of the journal's files.
+// A rig has everything that outlives the typists: a terminal with a process that reads it, the room, and duplicates
+// of the journal's files.
 type rig struct {
 	tb            testing.TB
 	rnd           *rand.Rand
 	master, slave int
-	room          int // a file
+	room          int // descriptor of the room's file
 	mem           []byte
 	files         Files
-	reader        int // its pid
+	reader        int // pid of the reader
 	out           *os.File
-	seen          chan error // from verify, at the end
+	seen          chan error // the result of verify
 	next          [killed]uint64
-	came          atomic.Uint64 // bytes
-	progress      chan struct{} // poked when more came
+	came          atomic.Uint64 // bytes that have arrived
+	progress      chan struct{} // receives a value when more bytes have arrived
 }
 
 func newRig(tb testing.TB, seed uint64) *rig {
@@ -124,8 +124,7 @@ func (r *rig) start(role, what string, files ...uintptr) (pid int) {
 	return pid
 }
 
-// verify sees to it that each writer's bytes come once and in order, until the
-// reader ends.
+// verify checks that the bytes of each writer arrive once and in order, until the reader ends.
 func (r *rig) verify() error {
 	b := make([]byte, 64<<10)
 	for {
@@ -143,13 +142,12 @@ func (r *rig) verify() error {
 		default:
 		}
 		if err != nil {
-			return nil // the end
+			return nil // the reader has ended
 		}
 	}
 }
 
-// live has a process type until it is killed or, where it is the last one, has
-// typed all.
+// live runs a typist until it is killed or, as the last one, has written everything.
 func (r *rig) live(role string) (fate syscall.WaitStatus) {
 	r.tb.Helper()
 	control, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -163,21 +161,20 @@ func (r *rig) live(role string) (fate syscall.WaitStatus) {
 	}
 	pid := r.start(role, queue, files...)
 	r.must(unix.Close(control[1]))
-	r.listen(control[0]) // it types
+	r.listen(control[0]) // waits until the typist writes
 	if role == "typist" {
-		// Mostly soon, at times late.
+		// Usually soon, and sometimes late.
 		time.Sleep(time.Duration(r.rnd.Int64N(int64([]time.Duration{1, 5, 40}[r.rnd.IntN(3)] * time.Millisecond))))
 		r.must(unix.Kill(pid, unix.SIGKILL))
 	}
-	for r.listen(control[0]) { // until it is gone
+	for r.listen(control[0]) { // until the typist has ended
 	}
 	_, err = syscall.Wait4(pid, &fate, 0, nil)
 	r.must(err)
 	return fate
 }
 
-// listen takes one message, which may be the queue's file, and is false where
-// nobody will send any more.
+// listen receives one message, which may have the queue's file. It returns false if the typist has ended.
 func (r *rig) listen(control int) bool {
 	r.tb.Helper()
 	var b [1]byte
@@ -194,9 +191,8 @@ func (r *rig) listen(control int) bool {
 	return n > 0
 }
 
-// A process that types is killed at any moment, many times in a row, and another
-// goes on: the terminal's reader gets every byte of every writer once and in
-// order, and what was acknowledged stays accepted.
+// A process that writes input is killed at a random moment, many times in a row, and another one adopts its journal.
+// The terminal's reader receives every byte of every writer once and in order, and acknowledged input stays accepted.
 func TestKilled(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -212,7 +208,7 @@ func TestKilled(t *testing.T) {
 			r.must(unix.Kill(r.reader, unix.SIGSTOP))
 		}
 		if fate := r.live("typist"); fate.Signal() != unix.SIGKILL {
-			t.Fatalf("seed %d: life %d ended by itself: %#x", seed, life, fate)
+			t.Fatalf("seed %d: typist %d ended by itself: %#x", seed, life, fate)
 		}
 		counts[asDoing(r.mem)]++
 		if stopped {
@@ -220,12 +216,12 @@ func TestKilled(t *testing.T) {
 		}
 		select {
 		case err := <-r.seen:
-			t.Fatalf("seed %d: life %d: %v", seed, life, err)
+			t.Fatalf("seed %d: typist %d: %v", seed, life, err)
 		default:
 		}
 	}
 	if fate := r.live("last"); !fate.Exited() || fate.ExitStatus() != 0 {
-		t.Fatalf("seed %d: the last one ended by %#x", seed, fate)
+		t.Fatalf("seed %d: the last typist ended by %#x", seed, fate)
 	}
 	r.finish(seed)
 	t.Logf("killed while resting, filling, pouring, queueing: %d, %d, %d, %d; %d bytes", counts[idle], counts[filling], counts[pouring],
@@ -236,8 +232,8 @@ func asDoing(mem []byte) operation {
 	return operation(room(mem).load(wordOperation) & (1<<operationBits - 1))
 }
 
-// finish types a last byte, behind which nothing may be left over, hangs up once
-// that has come, and compares the ends.
+// finish writes a last byte, behind which no bytes may remain. When it has arrived, it hangs up and compares the
+// offsets.
 func (r *rig) finish(seed uint64) {
 	j, err := Adopt(r.mem[:RoomBytes], r.files, Config{Max: killedMax})
 	r.must(err)
@@ -274,12 +270,11 @@ func (r *rig) finish(seed uint64) {
 		err = <-r.seen
 	}
 	if err != nil || r.next != want {
-		r.tb.Fatalf("seed %d: %v; %d bytes came, %d were accepted", seed, err, r.next, want)
+		r.tb.Fatalf("seed %d: %v; %d bytes arrived, %d were accepted", seed, err, r.next, want)
 	}
 }
 
-// A session takes memory for what it has: a page of the room and nothing in its
-// pipe while it is idle.
+// An idle session takes one page of its room, and its pipe is small and empty.
 func TestMemory(t *testing.T) {
 	fd, err := unix.MemfdCreate("room", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -304,7 +299,7 @@ func TestMemory(t *testing.T) {
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Blocks*512 > int64(os.Getpagesize()) {
-		t.Errorf("%v, %d bytes are in use", err, st.Blocks*512)
+		t.Errorf("%v, %d bytes of the room are in use", err, st.Blocks*512)
 	}
 	if n, err := unix.FcntlInt(uintptr(j.Files().Pipe), unix.F_GETPIPE_SZ, 0); err != nil || n > max(pipeBytes, os.Getpagesize()) {
 		t.Errorf("the pipe may hold %d bytes, %v", n, err)

@@ -5,14 +5,13 @@ import (
 	"testing"
 )
 
-// A life holds what outlives a process: the room and the files. It does the
-// keeper's part.
+// A life has everything that outlives a process: the room and the files. It holds the files as the keeper does.
 type life struct {
 	room  []byte
 	files Files
 	max   int
-	count int // steps to live; 0 is forever
-	made  int // how often files were told of
+	count int // steps until death; 0 means none
+	made  int // how often Made was called
 	j     *Journal
 }
 
@@ -44,8 +43,8 @@ func (l *life) config() Config {
 	}}
 }
 
-// until does f, which dies at the given step, and reports whether it came so
-// far. What dies leaves the descriptors that the keeper has.
+// until calls f, which dies at the given step, and reports whether it died. A death leaves the descriptors that the
+// keeper has.
 func (l *life) until(step int, f func()) (died bool) {
 	l.count = step
 	defer func() {
@@ -56,7 +55,7 @@ func (l *life) until(step int, f func()) (died bool) {
 			}
 			died = true
 			if l.j != nil && l.j.queue != l.files.Queue {
-				_ = closeFile(l.j.queue) // nobody was told of it
+				_ = closeFile(l.j.queue) // the keeper has not received it
 			}
 		}
 	}()
@@ -64,7 +63,7 @@ func (l *life) until(step int, f func()) (died bool) {
 	return false
 }
 
-// adopt is the next process.
+// adopt adopts the journal as the next process does.
 func (l *life) adopt() error {
 	l.j = nil
 	j, err := Adopt(l.room, l.files, l.config())
@@ -76,9 +75,9 @@ func (l *life) adopt() error {
 
 // terminal is a terminal without a kernel.
 type terminal struct {
-	room      int // bytes it takes until it is read
+	room      int // bytes that it accepts until the child reads
 	delivered []byte
-	plain     bool // cannot be spliced to
+	plain     bool // it cannot be spliced to
 	err       error
 }
 
@@ -106,5 +105,5 @@ func (m *terminal) TryWrite(p []byte) (int, error) {
 	return n, nil
 }
 
-// read makes room for n bytes.
+// read reads n bytes as the child, which makes room for more.
 func (m *terminal) read(n int) { m.room += n }

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must come.
+// patience is the time after which a test fails if an expected event does not come.
 const patience = 60 * time.Second
 
-// roles are what this binary does when a test starts it as another process.
+// roles are the programs that this binary becomes if a test starts it as another process.
 var roles = map[string]func() error{
 	"reader": readerRole,
 	"typist": func() error { return typistRole(false) },
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "role:", err)
 			code = 1
 		}
-		syscall.Exit(code) // not os.Exit, where -race waits and -cover has things to say
+		syscall.Exit(code) // os.Exit would let -race wait and -cover print
 	}
 	os.Exit(m.Run())
 }

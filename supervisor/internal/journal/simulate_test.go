@@ -10,20 +10,20 @@ import (
 	"testing"
 )
 
-// A model is the plainest journal: all bytes that were ever accepted.
+// A model is a plain journal: all bytes that were ever accepted.
 type model struct {
 	*life
 	rnd      *rand.Rand
 	m        terminal
 	all      []byte // accepted, in order
 	accepted map[string]uint64
-	stream   []byte // what a writer types is this from its offset on, with its name's first byte added
-	same     int    // bytes of all that were seen to be what was typed
+	stream   []byte // a writer's input is this from its offset on, with the first byte of its name added
+	same     int    // number of bytes of all that have been compared with the delivered ones
 	deaths   int
-	tamper   func(room) // between a death and the adoption
+	tamper   func(room) // changes the room between a death and the adoption
 }
 
-const simulated = 4 // writers
+const simulated = 4 // number of writers
 
 func newModel(tb testing.TB, seed uint64) *model {
 	s := &model{life: newLife(tb, 40_000), rnd: rand.New(rand.NewPCG(seed, 0)), accepted: map[string]uint64{}}
@@ -34,7 +34,7 @@ func newModel(tb testing.TB, seed uint64) *model {
 	return s
 }
 
-// text is what a writer types from an offset on.
+// text returns n bytes of a writer's input from an offset on.
 func (s *model) text(name string, offset uint64, n int) []byte {
 	p := make([]byte, n)
 	for i := range p {
@@ -43,13 +43,12 @@ func (s *model) text(name string, offset uint64, n int) []byte {
 	return p
 }
 
-// size is small, about a pipe's, or about a queue's.
+// size returns a random size: small, about that of a pipe, or about that of a queue.
 func (s *model) size() int {
 	return 1 + s.rnd.IntN([]int{1, 8, 300, pipeBytes + 99, 60_000}[s.rnd.IntN(5)])
 }
 
-// ends dies for an operation as often as chance has it, and adopts what is left,
-// in which it may die as well.
+// ends calls op, which may die at a random step. Then it adopts the journal, which may die as well.
 func (s *model) ends(op func()) error {
 	step := 0
 	if s.rnd.IntN(3) == 0 {
@@ -70,7 +69,7 @@ func (s *model) ends(op func()) error {
 	}
 }
 
-// next does one thing and compares.
+// next executes one random operation and compares.
 func (s *model) next() error {
 	name := strconv.Itoa(s.rnd.IntN(simulated))
 	var err error
@@ -99,7 +98,7 @@ func (s *model) next() error {
 		return err
 	}
 	if delivered := len(s.m.delivered); len(s.all) < delivered || !bytes.Equal(s.m.delivered[s.same:], s.all[s.same:delivered]) {
-		return fmt.Errorf("other bytes were typed than accepted, of %d", delivered)
+		return fmt.Errorf("the terminal received other bytes than were accepted, of %d", delivered)
 	}
 	s.same = len(s.m.delivered)
 	if want := len(s.all) - len(s.m.delivered); s.j.Pending() != want {
@@ -108,7 +107,7 @@ func (s *model) next() error {
 	return nil
 }
 
-// typing sends a part that was had again and more behind it.
+// typing sends input that begins with bytes that were accepted before.
 func (s *model) typing(name string) error {
 	from := s.accepted[name] - min(s.accepted[name], uint64(s.rnd.IntN(50)))
 	p := s.text(name, from, s.size())
@@ -124,7 +123,7 @@ func (s *model) typing(name string) error {
 	return s.compare(name, said, p, from)
 }
 
-// compare takes over how far a writer was accepted.
+// compare checks how much of a writer's input was accepted, and adds it to the model.
 func (s *model) compare(name string, said uint64, p []byte, from uint64) error {
 	had := s.accepted[name]
 	got, _, err := s.j.Writer(name)
@@ -143,7 +142,7 @@ func (s *model) compare(name string, said uint64, p []byte, from uint64) error {
 
 func (s *model) replacing(name string) error {
 	size := s.rnd.IntN(9)
-	if s.rnd.IntN(4) == 0 { // more than a pipe takes whole
+	if s.rnd.IntN(4) == 0 { // more than a pipe accepts as a whole
 		size = s.rnd.IntN(4 * atomicWrite)
 	}
 	count, p := s.rnd.IntN(9), s.text("replace", 0, size)
@@ -179,13 +178,13 @@ func (s *model) run(steps int) error {
 		}
 	}
 	if !bytes.Equal(s.m.delivered, s.all) {
-		return fmt.Errorf("typed %d bytes, accepted %d", len(s.m.delivered), len(s.all))
+		return fmt.Errorf("the terminal received %d bytes, %d were accepted", len(s.m.delivered), len(s.all))
 	}
 	return nil
 }
 
-// Whatever is done, and at whatever step it ends: all that was accepted is typed
-// once and in order, and nothing that was acknowledged is not accepted.
+// Whichever operations are executed, and at whichever step they die, all accepted input is written once and in order,
+// and acknowledged input is accepted.
 func TestSimulate(t *testing.T) {
 	deaths := 0
 	for range 60 {
@@ -199,11 +198,11 @@ func TestSimulate(t *testing.T) {
 	t.Logf("%d deaths", deaths)
 }
 
-// The simulation finds a recovery that lacks a part.
+// The simulation fails if the recovery lacks a part.
 func TestSimulateFinds(t *testing.T) {
 	for name, tamper := range map[string]func(room){
 		"the word is not looked at": func(r room) { r.store(wordOperation, 0) },
-		"no writer goes on":         func(r room) { r.store(wordOperation, r.load(wordOperation)&(1<<operationBits-1)) },
+		"no writer continues":       func(r room) { r.store(wordOperation, r.load(wordOperation)&(1<<operationBits-1)) },
 		"the counters are believed": func(r room) { r.store(wordDelivered, r.load(wordPiped)) },
 		"pouring is filling": func(r room) {
 			if r.load(wordOperation)&(1<<operationBits-1) == uint64(pouring) {
@@ -220,17 +219,16 @@ func TestSimulateFinds(t *testing.T) {
 					return
 				}
 			}
-			t.Error("nothing was found")
+			t.Error("no seed found the fault")
 		})
 	}
 }
 
-// Each operation dies at each of its steps, and each adoption after it at each
-// of its own.
+// Each operation dies at each of its steps, and the adoption after it dies at each of its steps.
 func TestEveryStep(t *testing.T) {
 	for _, op := range []struct {
 		name   string
-		before int // bytes that wait already
+		before int // bytes that wait before
 		do     func(s *model) (said uint64)
 	}{
 		{"a key", 0, func(s *model) uint64 { return s.accept(1) }},
@@ -274,8 +272,7 @@ func TestEveryStep(t *testing.T) {
 	}
 }
 
-// A writer that comes in the place of the oldest does so at once or not at all,
-// and no other one is touched.
+// A new writer that replaces the oldest one does so completely or not at all, and other writers do not change.
 func TestForgetAtEveryStep(t *testing.T) {
 	for step, lived := 1, false; !lived; step++ {
 		l := newLife(t, 0)
@@ -299,7 +296,7 @@ func TestForgetAtEveryStep(t *testing.T) {
 	}
 }
 
-// accept types n bytes of writer 0 from where it is.
+// accept sends the next n bytes of writer 0.
 func (s *model) accept(n int) uint64 {
 	from, _, _ := s.j.Writer("0")
 	accepted, _, _ := s.j.Accept("0", from, s.text("0", from, n))

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readerRole copies what is typed until the terminal is hung up.
+// readerRole copies the input of a terminal until that is hung up.
 func readerRole() error {
 	b := make([]byte, 4096)
 	for {
@@ -31,7 +31,7 @@ func readerRole() error {
 	}
 }
 
-// kernel is a terminal's descriptor.
+// kernel is the descriptor of a terminal.
 type kernel int
 
 func (k kernel) SpliceFrom(pipe uintptr, n int) (delivered int, err error) {
@@ -50,7 +50,7 @@ func (k kernel) SpliceFrom(pipe uintptr, n int) (delivered int, err error) {
 
 func (k kernel) TryWrite(p []byte) (int, error) { return 0, errors.ErrUnsupported }
 
-// awaitWritable fails where the reader is gone, and with it the test.
+// awaitWritable fails if the reader has ended, which ends the test.
 func awaitWritable(fd int) error {
 	polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 	for {
@@ -65,15 +65,15 @@ func awaitWritable(fd int) error {
 	}
 }
 
-// A typist is a client and the process that holds the journal in one: it asks
-// how far each writer is, and sends the rest.
+// A typist is a client and the process that holds the journal in one: it asks how much of each writer's input was
+// accepted, and sends the remainder.
 type typist struct {
 	rnd   *rand.Rand
 	j     *Journal
 	mem   []byte
 	sent  [killed]uint64
-	paste int  // bytes of a paste that are still to come, from writer 0
-	calm  bool // waits until all is typed, so that keys need not wait
+	paste int  // bytes of writer 0's paste that were not sent yet
+	calm  bool // waits until all input is written, so that keys do not have to wait
 }
 
 func typistRole(last bool) error {
@@ -115,8 +115,8 @@ func typistRole(last bool) error {
 	}
 }
 
-// dies returns what ends every other process at one of its steps, which the
-// kills from outside seldom hit: most of the time is spent in the kernel.
+// dies returns a function that ends every other process at one of its steps. Kills from outside seldom hit a step,
+// because most of the time is spent in the kernel.
 func (t *typist) dies(last bool) func() {
 	if last || t.rnd.IntN(2) == 0 {
 		return nil
@@ -125,12 +125,12 @@ func (t *typist) dies(last bool) func() {
 	return func() {
 		if left--; left == 0 {
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
-			select {} // it is on its way
+			select {} // the signal is on its way
 		}
 	}
 }
 
-// acknowledged is how far a writer was told that it is accepted.
+// acknowledged returns the place of the offset that was acknowledged to a writer.
 func (t *typist) acknowledged(w int) *uint64 { return (*uint64)(unsafe.Pointer(&t.mem[RoomBytes+8*w])) }
 
 func (t *typist) ask() error {
@@ -147,7 +147,7 @@ func (t *typist) ask() error {
 	return nil
 }
 
-// turn types a piece, and what the terminal takes.
+// turn sends one piece, and writes as much as the terminal accepts.
 func (t *typist) turn(how int) error {
 	w, n := t.rnd.IntN(killed), 1
 	switch {
@@ -155,7 +155,7 @@ func (t *typist) turn(how int) error {
 		n = 1 + t.rnd.IntN(200)
 	case how == 2:
 		n = 1 + t.rnd.IntN(20_000)
-	case how == 3: // pastes, with a key of another now and then
+	case how == 3: // pastes, and now and then a key of another writer
 		if t.rnd.IntN(8) == 0 {
 			break
 		}
@@ -170,7 +170,7 @@ func (t *typist) turn(how int) error {
 	return t.flush()
 }
 
-// send types what was had again, and n bytes more.
+// send sends input that was accepted before, and n bytes more.
 func (t *typist) send(w, n int) error {
 	from := t.sent[w] - min(t.sent[w], uint64(t.rnd.IntN(3)))
 	p := make([]byte, t.sent[w]-from+uint64(n))
@@ -179,7 +179,7 @@ func (t *typist) send(w, n int) error {
 	}
 	var accepted uint64
 	var err error
-	if k := len(p) - n; n < 10 && t.rnd.IntN(8) == 0 { // the same by another way
+	if k := len(p) - n; n < 10 && t.rnd.IntN(8) == 0 { // sends the new bytes by Replace
 		if _, err = t.j.Replace(strconv.Itoa(w), n, p[k:]); err == nil {
 			accepted, _, err = t.j.Writer(strconv.Itoa(w))
 		}
@@ -194,7 +194,7 @@ func (t *typist) send(w, n int) error {
 	return err
 }
 
-// flush waits for the terminal where it has to.
+// flush writes to the terminal, and waits if it must.
 func (t *typist) flush() error {
 	for {
 		done, err := t.j.Flush(kernel(fdMaster))
@@ -207,7 +207,7 @@ func (t *typist) flush() error {
 	}
 }
 
-// finish types some more and all that waits.
+// finish sends some more, and writes everything that waits.
 func (t *typist) finish() error {
 	for range 200 {
 		if err := t.turn(1); err != nil {

@@ -31,7 +31,8 @@ func TestNoProgram(t *testing.T) {
 	}
 }
 
-// A supervisor that was not asked to end and told so has died, whatever its code.
+// A supervisor counts as dead, whatever its exit code, unless it has announced its end with quit and exits with 0 or
+// holds no records.
 func TestOrderlyEnd(t *testing.T) {
 	w := start(t, config(), "role=supervisor")
 	w.until("ready")
@@ -66,13 +67,13 @@ func TestSignals(t *testing.T) {
 	if e := w.until("signal"); e.ID != "interrupt" {
 		t.Errorf("the supervisor got %s", e.ID)
 	}
-	w.send(command{Do: "exit", N: 7}) // of its own accord now
+	w.send(command{Do: "exit", N: 7}) // the exit code of the supervisor must become that of the keeper
 	if got := w.exit(); got != 7 {
 		t.Errorf("exit code %d, want 7", got)
 	}
 }
 
-// A signal for a supervisor that is not ready waits, if there is something to lose.
+// A signal that comes before the supervisor is ready is kept and delivered later, if the keeper holds records.
 func TestSignalIsKept(t *testing.T) {
 	w := start(t, config(), "role=supervisor", "KEEPER_TEST_READY=no")
 	w.until("ready")
@@ -85,7 +86,8 @@ func TestSignalIsKept(t *testing.T) {
 	}
 }
 
-// Who was told to end does not hold on for ever to what nobody can take over.
+// A keeper that has received SIGTERM ends if its supervisors crash again and again, because none of them could take
+// over the records.
 func TestToldToEndInACrashLoop(t *testing.T) {
 	w := start(t, keeper.Config{Backoff: time.Microsecond}, "role=supervisor", "KEEPER_TEST_READY=no")
 	w.until("ready")
@@ -116,15 +118,15 @@ func TestCrashLoop(t *testing.T) {
 			w.kill(w.supervisor(), unix.SIGKILL)
 		}
 		if line := w.logged("no supervisor is started any more"); !strings.Contains(line, "kill -HUP") {
-			t.Errorf("no word on how to go on: %s", line)
+			t.Errorf("the log does not tell how to continue: %s", line)
 		}
 		if pids := w.family(); len(pids) > 0 {
-			t.Fatalf("round %d: %v run", round, pids)
+			t.Fatalf("round %d: the processes %v run, want none", round, pids)
 		}
 		if round == 0 {
 			w.kill(w.pid(), unix.SIGHUP)
 			if e := w.until("up"); len(e.Records) != 1 || e.Before.Starts != 6 {
-				t.Errorf("it goes on with %+v", e)
+				t.Errorf("after SIGHUP the supervisor received %+v", e)
 			}
 			w.until("ready")
 		}
@@ -135,7 +137,8 @@ func TestCrashLoop(t *testing.T) {
 	}
 }
 
-// A supervisor that is stopped holds up nothing, and is not ended.
+// A supervisor that is stopped by SIGSTOP is not ended, and does not keep the keeper from collecting children and
+// signals.
 func TestStopped(t *testing.T) {
 	w := start(t, config(), "role=supervisor")
 	w.until("ready")
@@ -147,7 +150,7 @@ func TestStopped(t *testing.T) {
 	w.until("exit")
 	w.kill(stopper, unix.SIGSTOP)
 	deadline := time.Now().Add(patience)
-	for len(children(w.pid())) > 1 { // all others are collected
+	for len(children(w.pid())) > 1 { // waits until the keeper has collected all others
 		if time.Now().After(deadline) {
 			t.Fatalf("%d children are left", len(children(w.pid())))
 		}
@@ -163,11 +166,12 @@ func TestStopped(t *testing.T) {
 	w.kill(stopper, unix.SIGSTOP)
 	w.kill(stopper, unix.SIGKILL)
 	if e := w.until("up"); len(e.Records) != 1 || len(e.Exits) < 1000 {
-		t.Errorf("after its end: %d records, %d exits", len(e.Records), len(e.Exits))
+		t.Errorf("after the end of the stopped supervisor: %d records, %d exits", len(e.Records), len(e.Exits))
 	}
 }
 
-// TestStoppedAtStart: it does not even read what is held.
+// TestStoppedAtStart checks that the keeper starts the next supervisor although the present one was stopped before it
+// has read the records.
 func TestStoppedAtStart(t *testing.T) {
 	w := start(t, config(), "role=supervisor")
 	w.until("ready")
@@ -179,7 +183,7 @@ func TestStoppedAtStart(t *testing.T) {
 		w.kill(pid, unix.SIGSTOP)
 		w.kill(pid, unix.SIGKILL)
 		e := w.next()
-		for e.PID == pid { // written before it was stopped
+		for e.PID == pid { // skips events that were written before the supervisor was stopped
 			e = w.next()
 		}
 		w.kill(e.PID, 0)
@@ -222,11 +226,11 @@ func TestBotchedExec(t *testing.T) {
 	}
 	w.kill(w.supervisor(), unix.SIGKILL)
 	if e := w.until("up"); len(e.Records) != 1 {
-		t.Errorf("afterwards %+v", e)
+		t.Errorf("after the failed execs the supervisor received %+v", e)
 	}
 }
 
-// TestExecUnderSignals: what comes between two images waits for the second.
+// TestExecUnderSignals checks that signals that arrive during the exec of a keeper are handled by the new program.
 func TestExecUnderSignals(t *testing.T) {
 	w := start(t, config(), "role=supervisor")
 	w.until("ready")
@@ -248,7 +252,7 @@ func TestExecUnderSignals(t *testing.T) {
 	}()
 	for n := range 20 {
 		if e := w.do(command{Do: "exec", Text: self(t), Argv: []string{self(t), "role=keeper"}}); e.Error != "" {
-			t.Fatalf("exec %d: %s; exit code %d", n, e.Error, w.exit())
+			t.Fatalf("exec %d: %s; the keeper's exit code is %d", n, e.Error, w.exit())
 		}
 	}
 	close(stop)
@@ -258,11 +262,11 @@ func TestExecUnderSignals(t *testing.T) {
 	}
 	w.kill(w.supervisor(), unix.SIGKILL)
 	if e := w.until("up"); len(e.Records) != 1 || e.Before.Starts != 2 {
-		t.Errorf("afterwards %+v", e)
+		t.Errorf("after the execs the supervisor received %+v", e)
 	}
 }
 
-// TestMemory is for a program without the race detector.
+// TestMemory measures the memory of a keeper. The race detector would add its own.
 func TestMemory(t *testing.T) {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		t.Skip("with the race detector")

@@ -24,15 +24,15 @@ import (
 	"holdfast/supervisor/internal/keeper"
 )
 
-// patience is how long a test waits for what must come.
+// patience is the time after which a test fails if an expected event does not come.
 const patience = 20 * time.Second
 
-// roles are what this binary does when a test starts it as another process.
+// roles are the programs that this binary becomes if a test starts it as another process.
 var roles = map[string]func() int{"role=keeper": keeperRole, "role=supervisor": supervisorRole, "role=refuse": func() int { return 75 }}
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
-		syscall.Exit(roles[os.Args[1]]()) // not os.Exit, where -race waits and -cover has things to say
+		syscall.Exit(roles[os.Args[1]]()) // os.Exit would let -race wait and -cover print
 	}
 	os.Exit(m.Run())
 }
@@ -69,24 +69,24 @@ func keeperRole() int {
 	return keeper.Run(cfg)
 }
 
-// A world is a keeper, and the supervisors it starts one after another, which
-// all read commands from one pipe and write events to another.
+// A world is a keeper and the supervisors that it starts one after another. All of them read commands from one pipe
+// and write events to another.
 type world struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	prog   string // what the keeper starts: a link in a directory of its own
+	prog   string // the program that the keeper starts: a link in a directory of its own
 	in     *os.File
 	events chan event
 	logs   chan string
 	ended  chan int
 	last   int
-	keeper int // pid, if it is not the first any more
+	keeper int // pid of the present keeper, if it is not the first one
 
 	mu  sync.Mutex
 	log bytes.Buffer
 }
 
-// config is one that never gives up.
+// config returns the configuration of a keeper that never gives up after crashes.
 func config() keeper.Config {
 	return keeper.Config{Backoff: time.Microsecond, Deaths: 1 << 30}
 }
@@ -98,7 +98,7 @@ func start(t *testing.T, cfg keeper.Config, role string, env ...string) *world {
 		t.Fatal(err)
 	}
 	cfg.Argv = []string{w.prog, role}
-	text, err := json.Marshal(struct { // without what is no data
+	text, err := json.Marshal(struct { // without the functions, which JSON cannot have
 		Argv                         []string
 		Backoff, StartTime, GoodTime time.Duration
 		Deaths                       int
@@ -108,7 +108,7 @@ func start(t *testing.T, cfg keeper.Config, role string, env ...string) *world {
 	}
 	w.cmd = exec.Command(self(t), "role=keeper")
 	w.cmd.Env = append(append(os.Environ(), env...), "KEEPER_TEST_CONFIG="+string(text))
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL} // after a panic here
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL} // kills the keeper if the test process panics
 	in, inOurs := packets(t)
 	outOurs, out := pipe(t)
 	errOurs, errs := pipe(t)
@@ -137,13 +137,13 @@ func exitCode(s syscall.WaitStatus) int {
 	return s.ExitStatus()
 }
 
-// stop kills all there is: the keeper first, or it would start others.
+// stop kills all processes: the keeper first, because it would start others.
 func (w *world) stop(reading *sync.WaitGroup) {
 	for _, pid := range append([]int{w.pid()}, w.family()...) {
 		unix.Kill(pid, unix.SIGKILL)
 	}
 	w.in.Close()
-	reading.Wait() // ends when all who have the pipes are gone
+	reading.Wait() // ends when every process that has the pipes has ended
 	if w.t.Failed() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -151,7 +151,7 @@ func (w *world) stop(reading *sync.WaitGroup) {
 	}
 }
 
-// family are all descendants of the keeper.
+// family returns the pids of all descendants of the keeper.
 func (w *world) family() (pids []int) {
 	for next := []int{w.pid()}; len(next) > 0; next = next[1:] {
 		found := children(next[0])
@@ -177,7 +177,7 @@ func (w *world) readEvents(f *os.File) {
 	for lines.Buffer(nil, 64<<20); lines.Scan(); {
 		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			continue // cut by a kill
+			continue // a kill has cut the line
 		}
 		w.events <- e
 	}
@@ -197,7 +197,7 @@ func (w *world) readLog(f *os.File) {
 	close(w.logs)
 }
 
-// next is the next event.
+// next returns the next event.
 func (w *world) next() event {
 	w.t.Helper()
 	select {
@@ -213,7 +213,7 @@ func (w *world) next() event {
 	}
 }
 
-// until skips events up to one of a name.
+// until skips events, and returns the first one with the name.
 func (w *world) until(name string) event {
 	w.t.Helper()
 	for {
@@ -254,7 +254,7 @@ func (w *world) exit() int {
 	}
 }
 
-// do sends a command and returns the event of its end.
+// do sends a command and returns the event that reports its result.
 func (w *world) do(c command) event {
 	w.t.Helper()
 	w.send(c)
@@ -279,7 +279,7 @@ func (w *world) kill(pid int, s syscall.Signal) {
 	}
 }
 
-// supervisor is the one that spoke last.
+// supervisor returns the pid of the supervisor that sent the last event.
 func (w *world) supervisor() int { return w.last }
 
 func (w *world) pid() int { return cmp.Or(w.keeper, w.cmd.Process.Pid) }
@@ -300,8 +300,8 @@ func self(t testing.TB) string {
 	return path
 }
 
-// packets is a pipe that is read one write at a time: who dies of SIGKILL has not
-// read half a command, or two.
+// packets returns a pipe that is read one write at a time. A process that dies of SIGKILL has read whole commands
+// only.
 func packets(t testing.TB) (r, w *os.File) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -323,7 +323,7 @@ func pipe(t testing.TB) (r, w *os.File) {
 	return r, w
 }
 
-// replace puts a program in the place of another, as an upgrade does.
+// replace writes a program to the path of another one, as an upgrade does.
 func replace(t testing.TB, path string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", text, 0o755); err != nil {

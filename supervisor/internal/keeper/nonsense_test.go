@@ -12,7 +12,8 @@ import (
 	"holdfast/supervisor/internal/keeper/message"
 )
 
-// TestGarbage: a supervisor that says nonsense loses nothing but its answers.
+// TestGarbage checks that a supervisor that sends invalid messages loses only the answers to them. Records and
+// descriptors of the keeper stay.
 func TestGarbage(t *testing.T) {
 	w := start(t, config(), "role=supervisor")
 	w.until("ready")
@@ -41,7 +42,7 @@ func TestGarbage(t *testing.T) {
 		}
 	}
 	if got := descriptors(w.pid()); got != before+1 {
-		t.Errorf("seed %d: %d descriptors, want %d and one more", seed, got, before)
+		t.Errorf("seed %d: %d descriptors, want one more than %d", seed, got, before)
 	}
 	w.kill(w.supervisor(), unix.SIGKILL)
 	if e := w.until("up"); len(e.Records) != 2 {
@@ -49,7 +50,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestFewDescriptors: what cannot be taken is refused, and nothing else is lost.
+// TestFewDescriptors checks that a keeper without free descriptors refuses a record, and loses no other one.
 func TestFewDescriptors(t *testing.T) {
 	w := start(t, config(), "role=supervisor")
 	w.until("ready")
@@ -62,7 +63,7 @@ func TestFewDescriptors(t *testing.T) {
 		taken++
 	}
 	if e := w.do(command{Do: "put", ID: "none"}); e.Error != "" {
-		t.Errorf("a record without any: %s", e.Error)
+		t.Errorf("a record without descriptors: %s", e.Error)
 	}
 	limit.Cur = 1 << 10
 	if err := unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
@@ -80,7 +81,7 @@ func TestFewDescriptors(t *testing.T) {
 	}
 }
 
-// TestKeeperDies: its supervisor is told, and lives.
+// TestKeeperDies checks that a supervisor learns that its keeper has died, and continues.
 func TestKeeperDies(t *testing.T) {
 	w := start(t, config(), "role=supervisor")
 	w.until("ready")

@@ -16,7 +16,7 @@ import (
 	"holdfast/supervisor/internal/vault"
 )
 
-// copied is this program in a file of its own.
+// copied returns the path of a copy of this program.
 func copied(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(self(t))
@@ -30,7 +30,7 @@ func copied(t *testing.T) string {
 	return path
 }
 
-// A program that was ready is started again, whatever its path leads to by now.
+// The keeper starts a program that was ready again, even if its path now leads to another program.
 func TestLastGoodProgram(t *testing.T) {
 	w := start(t, config(), "role=supervisor")
 	w.until("ready")
@@ -39,14 +39,14 @@ func TestLastGoodProgram(t *testing.T) {
 	for starts := 2; starts < 10; starts++ {
 		w.kill(w.supervisor(), unix.SIGKILL)
 		if e := w.until("up"); len(e.Records) != 1 || e.Before.Starts != starts || e.Before.Last != "SIGKILL" {
-			t.Errorf("start %d got %+v", starts, e)
+			t.Errorf("at start %d the supervisor received %+v", starts, e)
 		}
 		w.until("ready")
 	}
 }
 
-// One that is not ready twice in a row gives way to what is at its path, which is
-// then the good one.
+// If the good program is not ready twice in a row, the keeper starts the program at its path. If that is ready, it is
+// the good program from then on.
 func TestGoodProgramTurnsBad(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad")
 	w := start(t, config(), "role=supervisor", "KEEPER_TEST_BAD="+bad)
@@ -63,18 +63,18 @@ func TestGoodProgramTurnsBad(t *testing.T) {
 	w.kill(w.supervisor(), unix.SIGKILL)
 	e := w.until("up")
 	if e.Program != w.prog || e.Before.Starts != 4 || e.Before.Last != "exit code 3" || len(e.Records) != 1 {
-		t.Errorf("after two starts of the bad one: %+v", e)
+		t.Errorf("after two starts of the bad program: %+v", e)
 	}
 	w.until("ready")
 	replace(t, w.prog, []byte("no program"))
 	w.kill(e.PID, unix.SIGKILL)
 	if e := w.until("up"); e.Before.Starts != 5 || e.Before.Last != "SIGKILL" {
-		t.Errorf("then: %+v", e)
+		t.Errorf("after its death the supervisor received %+v", e)
 	}
 }
 
-// TestSupervisorExec: a supervisor becomes another program with other arguments,
-// and goes on with the keeper; what it was is not started any more.
+// TestSupervisorExec checks that a supervisor may execute another program with other arguments and keep its
+// connection to the keeper. If it dies, the keeper starts the new program.
 func TestSupervisorExec(t *testing.T) {
 	w := start(t, config(), "role=supervisor")
 	w.until("ready")
@@ -84,7 +84,7 @@ func TestSupervisorExec(t *testing.T) {
 	before := w.supervisor()
 	w.send(command{Do: "reexec", Text: other, Argv: argv})
 	if e := w.until("up"); e.PID != before || e.Program != other {
-		t.Errorf("the same process: %+v", e)
+		t.Errorf("want the same process with the other program: %+v", e)
 	}
 	w.until("ready")
 	if e := w.do(command{Do: "put", ID: "b", N: 2}); e.Error != "" {
@@ -95,28 +95,28 @@ func TestSupervisorExec(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 	if e := w.do(command{Do: "exec", Text: self(t), Argv: []string{self(t), "role=keeper"}}); e.Error != "" {
-		t.Error(e.Error) // the next keeper knows, too
+		t.Error(e.Error) // the next keeper must also know the program
 	}
 	w.kill(w.supervisor(), unix.SIGKILL)
 	e := w.until("up")
 	if e.PID == before || e.Program != other || !slices.Equal(e.Args, argv) || len(e.Records) != 2 || e.Before.Starts != 2 {
-		t.Errorf("after its death: %+v", e)
+		t.Errorf("after the death of the supervisor: %+v", e)
 	}
 }
 
-// become has the supervisor run another program, and returns when that is ready.
+// become makes the supervisor execute another program, and returns when that is ready.
 func (w *world) become(program string) (argv []string) {
 	w.t.Helper()
 	argv = []string{program, "role=supervisor"}
 	w.send(command{Do: "reexec", Text: program, Argv: argv})
 	if e := w.until("up"); e.Program != program {
-		w.t.Fatalf("it runs %+v", e)
+		w.t.Fatalf("the supervisor runs %+v", e)
 	}
 	w.until("ready")
 	return argv
 }
 
-// follows kills the supervisor, and returns the next one when that is ready.
+// follows kills the supervisor, and returns the first event of the next one when that is ready.
 func (w *world) follows() event {
 	w.t.Helper()
 	w.kill(w.supervisor(), unix.SIGKILL)
@@ -125,8 +125,8 @@ func (w *world) follows() event {
 	return e
 }
 
-// TestBackToTheGoodProgram: a program that dies soon after it was ready, again and again, gives
-// way to the one before; one that has served for a while is the one to go back to.
+// TestBackToTheGoodProgram checks that the keeper returns to the program before if a new program dies again and again
+// soon after it was ready.
 func TestBackToTheGoodProgram(t *testing.T) {
 	w := start(t, config(), "role=supervisor")
 	w.until("ready")
@@ -134,12 +134,12 @@ func TestBackToTheGoodProgram(t *testing.T) {
 	other := copied(t)
 	for range 2 {
 		w.become(other)
-		if e := w.follows(); e.Program != other { // it may not be to blame
+		if e := w.follows(); e.Program != other { // one death may have another cause
 			t.Errorf("after one death: %+v", e)
 		}
 		for range 3 {
 			if e := w.follows(); e.Program != self(t) || len(e.Records) != 1 {
-				t.Errorf("after more: %+v", e)
+				t.Errorf("after more than one death: %+v", e)
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func TestProgramThatServedWell(t *testing.T) {
 	w.logged("accepted: it has served")
 	for range 5 {
 		if e := w.follows(); e.Program != other {
-			t.Fatalf("it goes back to %+v", e)
+			t.Fatalf("although the program has served for GoodTime, the keeper started %+v", e)
 		}
 	}
 	w.become(self(t))
@@ -164,11 +164,12 @@ func TestProgramThatServedWell(t *testing.T) {
 		w.follows()
 	}
 	if e := w.follows(); e.Program != other {
-		t.Errorf("after a bad one: %+v", e)
+		t.Errorf("after the deaths of a newer program the keeper started %+v", e)
 	}
 }
 
-// TestChosenProgram: the keeper starts what it is told to, while it only holds, too.
+// TestChosenProgram checks that a keeper that has given up starts, after SIGHUP, the program that Config.Chosen
+// returns.
 func TestChosenProgram(t *testing.T) {
 	next := filepath.Join(t.TempDir(), "next")
 	w := start(t, keeper.Config{Backoff: time.Microsecond, Deaths: 2}, "role=supervisor", "KEEPER_TEST_NEXT="+next)
@@ -185,7 +186,7 @@ func TestChosenProgram(t *testing.T) {
 		e := w.until("up")
 		w.until("ready")
 		if want := map[bool]string{true: program, false: self(t)}[program[0:5] != "/does"]; e.Program != want || len(e.Records) != 1 || e.Args[0] == "" {
-			t.Errorf("told to start %s, it starts %+v", program, e)
+			t.Errorf("with the chosen program %s the keeper started %+v", program, e)
 		}
 		w.follows()
 		w.kill(w.supervisor(), unix.SIGKILL)
@@ -195,8 +196,8 @@ func TestChosenProgram(t *testing.T) {
 	}
 }
 
-// TestNotServing: a program that is there and does not serve is ended, and another is started; one
-// that serves, or gets on, is not ended, however long it takes.
+// TestNotServing checks that a program that does not become ready in time is ended and replaced. A program that is
+// ready is not ended, even if it does not react.
 func TestNotServing(t *testing.T) {
 	cfg := config()
 	cfg.StartTime = time.Second // with the race detector, a good program needs 200 ms if the machine is loaded
@@ -218,15 +219,14 @@ func TestNotServing(t *testing.T) {
 	}
 	pid := w.supervisor()
 	w.kill(pid, unix.SIGSTOP)
-	time.Sleep(2 * cfg.StartTime) // time is what this is about
+	time.Sleep(2 * cfg.StartTime) // a test of a time-out has to wait for it
 	w.kill(pid, unix.SIGCONT)
 	if e := w.do(command{Do: "put", ID: "b", N: 1}); e.PID != pid || e.Error != "" {
-		t.Errorf("one that is ready: %+v", e)
+		t.Errorf("a supervisor that was ready and stopped: %+v", e)
 	}
 }
 
-// TestGettingOn: a supervisor that takes long before it serves, and says that it goes on, is not
-// ended.
+// TestGettingOn checks that a supervisor that needs long before it is ready is not ended while it reports progress.
 func TestGettingOn(t *testing.T) {
 	cfg := config()
 	cfg.StartTime = 300 * time.Millisecond
@@ -258,7 +258,7 @@ func TestGivenRecords(t *testing.T) {
 	}
 }
 
-// TestHandover: a supervisor takes the place of its keeper, and starts a new one.
+// TestHandover checks that a supervisor whose keeper has died becomes the keeper, and starts a new supervisor.
 func TestHandover(t *testing.T) {
 	w := start(t, config(), "role=supervisor", "KEEPER_TEST_KEEPS=yes")
 	w.until("ready")
@@ -277,7 +277,7 @@ func TestHandover(t *testing.T) {
 	w.keeper = old
 	e := w.until("up")
 	if e.PID == old || e.Before.Starts != 2 || e.Before.Last == "" || len(e.Records) != 2 || e.Program != self(t) {
-		t.Fatalf("the next supervisor got %+v", e)
+		t.Fatalf("the next supervisor received %+v", e)
 	}
 	for i, r := range e.Records {
 		if want := content(r.ID, 0); len(r.Files) != i+1 || r.Files[0] != want {
@@ -289,7 +289,7 @@ func TestHandover(t *testing.T) {
 		t.Errorf("the keeper %d has the children %v, want %d and %d", old, all, pid, e.PID)
 	}
 	w.until("ready")
-	if err := os.WriteFile(gate, nil, 0); err != nil { // the child goes on
+	if err := os.WriteFile(gate, nil, 0); err != nil { // lets the child end
 		t.Fatal(err)
 	}
 	want := vault.Exit{PID: pid, Status: 7 << 8}
@@ -298,6 +298,6 @@ func TestHandover(t *testing.T) {
 	}
 	w.kill(e.PID, unix.SIGKILL)
 	if e := w.until("up"); len(e.Records) != 2 || !slices.Contains(e.Exits, want) || e.Before.Starts != 3 {
-		t.Errorf("then %+v", e)
+		t.Errorf("after the death of the new supervisor: %+v", e)
 	}
 }

@@ -19,7 +19,7 @@ import (
 func TestSmall(t *testing.T) {
 	for _, tt := range []struct {
 		dir   string
-		lines int // of code, fewer than
+		lines int // lines of code must be fewer
 		ours  string
 	}{{".", 800, "holdfast/supervisor/internal/keeper/message"}, {"message", 280, ""}} {
 		files, err := filepath.Glob(filepath.Join(tt.dir, "*.go"))

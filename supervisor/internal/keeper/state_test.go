@@ -17,7 +17,7 @@ import (
 	"holdfast/supervisor/internal/keeper/message"
 )
 
-// TestGoldenManifest: version 1 only grows. These bytes never change.
+// TestGoldenManifest checks the manifest of version 1. Fields may be added; these bytes never change.
 func TestGoldenManifest(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := state{
@@ -47,7 +47,7 @@ func asJSON(t *testing.T, v any) string {
 
 func newState() *state { return &state{Entries: map[string]*Entry{}} }
 
-// TestRecords compares with the plainest model, at small sizes and at the limits.
+// TestRecords compares the records of a state with a map, for random puts, deletions and changes of the pid.
 func TestRecords(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -92,7 +92,7 @@ func TestLimits(t *testing.T) {
 		"meta": {ID: "a", Meta: make([]byte, message.MaxMeta+1)}, "pid": {ID: "a", PID: -1},
 	} {
 		if s.putEntry(r) == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("an entry with a wrong %s was accepted", name)
 		}
 	}
 	for i := range message.MaxMetaTotal / message.MaxMeta {
@@ -101,10 +101,10 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	if s.putEntry(&Entry{ID: "a", Meta: big[:1]}) == nil {
-		t.Error("more than MaxMetaTotal is taken")
+		t.Error("more than MaxMetaTotal bytes were accepted")
 	}
 	if err := s.putEntry(&Entry{ID: "0", Meta: big}); err != nil {
-		t.Errorf("in place of another: %v", err)
+		t.Errorf("a put that replaces an entry of the same size: %v", err)
 	}
 	for i := len(s.Entries); i < message.MaxRecords; i++ {
 		if err := s.putEntry(&Entry{ID: fmt.Sprint(i)}); err != nil {
@@ -112,11 +112,11 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	if s.putEntry(&Entry{ID: "a"}) == nil {
-		t.Error("more than MaxRecords are taken")
+		t.Error("more than MaxRecords entries were accepted")
 	}
 }
 
-// TestExitsKept: those of records for ever, others while there is room.
+// TestExitsKept checks that exits of processes with a record are always kept, and others while there is room.
 func TestExitsKept(t *testing.T) {
 	s := newState()
 	const first = 1 << 30 // above all pids
@@ -133,10 +133,10 @@ func TestExitsKept(t *testing.T) {
 	if s.deleteEntry("a"); s.Exits[0].PID == first {
 		t.Errorf("after delete: %+v", s.Exits[0])
 	}
-	// A pid that lives again: the old exit was another's.
+	// If a record names a pid that is in use, the exit of an earlier process with that pid must go.
 	n := len(s.Exits)
 	s.recordExit(os.Getpid(), 7<<8)
 	if err := s.putEntry(&Entry{ID: "a", PID: os.Getpid()}); err != nil || len(s.Exits) != n {
-		t.Errorf("a living pid has an exit, %v", err)
+		t.Errorf("a process that runs has an exit, %v", err)
 	}
 }

@@ -21,14 +21,14 @@ const (
 	records = 50
 )
 
-// A model is what the keeper has to hold: records that were put and not begun to
-// be deleted, and the exits that were told for them.
+// A model tells what the keeper must hold: the records that were put and whose deletion has not begun, and the exits
+// of their processes that were reported.
 type model struct {
 	t     *testing.T
 	rand  *rand.Rand
 	n     int
 	must  map[string]bool
-	may   map[string]bool // deletion or put was begun
+	may   map[string]bool // the keeper may hold it: its put or deletion was begun
 	exits map[int]uint32
 	pids  map[int]string
 }
@@ -43,7 +43,7 @@ func newModel(t *testing.T) *model {
 	return &model{t: t, rand: rand.New(rand.NewPCG(seed, 0)), must: map[string]bool{}, may: map[string]bool{}, exits: map[int]uint32{}, pids: map[int]string{}}
 }
 
-// spawn is a child that lives up to 0.3 s and whose code is in its id.
+// spawn returns a command that starts a child. It lives for up to 0.3 s, and its id contains its exit code.
 func (m *model) spawn() command {
 	m.n++
 	id := fmt.Sprintf("r%d-%d", m.n, m.n%200)
@@ -51,7 +51,7 @@ func (m *model) spawn() command {
 	return command{Do: "spawn", ID: id, Text: fmt.Sprintf("sleep 0.%02d; exit %d", m.rand.IntN(30), m.n%200)}
 }
 
-// heard is told of each event but up.
+// heard updates the model by an event, except up.
 func (m *model) heard(e event) {
 	switch e.Event {
 	case "put":
@@ -70,7 +70,7 @@ func (m *model) heard(e event) {
 func (m *model) exit(x vault.Exit) {
 	id, known := m.pids[x.PID]
 	if !known {
-		return // of a sleep, or of a child whose supervisor died before it said so
+		return // the pid is that of a sleep, or of a child whose supervisor died before it reported the pid
 	}
 	if _, code, _ := strings.Cut(id, "-"); fmt.Sprint(x.Status>>8) != code || x.Status&0xff != 0 {
 		m.t.Errorf("%s ended with status %#x", id, x.Status)
@@ -78,7 +78,7 @@ func (m *model) exit(x vault.Exit) {
 	m.exits[x.PID] = x.Status
 }
 
-// up compares what a supervisor was given with what it has to be.
+// up compares the records and exits that a supervisor received with the model.
 func (m *model) up(e event) {
 	m.t.Helper()
 	found := map[string]bool{}
@@ -89,7 +89,7 @@ func (m *model) up(e event) {
 			m.t.Fatalf("%s has %q, want %q", r.ID, r.Files, want)
 		}
 		if !m.must[r.ID] && !m.may[r.ID] {
-			m.t.Fatalf("%s is there again", r.ID)
+			m.t.Fatalf("the deleted record %s is there again", r.ID)
 		}
 		if r.PID != 0 {
 			m.pids[r.PID] = r.ID
@@ -97,7 +97,7 @@ func (m *model) up(e event) {
 	}
 	for id := range m.must {
 		if !found[id] {
-			m.t.Fatalf("%s is lost", id)
+			m.t.Fatalf("record %s is lost", id)
 		}
 	}
 	m.must, m.may = found, map[string]bool{}
@@ -113,8 +113,8 @@ func (m *model) up(e event) {
 	}
 }
 
-// turn is what a supervisor does meanwhile: it lets go of what has ended, and
-// starts as many.
+// turn returns the commands of one supervisor: it deletes the records of processes that have ended, and starts as
+// many new ones.
 func (m *model) turn(e event) (all []command) {
 	for pid := range m.exits {
 		if id := m.pids[pid]; id != "" {
@@ -123,7 +123,7 @@ func (m *model) turn(e event) (all []command) {
 		}
 	}
 	for _, r := range e.Records {
-		if r.PID == 0 { // nobody will tell how it ended
+		if r.PID == 0 { // the process was not started, so no exit will come
 			m.may[r.ID] = true
 			all = append(all, command{Do: "delete", ID: r.ID})
 		}
@@ -135,8 +135,8 @@ func (m *model) turn(e event) (all []command) {
 	return all
 }
 
-// TestStorm kills the supervisor again and again, in half of the rounds while it
-// puts and deletes, and replaces the keeper's program in others.
+// TestStorm kills the supervisor again and again. In half of the rounds it is killed while it puts and deletes. In
+// the other part the keeper also executes its program again.
 func TestStorm(t *testing.T) {
 	for _, execs := range []bool{false, true} {
 		t.Run(fmt.Sprintf("execs=%v", execs), func(t *testing.T) {
@@ -169,14 +169,14 @@ func storm(t *testing.T, rounds int, execs bool) {
 		}
 		if execs {
 			w.send(command{Do: "exec", Start: e.Before.Starts, ID: "exec", Text: self(t), Argv: []string{self(t), "role=keeper"}})
-			for round%4 != 0 { // else it is killed on the way
+			for round%4 != 0 { // in every fourth round the exec is cut off by the kill
 				heard := w.next()
 				if m.heard(heard); heard.ID == "exec" {
 					break
 				}
 			}
 		}
-		time.Sleep(time.Duration(m.rand.IntN(3000)) * time.Microsecond) // any instant will do
+		time.Sleep(time.Duration(m.rand.IntN(3000)) * time.Microsecond) // kills at a random moment
 		w.kill(e.PID, unix.SIGKILL)
 		e = w.next()
 		for ; e.Event != "up"; e = w.next() {
@@ -184,7 +184,7 @@ func storm(t *testing.T, rounds int, execs bool) {
 		}
 		m.up(e)
 		if e.Before.Starts != round+2 || e.Before.Last != "SIGKILL" {
-			t.Fatalf("round %d: before it %+v", round, e.Before)
+			t.Fatalf("round %d: the supervisor before is %+v", round, e.Before)
 		}
 		files := 0
 		for _, r := range e.Records {
@@ -206,16 +206,16 @@ func storm(t *testing.T, rounds int, execs bool) {
 	}
 	for pid, id := range m.pids {
 		if _, there := m.exits[pid]; !there {
-			t.Errorf("the exit of %s is not known", id)
+			t.Errorf("the exit of %s was not reported", id)
 		}
 	}
 	if pid := w.cmd.Process.Pid; descriptors(pid) < 0 {
-		t.Error("the keeper is gone")
+		t.Error("the keeper has died")
 	}
 	t.Logf("%d kills, %d children; the keeper's memory: %v kB", rounds, m.n, memory(t, w.pid()))
 }
 
-// memory of a process, in kB.
+// memory returns the memory of a process in kB, by name.
 func memory(t *testing.T, pid int) map[string]int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))

@@ -20,33 +20,33 @@ import (
 	"holdfast/supervisor/internal/vault"
 )
 
-// event is what the fake supervisor tells the test, command what it is told.
+// An event is a message of the fake supervisor to the test, and a command is a message to it.
 type event struct {
 	Event   string // up, put, deleting, exit, did
 	PID     int
-	FDs     int // descriptors open
+	FDs     int // count of open descriptors
 	Records []held
 	Exits   []vault.Exit
 	Before  vault.Before
 	ID      string
 	Exit    vault.Exit
 	Error   string
-	Program string   // that the supervisor runs
-	Args    []string // with which it was started
+	Program string   // the program that the supervisor runs
+	Args    []string // arguments with which the program was started
 }
 
 type held struct {
 	ID    string
 	PID   int
 	Meta  string
-	Files []string // what is in them
+	Files []string // the content of its files
 }
 
 type command struct {
 	Do    string // put, spawn, delete, exec, quit, exit, raw, env
 	ID    string
 	N     int
-	Start int // of the supervisor it is for; 0 is any
+	Start int // number of the start of the supervisor that must obey; 0 means any
 	Text  string
 	Argv  []string
 	Bytes []byte
@@ -64,8 +64,8 @@ func say(e event) {
 	tell.Encode(e)
 }
 
-// supervisorRole connects, says what it found, and does what it is told. It
-// collects no children, so that all come to the keeper when it dies.
+// supervisorRole connects to the keeper, reports the records that it received, and obeys commands. It does not
+// collect its children, so that the keeper inherits all of them when it dies.
 func supervisorRole() int {
 	fd, err := strconv.Atoi(os.Getenv(message.EnvSocket))
 	if err != nil {
@@ -99,7 +99,7 @@ func supervisorRole() int {
 		up.Records = append(up.Records, look(r))
 	}
 	up.FDs = descriptors(os.Getpid())
-	go func() { say(up); close(said) }() // behind it, as an exit may be in the way of the answer
+	go func() { say(up); close(said) }() // in a goroutine, because an exit may arrive before Ready is answered
 	if os.Getenv("KEEPER_TEST_READY") != "no" {
 		if err := v.Ready(context.Background(), os.Args...); err != nil {
 			panic(err)
@@ -120,7 +120,7 @@ func supervisorRole() int {
 			continue
 		}
 		if err != nil || n == 0 {
-			v.Quit(context.Background()) // the test is over, however it ended
+			v.Quit(context.Background()) // the test is over, and it has closed the pipe
 			return 0
 		}
 		var c command
@@ -131,7 +131,7 @@ func supervisorRole() int {
 			return c.N
 		}
 		if c.Start != 0 && c.Start != up.Before.Starts {
-			continue // to one before this, who died of it
+			continue // the command was for an earlier supervisor, which has died
 		}
 		did := event{Event: "did", ID: c.ID}
 		if err := act(v, fd, c); err != nil {
@@ -141,7 +141,7 @@ func supervisorRole() int {
 	}
 }
 
-// connect goes on with what the image before this one has left, if there was one.
+// connect connects to the keeper, or resumes the connection that the program before an exec has left.
 func connect(fd int, exited func(vault.Exit)) (*vault.Vault, []vault.Entry, []vault.Exit, error) {
 	if os.Getenv("KEEPER_TEST_RESUME") == "" {
 		return vault.Connect(fd, exited)
@@ -151,13 +151,13 @@ func connect(fd int, exited func(vault.Exit)) (*vault.Vault, []vault.Entry, []va
 	return v, nil, nil, err
 }
 
-// What a supervisor that keeps has put, for the keeper that it will be.
+// The entries that this supervisor has put, if it becomes the keeper when its keeper dies.
 var (
 	keeps = os.Getenv("KEEPER_TEST_KEEPS") != ""
 	kept  []vault.Entry
 )
 
-// handover makes this process a keeper, in place of the one that has died.
+// handover makes this process a keeper, in place of the keeper that has died.
 func handover(starts int) error {
 	manifest, err := vault.Handover(kept, nil, starts)
 	if err != nil {
@@ -192,7 +192,7 @@ func act(v *vault.Vault, fd int, c command) error {
 	switch c.Do {
 	case "put":
 		return put(v, c.ID, c.N, c.Text)
-	case "spawn": // a child with its record, as a session is made
+	case "spawn": // a child with its entry, as for a session
 		if err := put(v, c.ID, 2, c.Text); err != nil {
 			return err
 		}
@@ -228,15 +228,15 @@ func act(v *vault.Vault, fd int, c command) error {
 			}
 		}
 		return nil
-	case "rights": // more descriptors than any record may have
+	case "rights": // more descriptors than an entry may have
 		if err := write(fd, nil); err != nil {
 			return err
 		}
 		_, err := unix.SendmsgN(fd, c.Bytes, unix.UnixRights(make([]int, c.N)...), nil, 0)
 		return err
-	case "orphans": // who end at once, and are no children of ours
+	case "orphans": // processes that end at once, and whose parent is the keeper
 		return exec.Command("sh", "-c", fmt.Sprintf("for i in $(seq %d); do (exec 0<&- 1>&- 2>&-; exit 3 & ) ; done", c.N)).Run()
-	case "fill": // records of as much meta each; says how many are taken
+	case "fill": // entries with as much meta data as the text is long; the error has the number that was accepted
 		for i := range c.N {
 			err := v.Put(ctx, vault.Entry{ID: fmt.Sprintf("%s%d", c.ID, i), Meta: make([]byte, len(c.Text))})
 			if err != nil {
@@ -244,7 +244,7 @@ func act(v *vault.Vault, fd int, c command) error {
 			}
 		}
 		return nil
-	case "reexec": // as an upgrade of the supervisor
+	case "reexec": // executes a program in place, as an upgrade of the supervisor does
 		if err := v.Leave(ctx); err != nil {
 			return err
 		}
@@ -259,7 +259,7 @@ func act(v *vault.Vault, fd int, c command) error {
 	return fmt.Errorf("%q?", c.Do)
 }
 
-// leave is what an exec of the supervisor that fails does.
+// leave does the same as an exec of the supervisor that fails.
 func leave(v *vault.Vault) error {
 	if _, err := v.Detach(context.Background()); err != nil {
 		return err
@@ -305,7 +305,7 @@ func look(r vault.Entry) held {
 	return h
 }
 
-// write is past the vault, which does not say such things.
+// write writes to the socket without the vault, which would not send invalid messages.
 func write(fd int, b []byte) error {
 	for {
 		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}

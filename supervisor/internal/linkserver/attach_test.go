@@ -16,9 +16,7 @@ import (
 	"holdfast/supervisor/internal/session"
 )
 
-// What a viewer is told, in its order: the answer, the snapshot, the output,
-// the exit, and nothing more.
-//
+// A viewer receives the reply, the snapshot, the output and the exit in this order, and no message after it.
 // demand: S6 S7
 func TestOrder(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
@@ -39,14 +37,14 @@ func TestOrder(t *testing.T) {
 	v.typeAt(t, 0, "\n")
 	last, ok := v.end(t).(*wire.Exited)
 	if !ok || last.Exit.ExitCode != 3 || last.SessionID != s.ID() || last.Instance != s.Instance() {
-		t.Errorf("the last message: %+v", last)
+		t.Errorf("the last message is %+v", last)
 	}
 	var want strings.Builder
 	for i := range 20000 {
 		fmt.Fprintln(&want, i+1)
 	}
 	if got := string(v.seen); got != want.String()+"last\n" {
-		t.Errorf("%d bytes of output came, want %d", len(got), want.Len()+5)
+		t.Errorf("%d bytes of output arrived, want %d", len(got), want.Len()+5)
 	}
 }
 
@@ -61,7 +59,7 @@ func TestResume(t *testing.T) {
 	v.typeAt(t, 0, "one\n")
 	v.until(t, "one\n")
 	gone.Close()
-	if _, err := s.Type("", 0, []byte("two\n")); err != nil { // nobody looks
+	if _, err := s.Type("", 0, []byte("two\n")); err != nil { // no viewer is attached
 		t.Fatal(err)
 	}
 	c := r.link(t)
@@ -75,7 +73,7 @@ func TestResume(t *testing.T) {
 		t.Errorf("seen %q", back.seen)
 	}
 
-	// What the ring has forgotten is counted.
+	// The reply has the number of bytes that the ring has lost.
 	var accepted uint64
 	line := strings.Repeat("x", 1023) + "\n"
 	for accepted < 256<<10 {
@@ -106,7 +104,7 @@ func TestResume(t *testing.T) {
 // demand: R7
 func TestControl(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
-	s := r.session(t, `stty -echo -onlcr; trap 'echo INT' INT; echo READY; while :; do read -r -t 1 l && echo "got $l"; done`) // -t, as a signal may come just before read
+	s := r.session(t, `stty -echo -onlcr; trap 'echo INT' INT; echo READY; while :; do read -r -t 1 l && echo "got $l"; done`) // -t, because a signal may come just before read begins
 	v := attach(t, r.link(t), 1, protocol.AttachSpec{SessionID: s.ID(), Cols: 90, Rows: 30})
 	v.until(t, "READY")
 	send := func(m protocol.Message) {
@@ -117,25 +115,25 @@ func TestControl(t *testing.T) {
 	}
 	send(wire.Resize{Cols: 101})
 	if m, ok := v.message(t).(*wire.Resized); !ok || *m != (wire.Resized{Cols: 101, Rows: 24}) {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	send(wire.Interrupt{})
 	v.until(t, "INT\n")
 	v.typeAt(t, 0, "x\n")
 	v.until(t, "got x\n")
 	if m, ok := v.message(t).(*wire.Accepted); !ok || m.Offset != 2 {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	send(wire.Detach{})
 	if m := v.end(t); m != nil {
-		t.Errorf("told %+v after detach", m)
+		t.Errorf("received %+v after the detach", m)
 	}
 	if info, err := s.Info(); err != nil || info.Attachments != 0 || info.State != protocol.StateRunning {
 		t.Errorf("after detach: %+v, %v", info, err)
 	}
 }
 
-// What a viewer says wrong is answered and ends nothing.
+// An invalid message of a viewer is answered by an error, and does not end the attachment.
 func TestWrongInput(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
 	s := r.session(t, cat)
@@ -152,7 +150,7 @@ func TestWrongInput(t *testing.T) {
 		t.Helper()
 		m, ok := v.message(t).(*wire.Error)
 		if !ok || m.Code != code {
-			t.Fatalf("%s: told %+v, want %s", what, m, code)
+			t.Fatalf("%s: received %+v, want %s", what, m, code)
 		}
 		return &m.Error
 	}
@@ -162,8 +160,8 @@ func TestWrongInput(t *testing.T) {
 	wantError("a short frame", protocol.CodeBadFrame)
 	raw(text("{{{"))
 	wantError("no JSON", protocol.CodeBadFrame)
-	raw(text(`{"type":"teleport"}`)) // from the future: skipped
-	raw(text(`{"type":"list"}`))     // out of place: skipped
+	raw(text(`{"type":"teleport"}`)) // a message of a later version is skipped
+	raw(text(`{"type":"list"}`))     // a message that is out of place is skipped
 	raw(frame.Append(nil, 77, []byte("?")))
 	v.typeAt(t, ^uint64(0), "xy")
 	wantError("an offset that overflows", protocol.CodeInvalidArgument)
@@ -171,10 +169,10 @@ func TestWrongInput(t *testing.T) {
 	if e := wantError("a gap", protocol.CodeInputGap); e.Offset == nil || *e.Offset != 0 || !e.Retryable {
 		t.Errorf("a gap: %+v", e)
 	}
-	v.typeAt(t, 9, "later") // told already
+	v.typeAt(t, 9, "later") // no second error, because the viewer knows of the gap
 	v.typeAt(t, 0, "first")
 	if m, ok := v.message(t).(*wire.Accepted); !ok || m.Offset != 5 {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	v.typeAt(t, 7, "a gap again")
 	wantError("a gap again", protocol.CodeInputGap)
@@ -186,16 +184,16 @@ func TestWrongInput(t *testing.T) {
 	} {
 		m()
 		if e, ok := look.message(t).(*wire.Error); !ok || e.Code != protocol.CodePermissionDenied {
-			t.Errorf("%s of a viewer that only looks: told %+v", what, e)
+			t.Errorf("%s of a read-only viewer: received %+v", what, e)
 		}
 	}
-	_ = look.st.Send(wire.Resize{Cols: 10, Rows: 10}) // has no say
+	_ = look.st.Send(wire.Resize{Cols: 10, Rows: 10}) // has no effect
 	if info := call[*wire.Session](t, c, wire.Info{SessionID: s.ID()}); info.Session.Size.Cols != 80 {
-		t.Errorf("its size is %v", info.Session.Size)
+		t.Errorf("the session's size is %v", info.Session.Size)
 	}
 }
 
-// A frame that announces 4 GiB ends its stream, and nothing else.
+// A frame that announces 4 GiB ends its stream, and no other stream.
 func TestGiantFrame(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
 	s := r.session(t, cat)
@@ -208,8 +206,8 @@ func TestGiantFrame(t *testing.T) {
 	other.until(t, "alive\n")
 }
 
-// A full input queue is told each time that the wanted bytes come, and does
-// not stop the viewer for good: what waits goes on once the child reads.
+// If the input queue is full, each attempt to send the next bytes is answered by an error. The attachment can send
+// again when the child reads.
 func TestInputFull(t *testing.T) {
 	r := newRig(t, session.Config{InputBytes: 64 << 10}, "")
 	s := r.session(t, `stty raw -echo; echo READY; kill -STOP $$; head -c 400000 | cksum; exec sleep 1000`)
@@ -224,7 +222,7 @@ func TestInputFull(t *testing.T) {
 			at = int(m.Offset)
 		case *wire.Error:
 			if m.Code != protocol.CodeInputFull || m.Offset == nil || *m.Offset < uint64(at) || !m.Retryable {
-				t.Fatalf("told %+v", m)
+				t.Fatalf("received %+v", m)
 			}
 			at, full = int(*m.Offset), full+1
 		}
@@ -250,12 +248,11 @@ func TestInputFull(t *testing.T) {
 	v.until(t, " 400000")
 }
 
-// The evicted one's last word is that it was, whatever it still types.
-//
+// The last message to an evicted viewer tells that it was evicted, even if it sends more input.
 // demand: R5
 func TestStolen(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
-	s := r.session(t, "stty raw -echo; echo READY; exec cat") // a line of dots may be too long for the terminal
+	s := r.session(t, "stty raw -echo; echo READY; exec cat") // raw, because a line of dots might be too long for the terminal
 	for i := range 20 {
 		first := attach(t, r.link(t), 1, protocol.AttachSpec{SessionID: s.ID(), Mode: protocol.ModeExclusive, Steal: true, Client: "victim"})
 		typing := make(chan struct{})
@@ -268,18 +265,18 @@ func TestStolen(t *testing.T) {
 		for {
 			m := first.message(t)
 			if e, ok := m.(*wire.Error); ok {
-				t.Fatalf("round %d: told %v", i, e.Error)
+				t.Fatalf("round %d: received %v", i, e.Error)
 			}
 			if _, ok := m.(*wire.Accepted); ok {
 				continue
 			}
 			if st, ok := m.(*wire.Stolen); !ok || st.StolenBy != "thief" {
-				t.Fatalf("round %d: told %+v", i, m)
+				t.Fatalf("round %d: received %+v", i, m)
 			}
 			break
 		}
 		if m := first.end(t); m != nil {
-			t.Errorf("told %+v behind it", m)
+			t.Errorf("received %+v after the end", m)
 		}
 		first.st.Abort()
 		<-typing
@@ -289,9 +286,7 @@ func TestStolen(t *testing.T) {
 	}
 }
 
-// Two proxies at once, as in a handoff; the one that goes takes its own
-// attachments with it and nothing else.
-//
+// Two proxies serve at once, as in a handoff. When one ends, only its own attachments end.
 // demand: S9
 func TestTwoProxies(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
@@ -326,9 +321,7 @@ func TestTwoProxies(t *testing.T) {
 	}
 }
 
-// A viewer that does not read costs the others nothing, and is told what it
-// has missed when it does.
-//
+// A viewer that does not read delays no other viewer. When it reads again, it learns how many bytes it missed.
 // demand: R6
 func TestSlowViewer(t *testing.T) {
 	r := newRig(t, session.Config{RingBytes: 64 << 10}, "")
@@ -349,11 +342,11 @@ func TestSlowViewer(t *testing.T) {
 		}
 	}
 	if seen := string(slow.seen); missed == 0 || slow.pos != fast.pos || !strings.Contains(seen, "DONE") {
-		t.Errorf("%d missed, came to %d of %d, DONE seen %v", missed, slow.pos, fast.pos, strings.Contains(seen, "DONE"))
+		t.Errorf("%d missed, read up to %d of %d, DONE received %v", missed, slow.pos, fast.pos, strings.Contains(seen, "DONE"))
 	}
 }
 
-// An attachment's stream that is closed without a word is a detach.
+// A stream that an attachment's viewer closes without a message detaches it.
 func TestClosedStream(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
 	s := r.session(t, cat)
@@ -363,15 +356,15 @@ func TestClosedStream(t *testing.T) {
 	}
 	_ = v.st.SetDeadline(time.Now().Add(patience))
 	if m := v.end(t); m != nil {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	if _, err := v.st.Next(); err != io.EOF {
 		t.Errorf("at the end: %v", err)
 	}
 }
 
-// Who attaches as a shadow sees the session, and no event and no list tells of
-// it; who cannot be one is told so.
+// A shadow receives the output, and neither events nor lists show it. A request for a shadow that may write is
+// refused.
 func TestShadow(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
 	s := r.session(t, cat)
@@ -399,7 +392,7 @@ func TestShadow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m := v.end(t); m != nil {
-		t.Errorf("told %+v after detach", m)
+		t.Errorf("received %+v after the detach", m)
 	}
 	if after := r.table.Events().Seq(); after != before {
 		t.Errorf("%d events, want none", after-before)

@@ -21,8 +21,8 @@ import (
 	"holdfast/supervisor/internal/session"
 )
 
-// dear is output that costs much to show for its length, for printf(1): a few bytes of it
-// change each cell of a screen, or each row. Sessions print it without a pause.
+// dear are formats for printf(1) whose output is short and costly to show: a few bytes change each cell of a screen,
+// or each row. Sessions print them without a pause.
 var dear = []struct{ name, before, unit string }{
 	{"columns", "", `\033['}\033['~\033[ @\033[ A`}, // DECIC, DECDC, SL, SR
 	{"erase", `\033[1\042qx\033[0\042q`, `\033[?2J\033[2J\033[44m\033[2J\033[m`},
@@ -38,23 +38,22 @@ var dear = []struct{ name, before, unit string }{
 	{"mixed", "", `\033['}\033[ A\033#8\033[?2J\033[H\033[L中\033[999999b\033['~\033[ @`},
 }
 
-// The goal: of a hundred requests of each kind, 99 take at most so long beside 8 sessions of
-// the largest size that print what is dearest.
-//
-// A machine that does much else makes every request slow. So the same requests are made
-// before there are busy sessions, too. Unless 99 of a hundred of those take at most usualTime,
-// the limit is larger by that ratio, but by noiseMost at most: a supervisor whose answers
-// wait for the work of all sessions exceeds that on any machine.
+// goal is the limit: beside 8 sessions of the largest size that print the most costly output, 99 of a hundred
+// requests of each kind take at most so long.\p
+// A machine that is busy with other programs makes every request slow. So the same requests are made before there are
+// busy sessions, too. Unless 99 of a hundred of those take at most usualTime, the limit is increased by that ratio,
+// but by noiseMost at most. A supervisor whose replies wait for the work of all sessions exceeds that limit on any
+// machine.
 const (
 	busyGoal  = 50 * time.Millisecond
 	usualTime = 10 * time.Millisecond
 	noiseMost = 10
 )
 
-// Sessions that print what is dear to show keep their own loops busy. Proxies still link,
-// list, ask, type, start and end sessions at once, and a table still comes to rest.
+// Sessions that print costly output keep their own loops busy. Meanwhile proxies can link, list, get infos, send
+// input, and start and end sessions at once, and a table can be frozen.
 func TestBusySessions(t *testing.T) {
-	// As many processors as the supervisor has beside its children.
+	// The supervisor has as many processors as usual, although its children use some.
 	procs := runtime.GOMAXPROCS(0)
 	machine.Share()
 	defer runtime.GOMAXPROCS(procs)
@@ -68,8 +67,8 @@ func TestBusySessions(t *testing.T) {
 		}
 		return
 	}
-	// A quarter of the largest screen, as the race detector makes each cell some ten times as
-	// dear and other packages' tests run at the same time.
+	// A quarter of the largest screen, because the race detector makes each cell about ten times as costly, and the
+	// tests of other packages run at the same time.
 	b := newBusy(t, 2, 3, protocol.Size{Cols: protocol.MaxCols / 2, Rows: protocol.MaxRows / 2})
 	b.print("", dear[0].unit)
 	b.measure(2 * time.Second)
@@ -85,7 +84,7 @@ type busy struct {
 	conn    *link.Conn
 	echo    *view
 	typed   uint64
-	control map[string]time.Duration // what 99 of 100 requests took at most without busy sessions
+	control map[string]time.Duration // the time within which 99 of 100 requests were answered without busy sessions
 	took    map[string][]time.Duration
 }
 
@@ -110,7 +109,7 @@ func newBusy(t *testing.T, count, rounds int, size protocol.Size) *busy {
 	return b
 }
 
-// nearly returns what 99 of 100 took at most.
+// nearly returns the time within which 99 of 100 requests were answered.
 func nearly(all []time.Duration) time.Duration {
 	slices.Sort(all)
 	return all[(len(all)*99-1)/100]
@@ -127,8 +126,7 @@ func (b *busy) create(id, script string, size protocol.Size) {
 
 func busyID(i int) protocol.SessionID { return protocol.SessionID(fmt.Sprint("busy", i)) }
 
-// print starts the busy sessions, and returns when each has printed more than loop receives
-// at once.
+// print starts the busy sessions, and returns when each has printed more than loop receives at once.
 func (b *busy) print(before, unit string) {
 	b.t.Helper()
 	for i := range b.count {
@@ -177,8 +175,7 @@ func (b *busy) round(i int) {
 	b.timed("kill", func() { call[*wire.OK](t, b.conn, wire.Terminate{SessionID: protocol.SessionID(id)}) })
 }
 
-// measure makes requests, ends the busy sessions, and fails the test for what took longer
-// than the goal.
+// measure makes requests, ends the busy sessions, and fails the test if a kind of request exceeds the limit.
 func (b *busy) measure(goal time.Duration) {
 	t, cols, rows := b.t, b.size.Cols, b.size.Rows
 	for i := range b.rounds {
@@ -190,7 +187,7 @@ func (b *busy) measure(goal time.Duration) {
 		b.timed("rest", func() {
 			frozen, err := b.table.Freeze()
 			if err != nil || len(frozen.Records) < b.count {
-				t.Fatalf("at rest: %+v, %v", frozen, err)
+				t.Fatalf("frozen: %+v, %v", frozen, err)
 			}
 			frozen.Thaw()
 		})

@@ -16,7 +16,7 @@ import (
 	"holdfast/supervisor/internal/session"
 )
 
-// event returns the next event, which has to come.
+// event returns the next event. The test fails if none comes.
 func event(t testing.TB, st *link.Stream) *wire.Event {
 	t.Helper()
 	_ = st.SetDeadline(time.Now().Add(patience))
@@ -41,9 +41,8 @@ func subscribe(t testing.TB, c *link.Conn, m wire.Events) (*link.Stream, *wire.S
 	return st, reply.(*wire.Subscribed)
 }
 
-// Everything that happens, in its order, numbered without a gap; and again,
-// in whole or in part, for one that comes back.
-//
+// All events arrive in order, with numbers without a gap. A client that subscribes again receives all of them, or
+// those after a number.
 // demand: S7
 func TestEvents(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
@@ -66,11 +65,11 @@ func TestEvents(t *testing.T) {
 				t.Fatalf("event %d: %+v, want %s", after+i+1, e, kind)
 			}
 			if e.Event == protocol.EventExited && (e.Session.Exit == nil || e.Session.Exit.ExitCode != 9 || *e.Session.ExitCode != 9) {
-				t.Errorf("it exited as %+v", e.Session)
+				t.Errorf("the session exited with %+v", e.Session)
 			}
 		}
 	}
-	testkit.Eventually(t, patience, func() bool { info, err := s.Info(); return err == nil && info.Attachments == 0 }, "it is detached")
+	testkit.Eventually(t, patience, func() bool { info, err := s.Info(); return err == nil && info.Attachments == 0 }, "the attachment is detached")
 	call[*wire.OK](t, c, wire.Forget{SessionID: s.ID()})
 	check(st, 0)
 	for after := range len(want) {
@@ -81,7 +80,7 @@ func TestEvents(t *testing.T) {
 		check(again, after)
 	}
 
-	// Another life's numbers, and numbers that are to come, mean nothing here.
+	// Event numbers of another supervisor, and numbers that were not used yet, are ignored.
 	for name, m := range map[string]wire.Events{
 		"of another life": {Instance: "another", After: 1},
 		"of no life":      {After: 1},
@@ -93,12 +92,12 @@ func TestEvents(t *testing.T) {
 		}
 		s := r.session(t, sleeper)
 		if e := event(t, st); e.Event != protocol.EventCreated || e.Session.ID != s.ID() || e.Seq != from.Seq+1 {
-			t.Errorf("%s: told %+v first", name, e)
+			t.Errorf("%s: received %+v first", name, e)
 		}
 	}
 }
 
-// What is no longer kept is counted.
+// The number of events that are not kept any more is reported.
 func TestMissedEvents(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
 	c := r.link(t)
@@ -113,17 +112,16 @@ func TestMissedEvents(t *testing.T) {
 	st, _ := subscribe(t, c, wire.Events{Instance: first.Instance, After: 1})
 	e := event(t, st)
 	if e.Event != protocol.EventMissed || e.Missed == 0 || e.Seq != 1+e.Missed || e.Session != nil || e.At.IsZero() {
-		t.Fatalf("told %+v", e)
+		t.Fatalf("received %+v", e)
 	}
 	for seq := e.Seq + 1; seq <= n+1; seq++ {
-		if e := event(t, st); e.Seq != seq || e.Event != protocol.EventResized && e.Event != protocol.EventOutputIdle { // the latter if the resizes take longer than OutputIdleMS
-			t.Fatalf("told %+v, want number %d", e, seq)
+		if e := event(t, st); e.Seq != seq || e.Event != protocol.EventResized && e.Event != protocol.EventOutputIdle { // output_idle may come, too, if the resizes take longer than OutputIdleMS
+			t.Fatalf("received %+v, want number %d", e, seq)
 		}
 	}
 }
 
-// One link more than allowed is closed without an answer, and there is room
-// again when one ends.
+// A link above the limit is closed without a reply. If a link ends, another one is accepted.
 func TestLinksLimit(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
 	var links []*link.Conn
@@ -132,7 +130,7 @@ func TestLinksLimit(t *testing.T) {
 	}
 	_, _, _, err := link.Dial(r.connect(t), someHello, zerolog.Nop())
 	if err == nil {
-		t.Fatal("one more was let in")
+		t.Fatal("one link more than allowed was accepted")
 	}
 	status := call[*wire.StatusReport](t, links[0], wire.Status{})
 	if status.Supervisor.Clients != maxLinks {
@@ -148,12 +146,12 @@ func TestLinksLimit(t *testing.T) {
 	}, "there is room again")
 }
 
-// Streams that say nothing are bounded; those beyond are told so.
+// The number of streams without a request is limited. A stream above the limit gets an error.
 func TestStreamsLimit(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
 	s := r.session(t, sleeper)
 	g := newRogue(t, r)
-	// One that has been served before all others: its place is given back.
+	// A stream that has ended does not count any more.
 	st := g.stream(t, text(`{"type":"status"}`))
 	heard(t, st)
 	st.Close()

@@ -26,7 +26,7 @@ import (
 	"holdfast/supervisor/internal/session"
 )
 
-// patience is how long a test waits for what must come.
+// patience is the time after which a test fails if an expected event does not come.
 const patience = 30 * time.Second
 
 // A rig is a server with real sessions on a real socket.
@@ -34,7 +34,7 @@ type rig struct {
 	table *session.Table
 	path  string
 	log   *syncBuffer
-	stops chan struct{} // gets one for each call of Config.Stop
+	stops chan struct{} // receives a value for each call of Config.Stop
 }
 
 type syncBuffer struct {
@@ -54,7 +54,7 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// newRig serves until the test's end, and then makes sure that nothing is left.
+// newRig starts a server that serves until the test's end. Then it checks that no session, goroutine or file is left.
 func newRig(t testing.TB, cfg session.Config, secret string) *rig {
 	t.Helper()
 	testkit.CheckLeaks(t)
@@ -98,7 +98,7 @@ func (r *rig) connect(t testing.TB) net.Conn {
 
 var someHello = wire.Hello{Protocol: protocol.Supported(), PID: 1, Instance: "p", Name: "test"}
 
-// link returns a proxy's end of a link.
+// link connects as a proxy.
 func (r *rig) link(t testing.TB) *link.Conn {
 	t.Helper()
 	c, _, _, err := link.Dial(r.connect(t), someHello, zerolog.Nop())
@@ -109,7 +109,7 @@ func (r *rig) link(t testing.TB) *link.Conn {
 	return c
 }
 
-// session starts a script and waits until it has said READY.
+// session starts a script and waits until it has printed READY.
 func (r *rig) session(t testing.TB, code string) *session.Session {
 	t.Helper()
 	s, err := r.table.Create("", bash(code), "")
@@ -128,7 +128,7 @@ func bash(code string) protocol.SpawnSpec {
 	return protocol.SpawnSpec{Argv: []string{"bash", "-c", code}}
 }
 
-// sleeper is a session that only waits, cat one that says what it is told.
+// sleeper is the script of a session that waits, and cat that of one that prints its input.
 const (
 	sleeper = "echo READY; exec sleep 1000"
 	cat     = "stty -echo -onlcr; echo READY; exec cat"
@@ -142,22 +142,22 @@ func call[T protocol.Message](t testing.TB, c *link.Conn, request protocol.Messa
 	}
 	m, ok := reply.(T)
 	if !ok {
-		t.Fatalf("%s is answered by %s", request.MessageType(), reply.MessageType())
+		t.Fatalf("the reply to %s is %s", request.MessageType(), reply.MessageType())
 	}
 	return m
 }
 
-// A view is an attachment's stream that checks what it is told: offsets
-// without a gap, the snapshot before the output, nothing after the end.
+// A view is an attachment's stream that checks its messages: offsets have no gap, the snapshot comes before the
+// output, and no message comes after the end.
 type view struct {
 	st     *link.Stream
 	info   protocol.AttachInfo
 	number uint32
 
-	left int                // bytes of snapshot to come
-	pos  uint64             // of the next byte of output
+	left int                // bytes of the snapshot that have not come yet
+	pos  uint64             // offset of the next byte of output
 	seen []byte             // snapshot and output
-	told []protocol.Message // that came before what was waited for
+	told []protocol.Message // messages that until and end have passed over
 }
 
 func attach(t testing.TB, c *link.Conn, number uint32, spec protocol.AttachSpec) *view {
@@ -171,7 +171,7 @@ func attach(t testing.TB, c *link.Conn, number uint32, spec protocol.AttachSpec)
 	return &view{st: st, info: info, number: number, left: info.SnapshotBytes, pos: info.Offset}
 }
 
-// next returns the next message, nil after data, and an error at the end.
+// next returns the next message, nil after data, or an error at the end.
 func (v *view) next(t testing.TB) (protocol.Message, error) {
 	t.Helper()
 	_ = v.st.SetDeadline(time.Now().Add(patience))
@@ -206,7 +206,7 @@ func (v *view) next(t testing.TB) (protocol.Message, error) {
 	return nil, nil
 }
 
-// message returns the next message and passes over data.
+// message returns the next message, and passes over data.
 func (v *view) message(t testing.TB) protocol.Message {
 	t.Helper()
 	if len(v.told) > 0 {
@@ -217,7 +217,7 @@ func (v *view) message(t testing.TB) protocol.Message {
 	for {
 		m, err := v.next(t)
 		if err != nil {
-			t.Fatalf("the end came instead of a message: %v", err)
+			t.Fatalf("the stream ended without a message: %v", err)
 		}
 		if m != nil {
 			return m
@@ -225,13 +225,13 @@ func (v *view) message(t testing.TB) protocol.Message {
 	}
 }
 
-// until looks until a text has come. What is told meanwhile is kept for message.
+// until reads until the output has the text. It keeps messages for later calls of message.
 func (v *view) until(t testing.TB, text string) {
 	t.Helper()
 	for !strings.Contains(string(v.seen), text) {
 		m, err := v.next(t)
 		if err != nil {
-			t.Fatalf("the end came instead of %q: %v; %v", text, m, err)
+			t.Fatalf("the stream ended without %q: %v; %v", text, m, err)
 		}
 		if m != nil {
 			v.told = append(v.told, m)
@@ -239,7 +239,7 @@ func (v *view) until(t testing.TB, text string) {
 	}
 }
 
-// end looks to the end and returns the last message.
+// end reads to the end and returns the last message.
 func (v *view) end(t testing.TB) (last protocol.Message) {
 	t.Helper()
 	for {
@@ -274,7 +274,7 @@ func (v *view) typeAt(t testing.TB, offset uint64, p string) {
 	}
 }
 
-// A rogue is a proxy that has said hello and keeps no rule from there on.
+// A rogue is a proxy that has sent hello, and breaks the rules of the protocol afterwards.
 type rogue struct{ mux *yamux.Session }
 
 func newRogue(t testing.TB, r *rig) *rogue {
@@ -319,12 +319,12 @@ type yamuxStream struct {
 	frames *frame.Reader
 }
 
-// heard returns the next message of a stream.
+// heard returns the next message of a stream. The test fails if none comes.
 func heard(t testing.TB, st *yamuxStream) protocol.Message {
 	t.Helper()
 	m, err := hear(st)
 	if err != nil {
-		t.Fatalf("heard nothing: %v", err)
+		t.Fatalf("no message: %v", err)
 	}
 	return m
 }
@@ -344,10 +344,10 @@ func hear(st *yamuxStream) (protocol.Message, error) {
 	}
 }
 
-// text is a frame that holds a text.
+// text returns a frame that holds a text.
 func text(s string) []byte { return frame.Append(nil, frame.Control, []byte(s)) }
 
-// wantCode checks an error by its code, "" for none.
+// wantCode checks that an error has a code, or that there is no error if the code is empty.
 func wantCode(t testing.TB, what string, err error, want protocol.Code) {
 	t.Helper()
 	if got := protocol.CodeOf(err); got != want {

@@ -49,8 +49,7 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// Each request, done and not done.
-//
+// Each request, with a success and with errors.
 // demand: S4
 func TestRequests(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
@@ -70,7 +69,7 @@ func TestRequests(t *testing.T) {
 		name    string
 		request protocol.Message
 		want    protocol.Code
-		check   func(protocol.Message) bool // nil: the answer is OK
+		check   func(protocol.Message) bool // nil if the reply must be OK
 	}{
 		{name: "create, again", request: wire.Create{SessionID: "s", SpawnSpec: bash(cat), Token: "t"}, check: func(m protocol.Message) bool {
 			return m.(*wire.Session).Session.Instance == made.Instance
@@ -198,7 +197,7 @@ func TestRequests(t *testing.T) {
 		{name: "terminate, more grace", request: wire.Terminate{SessionID: "s", GraceMS: new(maxGrace.Milliseconds() + 1)}, want: protocol.CodeInvalidArgument},
 		{name: "terminate, unknown", request: wire.Terminate{SessionID: "x"}, want: protocol.CodeSessionNotFound},
 		{name: "interrupt, unknown", request: wire.Interrupt{SessionID: "x"}, want: protocol.CodeSessionNotFound},
-		// From here on it ends.
+		// The following requests end the session.
 		{name: "interrupt", request: wire.Interrupt{SessionID: "s"}},
 		{name: "wait", request: wire.Wait{SessionID: "s", Instance: made.Instance}, check: func(m protocol.Message) bool {
 			e := m.(*wire.Exited)
@@ -227,10 +226,10 @@ func TestRequests(t *testing.T) {
 			case err != nil:
 			case tt.check == nil:
 				if _, ok := reply.(*wire.OK); !ok {
-					t.Errorf("answered by %T", reply)
+					t.Errorf("the reply is %T", reply)
 				}
 			case !tt.check(reply):
-				t.Errorf("answered by %+v", reply)
+				t.Errorf("the reply is %+v", reply)
 			}
 		})
 	}
@@ -253,9 +252,8 @@ func TestHandlers(t *testing.T) {
 	}
 }
 
-// Every message there is, empty, gets an answer: a request whatever fits, any
-// other "unsupported". None is met with silence, and none is our fault.
-//
+// Every message without fields gets a reply: a request any reply of its own, and other messages "unsupported". No
+// reply is an internal error.
 // demand: S4
 func TestEveryMessage(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
@@ -274,20 +272,19 @@ func TestEveryMessage(t *testing.T) {
 	}
 	select {
 	case <-s.Exited():
-		t.Error("one of them has ended the session")
+		t.Error("one of the messages has ended the session")
 	default:
 	}
 }
 
-// What is no request is answered where somebody listens, and hurts no other
-// stream.
+// Invalid first messages of a stream are answered by an error, and do not disturb other streams.
 func TestNonsense(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
 	s := r.session(t, cat)
 	g := newRogue(t, r)
 	other := g.stream(t, text(`{"type":"attach","attachment":1,"session_id":"`+string(s.ID())+`"}`))
 	if m := heard(t, other); m.MessageType() != "attached" {
-		t.Fatalf("heard %s", m.MessageType())
+		t.Fatalf("received %s", m.MessageType())
 	}
 	for _, tt := range []struct {
 		name string
@@ -309,14 +306,14 @@ func TestNonsense(t *testing.T) {
 			st := g.stream(t, tt.raw)
 			defer st.Close()
 			if e, ok := heard(t, st).(*wire.Error); !ok || e.Code != tt.want {
-				t.Errorf("heard %+v, want %s", e, tt.want)
+				t.Errorf("received %+v, want %s", e, tt.want)
 			}
 			if m, err := hear(st); err == nil {
-				t.Errorf("and then %s", m.MessageType())
+				t.Errorf("received %s after the error", m.MessageType())
 			}
 		})
 	}
-	for _, raw := range [][]byte{nil, {0}, {0, 0, 0, 9, 0, 'x'}} { // and went without a request
+	for _, raw := range [][]byte{nil, {0}, {0, 0, 0, 9, 0, 'x'}} { // streams that are closed without a request
 		g.stream(t, raw).Close()
 	}
 	if _, err := other.Write(frame.AppendData(nil, frame.Input, 1, 0, []byte("still here\n"))); err != nil {
@@ -328,7 +325,7 @@ func TestNonsense(t *testing.T) {
 	other.Close()
 }
 
-// A reply is made to fit into a frame.
+// A reply is shortened so that it fits into a frame.
 func TestLargeReplies(t *testing.T) {
 	r := newRig(t, session.Config{RingBytes: 4 << 20}, "")
 	// 20,000 lines of quotes, which take two bytes each as JSON.
@@ -360,7 +357,7 @@ func TestLargeReplies(t *testing.T) {
 	}
 }
 
-// A proxy that gives up waiting leaves nothing behind; newRig sees to that.
+// A proxy that gives up a wait leaves nothing running; newRig checks it.
 func TestWaitGivenUp(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
 	s := r.session(t, sleeper)
@@ -368,7 +365,7 @@ func TestWaitGivenUp(t *testing.T) {
 	st := g.stream(t, text(`{"type":"wait","session_id":"`+string(s.ID())+`"}`))
 	st.Close()
 	if m, err := hear(st); err == nil && m.MessageType() != "error" {
-		t.Errorf("heard %s", m.MessageType())
+		t.Errorf("received %s", m.MessageType())
 	}
 }
 
@@ -387,7 +384,7 @@ func TestShutdown(t *testing.T) {
 			select {
 			case <-s.Exited():
 			default:
-				t.Error("answered before the session had ended")
+				t.Error("the reply came before the session had ended")
 			}
 			done <- err
 		}()
@@ -397,7 +394,7 @@ func TestShutdown(t *testing.T) {
 	}
 	testkit.Within(t, patience, "Stop is called", r.stops)
 	if e := s.Exit(); e.Reason != protocol.ReasonShutdown || e.EndedBy != "supervisor stop" || e.Outcome != protocol.OutcomeHard {
-		t.Errorf("it ended as %+v", e)
+		t.Errorf("the session ended as %+v", e)
 	}
 	_, err = r.link(t).Call(testkit.Soon(t), wire.Create{SpawnSpec: bash(cat)})
 	wantCode(t, "create after shutdown", err, protocol.CodeClosed)

@@ -13,7 +13,7 @@ import (
 	"holdfast/supervisor/internal/session"
 )
 
-// The numbers are those of what happened.
+// The statistics count what the test has caused.
 func TestStats(t *testing.T) {
 	begun := time.Now()
 	r := newRig(t, session.Config{RingBytes: 64 << 10}, "")
@@ -21,13 +21,13 @@ func TestStats(t *testing.T) {
 	stats := func() *wire.StatsReport { return call[*wire.StatsReport](t, c, wire.Stats{}) }
 	none := stats()
 	if none.StartedAt.Before(begun.Add(-time.Second)) || none.Links != 1 || none.Running != 0 || none.Spawns != 0 || none.BytesPrinted != 0 {
-		t.Errorf("in the beginning: %+v", none)
+		t.Errorf("before the first session: %+v", none)
 	}
 	if none.Goroutines == 0 || none.HeapBytes == 0 || none.Files == 0 || none.MaxFiles < none.Files {
-		t.Errorf("of the process: %+v", none)
+		t.Errorf("the process: %+v", none)
 	}
 	if runtime.GOOS == "linux" && (none.RSSBytes < none.HeapBytes/2 || none.MaxPTYs == 0) {
-		t.Errorf("of the system: %+v", none)
+		t.Errorf("the system: %+v", none)
 	}
 
 	s := r.session(t, `stty -echo -onlcr; echo READY; read; seq 100000; echo DONE; exec sleep 1000`)
@@ -36,7 +36,7 @@ func TestStats(t *testing.T) {
 	fast.typeAt(t, 0, "xyz\n")
 	fast.until(t, "DONE")
 	if _, err := r.table.Create("", protocol.SpawnSpec{Argv: []string{"/no/such/program"}}, ""); err == nil {
-		t.Error("what is not there was started")
+		t.Error("a program that does not exist was started")
 	}
 	var missed uint64
 	for slow.left > 0 || slow.pos < fast.pos {
@@ -55,7 +55,7 @@ func TestStats(t *testing.T) {
 	if _, _, end, _ := s.Read(0, 1); now.BytesPrinted != end {
 		t.Errorf("%d bytes printed, want %d", now.BytesPrinted, end)
 	}
-	// The fast one may have missed some, too.
+	// The fast viewer may have missed bytes, too.
 	if missed == 0 || now.BytesMissed < missed || now.Resyncs == 0 {
 		t.Errorf("%d snapshots for %d missed bytes, want at least %d", now.Resyncs, now.BytesMissed, missed)
 	}
@@ -70,9 +70,9 @@ func TestStats(t *testing.T) {
 	end(s, session.End{})
 	end(r.session(t, `trap "" HUP; echo READY; while :; do sleep 1000; done`), session.End{Grace: new(time.Millisecond)})
 	testkit.Within(t, patience, "the session ends", r.session(t, "echo READY").Exited())
-	testkit.Eventually(t, patience, func() bool { return stats().Attachments == 0 }, "the viewers have gone")
+	testkit.Eventually(t, patience, func() bool { return stats().Attachments == 0 }, "the viewers have detached")
 	now = stats()
 	if now.Exited != 3 || now.Running != 0 || now.Draining != 0 || now.Spawns != 3 || now.ExitsNatural != 1 || now.ExitsSoft != 1 || now.ExitsHard != 1 {
-		t.Errorf("in the end: %+v", now)
+		t.Errorf("after the sessions have ended: %+v", now)
 	}
 }

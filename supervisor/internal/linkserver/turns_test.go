@@ -11,9 +11,8 @@ import (
 	wire "holdfast/protocol/link"
 )
 
-// Reads that may be dear are worked on few at a time, for each link and for all; more wait
-// in their order, and are refused if too many do, or for too long. Other requests do not
-// wait.
+// Only a few reads that may be costly are executed at a time, for each link and for all links. Others wait in order,
+// and are refused if too many wait, or if one waits too long. Requests of other kinds do not wait.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{})
@@ -32,7 +31,7 @@ func TestTurns(t *testing.T) {
 			leave = append(leave, take(one))
 		}
 		if _, err := s.turn(t.Context(), one, &wire.Screen{}); err != nil {
-			t.Errorf("a screen as it is waits for its turn: %v", err)
+			t.Errorf("a screen in its own size has to wait: %v", err)
 		}
 		for range maxReads - maxLinkReads {
 			leave = append(leave, take(other))
@@ -44,23 +43,23 @@ func TestTurns(t *testing.T) {
 			synctest.Wait()
 		}
 		if len(came) != 0 {
-			t.Errorf("%d more were let in", len(came))
+			t.Errorf("%d reads above the limit were executed", len(came))
 		}
 		_, err := s.turn(t.Context(), one, read)
 		if e := protocol.AsError(err); e == nil || e.Code != protocol.CodeLimitExceeded || !e.Retryable {
-			t.Errorf("one more than may wait: got %v, want limit_exceeded, retryable", err)
+			t.Errorf("one waiting read too many: got %v, want limit_exceeded, retryable", err)
 		}
 		leave[0]()
 		synctest.Wait()
 		if got := <-came; got != 0 {
-			t.Errorf("number %d was let in first", got)
+			t.Errorf("read %d was executed first", got)
 		}
 		for range maxWaiting - 1 {
 			all[len(all)-1]()
 			synctest.Wait()
 		}
 		if len(came) != maxWaiting-1 {
-			t.Errorf("%d of the others were let in, want %d", len(came), maxWaiting-1)
+			t.Errorf("%d of the other reads were executed, want %d", len(came), maxWaiting-1)
 		}
 		third := newTurns(maxLinkReads)
 		began := time.Now()
@@ -70,20 +69,20 @@ func TestTurns(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err = s.turn(gone, third, read); err == nil {
-			t.Error("let in when the link had ended")
+			t.Error("a read was executed although its link had ended")
 		}
 		all[len(all)-1]()
 		for _, l := range leave[1:] {
 			l()
 		}
 		if len(s.reads.room)+len(one.room)+len(other.room)+len(third.room) != 0 {
-			t.Errorf("%d turns are held, and none is used", len(s.reads.room))
+			t.Errorf("%d turns are held, although no read is executed", len(s.reads.room))
 		}
 	})
 }
 
-// While such reads are refused, as a supervisor has died of one, all others are answered; how many
-// are worked on is told.
+// While costly reads are refused, because a supervisor has died of one, other requests are answered. Reading is
+// called with the number of reads that are executed.
 func TestNoReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now []int
@@ -94,7 +93,7 @@ func TestNoReads(t *testing.T) {
 			t.Errorf("got %v, want limit_exceeded, retryable in a minute", err)
 		}
 		if _, err := s.turn(t.Context(), link, &wire.Screen{}); err != nil || len(now) != 0 {
-			t.Errorf("a screen as it is: %v; told %v", err, now)
+			t.Errorf("a screen in its own size: %v; Reading was called with %v", err, now)
 		}
 		time.Sleep(time.Minute)
 		for range 2 {
@@ -105,7 +104,7 @@ func TestNoReads(t *testing.T) {
 			defer leave()
 		}
 		if !slices.Equal(now, []int{1, 2}) {
-			t.Errorf("told %v", now)
+			t.Errorf("Reading was called with %v", now)
 		}
 	})
 }

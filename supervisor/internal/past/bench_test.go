@@ -48,7 +48,7 @@ var sources = sync.OnceValue(func() []byte {
 	return p
 })
 
-// buildLog returns what a build of Go's library prints, again and again. Blocks are compressed
+// buildLog returns the output of a build of Go's library, again and again. Blocks are compressed
 // by themselves, so the repetition does not count.
 var buildLog = sync.OnceValue(func() []byte {
 	once, err := exec.Command("go", "build", "-n", "-a", "-x", "std").CombinedOutput()

@@ -15,7 +15,7 @@ import (
 	"holdfast/protocol"
 )
 
-// A brokenDisk fails at random, and writes a part of what it should.
+// A brokenDisk fails at random, and then writes only a part of the data.
 type brokenDisk struct {
 	disk
 	*rand.Rand
@@ -71,8 +71,8 @@ func (f brokenFile) Truncate(n int64) error {
 
 func (f brokenFile) Sync() error { return errors.Join(f.disk.fail(), f.file.Sync()) }
 
-// A disk that fails at any time leaves all that was written exact. The caller goes on as the
-// comment of Writer says, and when the disk works again, so does the writer.
+// However a disk fails, the output that was written stays exact. The caller handles errors as the comment of Writer
+// says. If the disk works again, the writer does, too.
 func TestBrokenDisk(t *testing.T) {
 	seeds := uint64(4)
 	if os.Getenv("HOLDFAST_LONG") != "" {
@@ -97,7 +97,7 @@ func TestBrokenDisk(t *testing.T) {
 					t.Fatalf("%s, seed %d: an error without a cause: %v", mode, seed, err)
 				}
 				if d.w.End() > d.truth.end {
-					t.Fatalf("%s, seed %d: it ends at %d, behind the output %d", mode, seed, d.w.End(), d.truth.end)
+					t.Fatalf("%s, seed %d: the writer ends at %d, behind the output %d", mode, seed, d.w.End(), d.truth.end)
 				}
 				d.resume()
 			}
@@ -142,7 +142,7 @@ func (d *driver) resume() {
 	_ = d.w.Append(end, textAt(end, int(d.truth.end-end)))
 }
 
-// checkExact checks screens that are said to be exact.
+// checkExact checks the screens that a reader reports as exact.
 func (d *driver) checkExact(t *testing.T, r *Reader, b Bounds, seed uint64) {
 	t.Helper()
 	for range 50 {
@@ -156,7 +156,7 @@ func (d *driver) checkExact(t *testing.T, r *Reader, b Bounds, seed uint64) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		_ = s // a size change at an offset where a write failed may be told twice
+		_ = s // a size change at an offset where a write failed may be appended twice
 	}
 }
 
@@ -241,7 +241,7 @@ func readAll(t *testing.T, s *Store) {
 	_, _ = s.List()
 }
 
-// What is not a segment is ignored or refused: other names, directories, pipes, other versions.
+// Files that are not segments are ignored or refused: other names, directories, pipes, other versions.
 func TestStrangeFiles(t *testing.T) {
 	s, _ := newStore(t)
 	w := open(t, s, Full)
@@ -310,7 +310,7 @@ func TestArguments(t *testing.T) {
 }
 
 // A forgotten life is never listed again, wherever its erasure was interrupted, and one whose
-// erasure has not begun is whole. Sweep erases what is left.
+// erasure has not begun is whole. Sweep erases the remaining files.
 func TestForgetInterrupted(t *testing.T) {
 	for seed := range uint64(200) {
 		s, _ := newStore(t)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// seal writes the right checksums into a segment, because hardly any other input of the fuzzer
-// would be looked at.
+// seal writes the right checksums into a segment, because otherwise hardly any input of the fuzzer would be read
+// further.
 func seal(p []byte) []byte {
 	if len(p) < headBytes {
 		return p
@@ -31,8 +31,8 @@ func seal(p []byte) []byte {
 	return p
 }
 
-// FuzzOpen: whatever the files of a life hold, reading them neither panics nor takes more
-// memory than the limits say, and a writer either refuses the life or continues it.
+// FuzzOpen checks that reading arbitrary files of a life neither panics nor exceeds the limits of memory, and that a
+// writer refuses the life or continues it.
 func FuzzOpen(f *testing.F) {
 	key := newDataKey()
 	keyFile, err := ownKey.wrap(key, aLife.String())
@@ -157,7 +157,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%+v: %v", tt, err)
 		}
 	}
-	// A frame that says it is long, and one that is longer than it says.
+	// A frame whose header announces too much, and one whose content is longer than its header announces.
 	bomb := make([]byte, 1<<20)
 	stored, _ := compress(nil, bomb)
 	if _, err := decompress(encodingZstd, stored, 1000); !errors.Is(err, errTorn) {

@@ -30,7 +30,7 @@ func keyOf(identity string) *Key {
 	return NewKey(func(context.Context) (string, error) { return identity, nil })
 }
 
-// otherKey returns a key that opens nothing.
+// otherKey returns a key that opens no file.
 func otherKey(t *testing.T) *Key {
 	t.Helper()
 	i, err := age.GenerateX25519Identity()
@@ -111,7 +111,7 @@ func TestSealedHidesText(t *testing.T) {
 	}
 }
 
-// A life whose key cannot be had is listed, is not read, and is not changed.
+// A life whose key is not available is listed, is not read, and is not changed.
 func TestLocked(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *Store){
 		"another key": func(t *testing.T, s *Store) { s.key = otherKey(t) },
@@ -159,7 +159,7 @@ func TestLocked(t *testing.T) {
 	}
 }
 
-// If the key for new lives cannot be had, nothing is written.
+// If the key for new lives is not available, no file is written.
 func TestNoKeyForNewLife(t *testing.T) {
 	s, _ := newStore(t)
 	s.key = NewKey(func(context.Context) (string, error) { return "", errors.New("keychain is closed") })
@@ -251,8 +251,7 @@ func TestTampered(t *testing.T) {
 	}
 }
 
-// A life that was begun without a key is continued sealed: what was open, and meta.json, are
-// sealed at once.
+// A life that was begun without a key is continued sealed. Its open segment and meta.json are sealed at once.
 func TestSealedLater(t *testing.T) {
 	for _, mode := range []Mode{Full, Screen} {
 		s, _ := newStore(t)

@@ -32,7 +32,7 @@ func TestLife(t *testing.T) {
 			for range 3 {
 				d.w = open(t, s, mode)
 				if d.w.End() != d.truth.end && mode == Full {
-					t.Fatalf("it continues at %d, want %d", d.w.End(), d.truth.end)
+					t.Fatalf("the writer continues at %d, want %d", d.w.End(), d.truth.end)
 				}
 				must(t, d.begin())
 				for range 100 {
@@ -43,7 +43,7 @@ func TestLife(t *testing.T) {
 				}
 				must(t, d.w.Sync())
 				if got := d.w.Synced(); got != d.truth.end {
-					t.Fatalf("it is durable up to %d, want %d", got, d.truth.end)
+					t.Fatalf("the life is durable up to %d, want %d", got, d.truth.end)
 				}
 				must(t, d.w.Close())
 				checkAll(t, d, reader(t, s), mode)
@@ -172,7 +172,7 @@ func TestGap(t *testing.T) {
 	w := open(t, s, Full)
 	must(t, w.Append(0, textAt(0, 100)), w.Append(50, textAt(50, 60)), w.Append(20, textAt(20, 10)))
 	if w.KeyframeDue() {
-		t.Error("a keyframe is due although nothing is missing")
+		t.Error("a keyframe is due although no output is missing")
 	}
 	must(t, w.Append(200, textAt(200, 50)))
 	if !w.KeyframeDue() {
@@ -260,7 +260,7 @@ func TestNoKeyframes(t *testing.T) {
 	must(t, tr.checkAt(r, tr.end))
 }
 
-// Nothing is written and synced while nothing is appended.
+// An idle life causes no write and no sync.
 func TestIdle(t *testing.T) {
 	for _, mode := range []Mode{Full, Screen} {
 		s, _ := newStore(t)
@@ -277,7 +277,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// In the mode Screen a flood of output costs nothing but a keyframe for each Sync.
+// In the mode Screen a flood of output costs only one keyframe for each Sync.
 func TestCapsuleIsBounded(t *testing.T) {
 	s, _ := newStore(t)
 	w := open(t, s, Screen)
@@ -295,7 +295,7 @@ func TestCapsuleIsBounded(t *testing.T) {
 		}
 		must(t, w.Keyframe(end, []byte(fmt.Sprint("screen at ", end))), w.Sync())
 		if w.KeyframeDue() || w.Synced() != end {
-			t.Errorf("it is durable up to %d, want %d", w.Synced(), end)
+			t.Errorf("the life is durable up to %d, want %d", w.Synced(), end)
 		}
 	}
 	if got := w.Stats().Written; got > 5*CapsuleBytes {
@@ -438,7 +438,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Only the user can read what is stored.
+// Only the user can read the stored files.
 func TestPermissions(t *testing.T) {
 	s := New(filepath.Join(t.TempDir(), "state", "sessions"))
 	w := open(t, s, Full)
@@ -499,7 +499,7 @@ func TestTrim(t *testing.T) {
 	}
 	got, err = s.Trim(Policy{Total: 1})
 	must(t, err)
-	if start("a") != 80_000 || start("b") != 30_000 { // the last one that is closed, and the open one
+	if start("a") != 80_000 || start("b") != 30_000 { // the last closed segment and the open one remain
 		t.Errorf("total: %+v, a begins at %d, b at %d", got, start("a"), start("b"))
 	}
 	if m, err := s.List(); err != nil || m[0].Err != nil || m[1].Err != nil {
@@ -551,7 +551,7 @@ func TestReadAndWriteAtOnce(t *testing.T) {
 				at += uint64(len(p.Output))
 			}
 			if at != b.End {
-				done <- fmt.Errorf("it ends at %d, want %d", at, b.End)
+				done <- fmt.Errorf("the output ends at %d, want %d", at, b.End)
 				return
 			}
 			if v, err := r.At(b.End); b.End > 0 && (err != nil || !v.Exact) {

@@ -19,7 +19,7 @@ func saved(t *testing.T, s *screen.Screen) []byte {
 	return b
 }
 
-// A memory is what a screen is saved to.
+// A memory is the file that a screen is saved to.
 type memory []byte
 
 func (m *memory) WriteAt(p []byte, at int64) (int, error) {
@@ -77,7 +77,7 @@ func TestRealScreen(t *testing.T) {
 			got.Write(slices.Clone(p.Output))
 		}
 		if !bytes.Equal(saved(t, got), record) {
-			t.Errorf("the screen at %d, from the keyframe at %d, is another one", offset, v.KeyframeAt)
+			t.Errorf("the screen at %d, from the keyframe at %d, differs", offset, v.KeyframeAt)
 		}
 	}
 	t.Logf("%d screens", len(want))

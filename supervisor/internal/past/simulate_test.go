@@ -31,7 +31,7 @@ type change struct {
 	inode int    // of a file
 	at    int64  // of a write; the length of a truncation
 	data  []byte
-	end   uint64 // of synced: the offset that the writer promises
+	end   uint64 // of synced: the offset up to which the writer promises durability
 	start uint64 // of synced: the oldest offset that was not deleted
 }
 
@@ -95,7 +95,7 @@ func (d *recorder) SyncDir(path string) error {
 	return d.note(change{kind: syncEntries, path: path}, nil)
 }
 
-// A recorded file does not sync, because nothing is cut but in the copy.
+// A recorded file does not sync, because a power cut happens only in the copy.
 type recorded struct {
 	file
 	disk  *recorder
@@ -113,7 +113,7 @@ func (f *recorded) Truncate(n int64) error {
 
 func (f *recorded) Sync() error { return f.disk.note(change{kind: syncFile, inode: f.inode}, nil) }
 
-// A machine is the state of a disk: what is durable, and the changes that are not.
+// A machine is the state of a disk: its durable content, and the changes that are not durable.
 type machine struct {
 	*rand.Rand
 	content map[int][]byte      // durable content of a file
@@ -260,7 +260,7 @@ type simulation struct {
 }
 
 // simulate writes a life, cuts the power at random instants, and returns an error if a restored
-// directory lacks what was promised. faulty changes the disk.
+// directory lacks output that was promised. faulty changes the disk.
 func simulate(t *testing.T, seed uint64, mode Mode, faulty func(disk) disk) error {
 	r := rand.New(rand.NewPCG(seed, 1))
 	dir := t.TempDir()
@@ -340,7 +340,7 @@ func (s *simulation) write() error {
 	return nil
 }
 
-// check compares a directory with what was promised before the power cut.
+// check compares a directory with the promises that were made before the power cut.
 func (s *simulation) check(changes []change, dir string) error {
 	var promised change
 	for _, c := range changes {
@@ -405,7 +405,7 @@ func (s *simulation) checkOutput(store *Store, promised change) (Bounds, error) 
 	if s.mode == Screen {
 		return b, nil
 	}
-	// All that was promised is there, and all that is there is true.
+	// All output that was promised is present, and all output that is present is true.
 	at := promised.start
 	for p, err := range r.Range(at, b.End) {
 		if err != nil {
@@ -432,8 +432,8 @@ func (s *simulation) checkOutput(store *Store, promised change) (Bounds, error) 
 	return b, nil
 }
 
-// isGap reports whether all of g was told to a writer as gaps. Between two of them may have been
-// a keyframe without output, which is deleted.
+// isGap reports whether all of g was appended to a writer as gaps. Between two of them there may have been a keyframe
+// without output, which is deleted.
 func (s *simulation) isGap(g Gap) bool {
 	for _, told := range s.gaps { // in ascending order
 		if told.From <= g.From && g.From < told.To {

@@ -51,7 +51,7 @@ func (s *terminal) resize(offset uint64, size protocol.Size) {
 	s.Size, s.Hash = size, h.Sum64()
 }
 
-// keyframe returns the saved screen. Its length is that of no other offset.
+// keyframe returns the saved screen. Its length differs from that of every other offset.
 func (s terminal) keyframe(offset uint64) []byte {
 	s.Offset = offset
 	p, err := json.Marshal(s)
@@ -61,7 +61,7 @@ func (s terminal) keyframe(offset uint64) []byte {
 	return append(append(p, '\n'), textAt(offset, int(100+offset%5000))...)
 }
 
-// A truth is what a session has printed, and its sizes.
+// A truth has all output of a session, and its sizes.
 type truth struct {
 	end     uint64
 	now     terminal
@@ -101,7 +101,7 @@ func restore(v *View) (terminal, error) {
 			return s, err
 		}
 		if s.Offset != v.KeyframeAt || !bytes.Equal(v.Keyframe, s.keyframe(s.Offset)) || len(rest) == 0 {
-			return s, fmt.Errorf("the keyframe at %d is not that which was stored", v.KeyframeAt)
+			return s, fmt.Errorf("the keyframe at %d differs from the stored one", v.KeyframeAt)
 		}
 	}
 	if s.Size != v.Size {

@@ -19,8 +19,7 @@ import (
 	"holdfast/protocol"
 )
 
-// A process in a system of files: what is seen of it, and what is made of that
-// when it has been killed.
+// The observation of a process, and the conclusion if it was killed, in a file system that the test writes.
 func TestOutOfMemory(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -37,7 +36,7 @@ func TestOutOfMemory(t *testing.T) {
 		uptime: func() time.Duration { return time.Hour },
 	}
 	if s, ok := sys.observe(7); ok {
-		t.Errorf("of a process that is not there it sees %+v", s)
+		t.Errorf("a process that does not exist was observed: %+v", s)
 	}
 	write("proc/7/cgroup", "0::/a/b\n")
 	write("cgroup/a/b/memory.events", "oom_kill 2\n")
@@ -46,7 +45,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	s, ok := sys.observe(7)
 	if want := (Seen{"/some where", "a/b/memory.events", 2}); !ok || s != want {
-		t.Fatalf("it sees %+v, %v, want %+v", s, ok, want)
+		t.Fatalf("the observation is %+v, %v, want %+v", s, ok, want)
 	}
 	check := func(what string, s Seen, pid int, age time.Duration, want protocol.OOMSource) {
 		t.Helper()
@@ -56,26 +55,26 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	write("cgroup/a/b/memory.events.local", "oom_kill 0\n")
 	if s, ok := sys.observe(7); !ok || s.Memory != "a/b/memory.events.local" || s.Kills != 0 {
-		t.Errorf("with a count of its own it sees %+v", s)
+		t.Errorf("with a local counter the observation is %+v", s)
 	}
-	check("nothing happened", s, 7, time.Minute, "")
+	check("no event", s, 7, time.Minute, "")
 	write("cgroup/a/b/memory.events", "oom_kill 3\n")
-	check("its cgroup has counted", s, 7, time.Minute, protocol.OOMCgroup)
+	check("the cgroup has counted", s, 7, time.Minute, protocol.OOMCgroup)
 	check("a program of it was killed", s, 0, time.Minute, protocol.OOMCgroup)
 	log = "<3>[ 3500.0] Out of memory: Killed process 7 (x) total-vm:1kB\n"
 	check("the kernel names it", s, 7, time.Minute, protocol.OOMKernelLog)
 	check("a program of it was killed, another is named", s, 0, time.Minute, protocol.OOMCgroup)
-	check("nothing was seen", Seen{}, 7, time.Minute, protocol.OOMKernelLog)
+	check("no observation", Seen{}, 7, time.Minute, protocol.OOMKernelLog)
 	log = "<3>[ 3000.0] Out of memory: Killed process 7 (x) total-vm:1kB\n"
 	check("the kernel names an earlier one", Seen{}, 7, time.Minute, "")
-	check("it is as old", Seen{}, 7, 10*time.Minute, protocol.OOMKernelLog)
+	check("the process is as old", Seen{}, 7, 10*time.Minute, protocol.OOMKernelLog)
 	if err := os.RemoveAll(dir + "/cgroup"); err != nil {
 		t.Fatal(err)
 	}
-	check("its cgroup is gone", s, 7, time.Minute, "")
+	check("the cgroup was removed", s, 7, time.Minute, "")
 }
 
-// What is seen of a real process is what it is, and nothing once it has ended.
+// The observation of a real process is true, and a process that has ended cannot be observed.
 func TestLook(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command("sleep", "1000")
@@ -91,25 +90,24 @@ func TestLook(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// A zombie first: nobody has reaped it.
+	// First as a zombie, which was not reaped.
 	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
 	if s, ok := Observe(cmd.Process.Pid); ok {
-		t.Errorf("of a zombie it sees %+v", s)
+		t.Errorf("a zombie was observed: %+v", s)
 	}
-	_ = cmd.Wait() // killed
+	_ = cmd.Wait() // the error tells that it was killed
 	if s, ok := Observe(cmd.Process.Pid); ok {
-		t.Errorf("of one that has gone it sees %+v", s)
+		t.Errorf("a process that has ended was observed: %+v", s)
 	}
 }
 
-// hog waits for a line, and then takes memory until it is killed.
+// hog waits for a line, and then uses memory until it is killed.
 const hog = `read x; a=x; while :; do a=$a$a; done`
 
-// A process whose memory runs out is known to have been killed for that, by its
-// cgroup and by the kernel's log, as far as they can be read; one that was merely
-// killed is not.
+// A process that is killed because memory ran out is recognized by its cgroup and by the kernel's log, if they can be
+// read. A process that was killed by a user is not.
 func TestReal(t *testing.T) {
 	files, err := group(t)
 	if err != nil {
@@ -136,7 +134,7 @@ func TestReal(t *testing.T) {
 			}
 			s, ok := Observe(pid)
 			if !ok || !strings.HasPrefix("/sys/fs/cgroup/"+s.Memory, files) {
-				t.Fatalf("it sees %+v, %v, want the cgroup %s", s, ok, files)
+				t.Fatalf("the observation is %+v, %v, want the cgroup %s", s, ok, files)
 			}
 			if tt.oom {
 				_, err = fmt.Fprintln(in)
@@ -148,18 +146,18 @@ func TestReal(t *testing.T) {
 			}
 			var exit *exec.ExitError
 			if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-				t.Fatalf("it ended with %v, want SIGKILL", err)
+				t.Fatalf("the process ended with %v, want SIGKILL", err)
 			}
 			log, cgroup := s.OutOfMemory(pid, time.Since(began)), s.OutOfMemory(0, time.Since(began))
 			if !tt.oom {
 				if log != "" || cgroup != "" {
-					t.Errorf("got %q, %q, want nothing", log, cgroup)
+					t.Errorf("got %q, %q, want no reason", log, cgroup)
 				}
 				return
 			}
 			wantLog := protocol.OOMKernelLog
 			if kernelLog() == nil {
-				t.Log("the kernel's log is not to be read here")
+				t.Log("the kernel's log cannot be read here")
 				wantLog = protocol.OOMCgroup
 			}
 			if log != wantLog || cgroup != protocol.OOMCgroup {
@@ -169,8 +167,8 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// group makes a cgroup within the test's own whose processes have 32 MiB, and
-// returns where it lies. It goes with the test.
+// group makes a cgroup within that of the test, whose processes may use 32 MiB, and returns its path. The test
+// removes it at its end.
 func group(t *testing.T) (string, error) {
 	file := counterFile(readFile("/proc/self/cgroup"))
 	if file == "" {
@@ -186,12 +184,12 @@ func group(t *testing.T) (string, error) {
 		return "", err
 	}
 	t.Cleanup(func() {
-		// The kernel lets go of those that have ended a moment later.
+		// The kernel may still count processes that have ended.
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 			if err := unix.Rmdir(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
 				return
 			} else if time.Now().After(end) {
-				t.Errorf("%s stays: %v", dir, err)
+				t.Errorf("%s cannot be removed: %v", dir, err)
 				return
 			}
 		}
@@ -199,7 +197,7 @@ func group(t *testing.T) (string, error) {
 	return dir, os.WriteFile(filepath.Join(dir, limit), []byte(strconv.Itoa(32<<20)), 0o600)
 }
 
-// BenchmarkLook: what a session pays at its start, and when it falls idle.
+// BenchmarkLook measures an observation, which a session makes at its start and when it becomes idle.
 func BenchmarkLook(b *testing.B) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
@@ -209,18 +207,18 @@ func BenchmarkLook(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, ok := Observe(cmd.Process.Pid); !ok {
-			b.Fatal("it sees nothing")
+			b.Fatal("the process was not observed")
 		}
 	}
 }
 
-// BenchmarkOutOfMemory: what the end of one that was killed costs.
+// BenchmarkOutOfMemory measures the search for the reason when a process was killed.
 func BenchmarkOutOfMemory(b *testing.B) {
 	s, _ := Observe(os.Getpid())
 	b.ReportAllocs()
 	for b.Loop() {
 		if s.OutOfMemory(1<<30, 0) != "" {
-			b.Fatal("memory ran out")
+			b.Fatal("the reason is that memory ran out")
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 func TestCounter(t *testing.T) {
 	for _, tt := range []struct{ name, cgroup, want string }{
 		{"version 2", "0::/user.slice/user-1000.slice/session-2.scope\n", "user.slice/user-1000.slice/session-2.scope/memory.events.local"},
-		{"its root", "0::/\n", "memory.events.local"},
+		{"the root of the hierarchy", "0::/\n", "memory.events.local"},
 		{"version 1", "5:devices:/d\n4:memory:/a b:c\n0::/\n", "memory/a b:c/memory.oom_control"},
 		{"controllers that share a hierarchy", "3:cpu,memory:/x\n", "memory/x/memory.oom_control"},
 		{"none has it", "3:cpu,memory2:/x\n1:name=systemd:/y\n", ""},
@@ -31,7 +31,7 @@ func TestKills(t *testing.T) {
 	}{
 		{"version 2", "low 0\nhigh 0\nmax 12\noom 4\noom_kill 3\noom_group_kill 0\n", 3, true},
 		{"version 1", "oom_kill_disable 0\nunder_oom 0\noom_kill 18446744073709551615\n", 1<<64 - 1, true},
-		{"of before Linux 4.13", "oom_kill_disable 0\nunder_oom 0\n", 0, false},
+		{"before Linux 4.13", "oom_kill_disable 0\nunder_oom 0\n", 0, false},
 		{"no number", "oom_kill \n", 0, false},
 		{"nothing", "", 0, false},
 	} {
@@ -51,11 +51,11 @@ func TestKilled(t *testing.T) {
 	}{
 		{"of a cgroup", boot + "<3>[  100.600000] Memory cgroup out of memory: Killed process 4242" + rest, 0, true},
 		{"of the system", boot + "<3>[  100.600000] Out of memory: Killed process 4242" + rest, 100 * time.Second, true},
-		{"whoever asked for more", "<3>[1.5] Out of memory (oom_kill_allocating_task): Killed process 4242" + rest, 0, true},
+		{"with oom_kill_allocating_task", "<3>[1.5] Out of memory (oom_kill_allocating_task): Killed process 4242" + rest, 0, true},
 		{"of an older kernel", "<3>[  100.600000] Killed process 4242" + rest, 0, true},
-		{"with who printed it", "<3>[  100.600000][  T911] Out of memory: Killed process 4242" + rest, 0, true},
+		{"with the printing task", "<3>[  100.600000][  T911] Out of memory: Killed process 4242" + rest, 0, true},
 		{"without times", "<3>Out of memory: Killed process 4242" + rest, time.Hour, true},
-		{"its end is cut", "<3>[  100.600000] Out of memory: Killed process 4242 (b", 0, true},
+		{"an incomplete line", "<3>[  100.600000] Out of memory: Killed process 4242 (b", 0, true},
 		{"another process", boot + "<3>[  100.600000] Out of memory: Killed process 42424" + rest, 0, false},
 		{"another in its group", "<3>[  100.600000] Out of memory: Killed process 424" + rest, 0, false},
 		{"an earlier one of that pid", "<3>[  100.600000] Out of memory: Killed process 4242" + rest, 101 * time.Second, false},
@@ -81,7 +81,7 @@ func TestOOMKilled(t *testing.T) {
 		{"another", line + below, "session-12", nil},
 		{"of a name", "<6>[1.0] x: oom-kill:,task_memcg=/session-1,task=hog,pid=42,uid=0\n", "session-1", nil},
 		{"cut", line[:len(line)-20], "session-1", nil},
-		{"more than are told", strings.Repeat(line, 20), "session-1", slices.Repeat([]string{"hog (pid 42)"}, 8)},
+		{"more than the limit", strings.Repeat(line, 20), "session-1", slices.Repeat([]string{"hog (pid 42)"}, 8)},
 		{"nothing", "", "session-1", nil},
 	} {
 		if got := oomKilled([]byte(tt.log), tt.cgroup); !slices.Equal(got, tt.want) {

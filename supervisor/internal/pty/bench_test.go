@@ -15,9 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkDrain: our Read takes the output of a program that prints flat out
-// at least as fast as the plain reader of the PTY library, in fewer pieces and
-// for less CPU time.
+// BenchmarkDrain checks that Read receives the output of a program that prints as fast as it can at least as fast as
+// the plain reader of the PTY library, in fewer pieces and with less processor time.
 func BenchmarkDrain(b *testing.B) {
 	name := filepath.Join(b.TempDir(), "big")
 	data := bytes.Repeat([]byte("The quick brown fox jumps over the lazy dog, again and again and again.\n"), 1<<19)

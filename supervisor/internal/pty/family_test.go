@@ -17,7 +17,7 @@ func TestMembers(t *testing.T) {
 	orphan := proc{pid: 102, ppid: 1, pgid: 102, sid: 100, start: 7}
 	foreign := proc{pid: 103, ppid: 1, pgid: 103, sid: 103, tty: tty + 1, start: 8}
 	reuser := proc{pid: 100, ppid: 1, pgid: 100, sid: 100, start: 9}
-	container := proc{pid: 1 << 30, ppid: 1, pgid: 1, sid: 1, tty: tty, start: 9} // it has no such terminal open
+	container := proc{pid: 1 << 30, ppid: 1, pgid: 1, sid: 1, tty: tty, start: 9} // a process of a container, which does not have the terminal open
 	tests := []struct {
 		name  string
 		procs []proc
@@ -27,7 +27,7 @@ func TestMembers(t *testing.T) {
 		{"session", []proc{leader, job, foreign, container}, []int{100, 101}},
 		{"leader gone", []proc{orphan, foreign}, []int{102}},
 		{"pid used again", []proc{reuser, {pid: 104, sid: 100, start: 10}}, nil},
-		{"its leader gone, on its own terminal", []proc{{pid: 104, sid: 100, tty: tty + 1, start: 10}}, nil},
+		{"without its leader, on another terminal", []proc{{pid: 104, sid: 100, tty: tty + 1, start: 10}}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func pids(procs []proc) (pids []int) {
 	return pids
 }
 
-// Who asks for a scan sees what was there before, though scans are shared.
+// A scan shows every process that existed before the call, although callers share scans.
 func TestScanIsLater(t *testing.T) {
 	var group sync.WaitGroup
 	for range 20 {
@@ -82,7 +82,7 @@ func TestScanIsLater(t *testing.T) {
 				return
 			}
 			if _, ok := scans.scan().procs[p.PID()]; !ok {
-				t.Errorf("%d is not seen", p.PID())
+				t.Errorf("the scan lacks process %d", p.PID())
 			}
 			p.Hangup(0, 0)
 			_ = p.Close()

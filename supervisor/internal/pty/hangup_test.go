@@ -10,28 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// short is a grace that some process outlives: enough for the others to go on a
-// busy machine. The tests wait for it together.
+// short is a grace that one process outlives. It suffices for the other processes to end on a busy machine. The tests
+// wait for it in parallel.
 const short = time.Second
 
 // demand: M13
 func TestHangup(t *testing.T) {
-	// The job says so itself: a shell that has forked but not yet replaced itself
-	// may swallow a signal.
+	// The job itself prints READY, because a shell that has forked and not executed its program yet may swallow a
+	// signal.
 	const job = "bash -c 'echo READY; exec sleep 1000'"
 	hup, killed := Status{Code: 129, Signal: "SIGHUP"}, Status{Code: 137, Signal: "SIGKILL"}
 	tests := []struct {
 		name  string
 		code  string
-		grace time.Duration // forever: must not be waited for
+		grace time.Duration // forever if Hangup must return earlier
 		want  Status
 		hard  bool
 	}{
-		{"goes at once", "echo READY; exec sleep 1000", forever, hup, false},
+		{"ends at once", "echo READY; exec sleep 1000", forever, hup, false},
 		{"wakes early", "trap 'exit 5' HUP; " + job + " & wait", forever, Status{Code: 5}, false},
 		{"stopped", "trap 'exit 6' HUP; echo READY; kill -STOP $$", forever, Status{Code: 6}, false},
-		{"does not go", "trap '' HUP; echo READY; while :; do sleep 1000; done", short, killed, true},
-		{"its group does not go", "(trap '' HUP; echo READY; sleep 1000; :)", short, hup, true},
+		{"ignores SIGHUP", "trap '' HUP; echo READY; while :; do sleep 1000; done", short, killed, true},
+		{"a process of the group ignores SIGHUP", "(trap '' HUP; echo READY; sleep 1000; :)", short, hup, true},
 		{"no grace", "trap '' HUP; echo READY; while :; do sleep 1000; done", 0, killed, true},
 		{"forks all the time", "trap '' HUP; echo READY; while :; do sleep 1000 & done", 0, killed, true},
 	}
@@ -51,15 +51,14 @@ func TestHangup(t *testing.T) {
 			}
 			for _, q := range p.members(scans.scan()) {
 				if running(q.pid) {
-					t.Errorf("%d is still running", q.pid)
+					t.Errorf("process %d is still running", q.pid)
 				}
 			}
 		})
 	}
 }
 
-// A child that has gone costs no wait.
-//
+// Hangup returns at once if the child has ended.
 // demand: M13
 func TestHangupAfterEnd(t *testing.T) {
 	p := run(t, script("exit 4"))
@@ -72,9 +71,8 @@ func TestHangupAfterEnd(t *testing.T) {
 	}
 }
 
-// Each script starts a process, prints its pid and READY; Hangup shall end it
-// or, if it has become a daemon, spare it.
-//
+// Each script starts a process, and prints its pid and READY. Hangup must end the process or, if it has become a
+// daemon, spare it.
 // demand: M13
 func TestHangupReaches(t *testing.T) {
 	const spared, leaderLeaves = 1, 2
@@ -125,8 +123,7 @@ func TestHangupReaches(t *testing.T) {
 	}
 }
 
-// untilOrphan waits until a process has a session of its own and a parent that
-// is not of the terminal.
+// untilOrphan waits until a process has a session of its own, and a parent that does not belong to the terminal.
 func untilOrphan(t *testing.T, pid int) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
@@ -139,11 +136,10 @@ func untilOrphan(t *testing.T, pid int) {
 			return
 		}
 	}
-	t.Fatalf("%d does not become a daemon", pid)
+	t.Fatalf("process %d does not become a daemon", pid)
 }
 
-// Many hang-ups at once share their scans, and end all alike.
-//
+// Many concurrent hang-ups share their scans, and all of them succeed.
 // demand: M13
 func TestHangupTogether(t *testing.T) {
 	var all []*PTY
@@ -174,7 +170,7 @@ func hangupAll(t *testing.T, all []*PTY) {
 	group.Wait()
 }
 
-// Without pidfds and without descriptors to read /proc the child still ends.
+// Without pidfds, and without descriptors to read /proc, the child still ends.
 func TestHandles(t *testing.T) {
 	for _, name := range []string{"own child", "by start"} {
 		t.Run(name, func(t *testing.T) {
@@ -184,23 +180,23 @@ func TestHandles(t *testing.T) {
 				h = byStart{identity{p.pid, p.start}}
 				other := byStart{identity{p.pid, p.start + 1}}
 				if !other.hasEnded() || other.send(unix.SIGKILL) != unix.ESRCH {
-					t.Error("another process of the same pid is taken for the one meant")
+					t.Error("a later process with the same pid is mistaken for the first one")
 				}
 			}
 			if h.hasEnded() || h.wait(time.Now()) {
-				t.Error("gone too early")
+				t.Error("the process counts as ended too early")
 			}
 			if err := h.send(unix.SIGHUP); err != nil {
 				t.Fatal(err)
 			}
 			if !h.wait(time.Now().Add(patience)) {
-				t.Error("not gone")
+				t.Error("the process has not ended")
 			}
 			if got := ended(t, p); got.Code != 5 {
 				t.Errorf("got %+v, want code 5", got)
 			}
 			if err := h.send(unix.SIGHUP); err != unix.ESRCH {
-				t.Errorf("afterwards: got %v, want ESRCH", err)
+				t.Errorf("send after the end: got %v, want ESRCH", err)
 			}
 		})
 	}

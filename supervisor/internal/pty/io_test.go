@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bothWays runs a test on the netpoller and on what stands in for it.
+// bothWays runs a test on the netpoller and on its replacement.
 func bothWays(t *testing.T, test func(t *testing.T, start func(code string) *PTY)) {
 	for _, polled := range []bool{true, false} {
 		t.Run(fmt.Sprintf("polled=%v", polled), func(t *testing.T) {
@@ -32,8 +32,7 @@ func bothWays(t *testing.T, test func(t *testing.T, start func(code string) *PTY
 	}
 }
 
-// What was printed before the end comes before the EOF, and all of it.
-//
+// All output that was printed before the end is read before the EOF.
 // demand: M13
 func TestReadToEnd(t *testing.T) {
 	bothWays(t, func(t *testing.T, start func(string) *PTY) {
@@ -56,7 +55,7 @@ func TestReadToEnd(t *testing.T) {
 	})
 }
 
-// One wake-up takes what several writes of the child have left.
+// One Read returns the output of several writes of the child.
 func TestReadBatch(t *testing.T) {
 	p := bash(t, "stty raw; echo READY; head -c 6000 /dev/zero; kill -STOP $$")
 	until(t, p, "\n")
@@ -67,7 +66,7 @@ func TestReadBatch(t *testing.T) {
 	}
 }
 
-// A deadline ends a Read that waits, and the next before it takes anything.
+// A deadline ends a Read that waits. The next Read returns the error before it reads.
 func TestReadDeadline(t *testing.T) {
 	bothWays(t, func(t *testing.T, start func(string) *PTY) {
 		p := start("echo READY; read line; echo got $line; exec sleep 1000")
@@ -81,13 +80,13 @@ func TestReadDeadline(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-result; !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("under way: got %v, want the deadline", err)
+			t.Errorf("the waiting Read: got %v, want the deadline", err)
 		}
 		if _, err := p.Write([]byte("it\n")); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := p.Read(make([]byte, 8)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("to come: got %d, %v, want the deadline", n, err)
+			t.Errorf("the next Read: got %d, %v, want the deadline", n, err)
 		}
 		until(t, p, "it\r\ngot it")
 	})
@@ -107,12 +106,12 @@ func TestReadClose(t *testing.T) {
 		}
 		_, err := p.TryWrite([]byte("x"))
 		if !errors.Is(err, os.ErrClosed) || !errors.Is(p.Resize(1, 1, 0, 0), os.ErrClosed) || !errors.Is(p.Interrupt(), os.ErrClosed) {
-			t.Errorf("afterwards: got %v, want closed", err)
+			t.Errorf("after Close: got %v, want closed", err)
 		}
 	})
 }
 
-// TryWrite into a child that does not read gives what fits, then nothing.
+// TryWrite for a child that does not read writes the bytes that fit, and then none.
 func TestTryWrite(t *testing.T) {
 	p := bash(t, "stty raw -echo; echo READY; exec sleep 1000")
 	data := make([]byte, 1<<20)
@@ -122,13 +121,13 @@ func TestTryWrite(t *testing.T) {
 			t.Fatalf("after %d of %d bytes: %v", sent, len(data), err)
 		}
 		if n == 0 {
-			t.Logf("the kernel took %d bytes", sent)
+			t.Logf("the kernel accepted %d bytes", sent)
 			return
 		}
 	}
 }
 
-// Nor does it wait for a Write that does, or care for its deadline.
+// TryWrite does not wait for a Write that waits, and ignores the deadline of Write.
 func TestTryWriteNeverWaits(t *testing.T) {
 	p := bash(t, fmt.Sprintf(slowReader, 1))
 	data := make([]byte, 1<<20)
@@ -145,11 +144,10 @@ func TestTryWriteNeverWaits(t *testing.T) {
 	}
 }
 
-// slowReader reads one byte of many and stops; continued, it prints the sum of
-// the next so many.
+// slowReader reads one byte and stops itself. After it is continued, it prints the checksum of the next bytes.
 const slowReader = "stty raw -echo; echo READY; head -c 1 >/dev/null; kill -STOP $$; head -c %d | sha256sum"
 
-// blockedWrite returns once a Write to a slowReader has begun that cannot end.
+// blockedWrite returns when a Write to a slowReader has begun and cannot end.
 func blockedWrite(t *testing.T, p *PTY, data []byte) <-chan wrote {
 	t.Helper()
 	result := make(chan wrote, 1)
@@ -166,8 +164,8 @@ type wrote struct {
 	err error
 }
 
-// A Write that a deadline ends tells how far it came; going on from there, the
-// child reads every byte once.
+// A Write that a deadline ends returns how many bytes it has written. If the caller continues there, the child reads
+// every byte once.
 func TestWriteDeadline(t *testing.T) {
 	bothWays(t, func(t *testing.T, start func(string) *PTY) {
 		data := make([]byte, 300_000)

@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a test waits for what must come. Graces that must not be
-// waited for are longer.
+// patience is the time after which a test fails if an expected event does not come. forever is a grace that is longer
+// than any test.
 const (
 	patience = 30 * time.Second
 	forever  = time.Hour
 )
 
-// roles are what this binary does when a test starts it as another process.
+// roles are the programs that this binary becomes if a test starts it as another process.
 var roles = map[string]func() error{"exhausted": exhaustedRole, "sealed": sealedRole, "hands-on": handsOnRole, "adopts": adoptsRole, "late": lateRole}
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		if err := role(); err != nil {
 			fmt.Println("role:", err)
 		}
-		syscall.Exit(0) // not os.Exit, where -race waits and -cover has things to say
+		syscall.Exit(0) // os.Exit would let -race wait and -cover print
 	}
 	os.Exit(m.Run())
 }
@@ -41,8 +41,7 @@ func script(code string) Spec {
 	return Spec{Argv: []string{"bash", "-c", code}, Env: []string{"PATH=" + os.Getenv("PATH")}, Cols: 80, Rows: 24}
 }
 
-// asRole starts this binary in one of its roles, from a shell that has run some
-// commands first.
+// asRole starts this binary in one of its roles, from a shell that has run some commands before.
 func asRole(role, first string) Spec {
 	spec := script(first + "\nexec \"$0\"")
 	spec.Argv = append(spec.Argv, os.Args[0])
@@ -65,7 +64,7 @@ func run(t testing.TB, spec Spec) *PTY {
 	return p
 }
 
-// bash runs a script on a terminal and waits until it has said READY.
+// bash runs a script on a terminal and waits until it has printed READY.
 func bash(t testing.TB, code string) *PTY {
 	t.Helper()
 	p := run(t, script(code))
@@ -73,14 +72,14 @@ func bash(t testing.TB, code string) *PTY {
 	return p
 }
 
-// until reads up to and including a text and returns what came.
+// until reads up to and including a text, and returns what it has read.
 func until(t testing.TB, p *PTY, text string) string {
 	t.Helper()
 	if err := p.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	var got strings.Builder
-	var b [1]byte // no further than the text
+	var b [1]byte // one byte at a time, so that it reads no further than the text
 	for !strings.HasSuffix(got.String(), text) {
 		n, err := p.Read(b[:])
 		if err != nil {
@@ -91,7 +90,7 @@ func until(t testing.TB, p *PTY, text string) string {
 	return got.String()
 }
 
-// rest reads to the end, with lines ended as the program did.
+// rest reads to the end, and returns the output with the line ends that the program printed.
 func rest(t testing.TB, p *PTY) string {
 	t.Helper()
 	if err := p.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -104,7 +103,7 @@ func rest(t testing.TB, p *PTY) string {
 	return strings.ReplaceAll(string(got), "\r\n", "\n")
 }
 
-// pidLine reads a line that is a pid.
+// pidLine reads a line that has a pid.
 func pidLine(t testing.TB, p *PTY) int {
 	t.Helper()
 	line := until(t, p, "\n")
@@ -115,13 +114,13 @@ func pidLine(t testing.TB, p *PTY) int {
 	return pid
 }
 
-// running is false for a zombie that nobody has collected.
+// running reports whether the pid has a process that is not a zombie.
 func running(pid int) bool {
 	q, err := readProc(pid)
 	return !errors.Is(err, errNoProcess) && !q.isZombie
 }
 
-// ended is how a child ended, without what that took.
+// ended waits for the child's end and returns its status without the usage.
 func ended(t testing.TB, p *PTY) Status {
 	t.Helper()
 	select {
@@ -150,7 +149,7 @@ func stopped(t testing.TB, p *PTY) {
 	t.Fatalf("child %d does not stop", p.PID())
 }
 
-// lateRole makes its session once it is told to, and stays.
+// lateRole makes its session when the test closes a pipe, and then waits.
 func lateRole() error {
 	if _, err := io.ReadAll(os.NewFile(3, "go on")); err != nil {
 		return err

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// A child of a parent that does not reap is known to have ended as it did, and at
-// once.
+// If the parent of an adopted child does not reap it, the end and its status are known at once.
 func TestAdoptUnreaped(t *testing.T) {
 	for _, tt := range []struct {
 		script string
@@ -29,7 +28,7 @@ func TestAdoptUnreaped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := Adopt(State{PID: q.pid, Start: q.start}, pipeEnd(t), told(nil), nil)
+		p, err := Adopt(State{PID: q.pid, Start: q.start}, pipeEnd(t), reportedBy(nil), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,11 +37,11 @@ func TestAdoptUnreaped(t *testing.T) {
 			t.Error(err)
 		}
 		if got := ended(t, p); got != tt.want || time.Since(begun) > statusTime {
-			t.Errorf("%s: ended as %+v, known after %v", tt.script, got, time.Since(begun))
+			t.Errorf("%s: the status is %+v, known after %v", tt.script, got, time.Since(begun))
 		}
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
-		_ = cmd.Wait() // it says how it ended
+		_ = cmd.Wait() // the error has the exit code
 	}
 }

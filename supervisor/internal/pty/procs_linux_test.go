@@ -14,20 +14,20 @@ func TestParseStat(t *testing.T) {
 		}
 	}
 	if _, err := parseStat(42, []byte("42 (sh) S 1")); err == nil {
-		t.Error("a cut stat is taken")
+		t.Error("an incomplete stat was accepted")
 	}
 	if q, err := readProc(os.Getpid()); err != nil || q.ppid != os.Getppid() || q.start == 0 {
-		t.Errorf("got %+v, %v, want ourselves", q, err)
+		t.Errorf("got %+v, %v, want this process", q, err)
 	}
 	if _, err := readProc(1 << 30); err != errNoProcess {
 		t.Errorf("got %v, want errGone", err)
 	}
 }
 
-// A terminal is known by its file, as containers use the same device numbers.
+// A terminal is identified by its file, because containers use the same device numbers.
 func TestHolds(t *testing.T) {
 	p, other := bash(t, "echo READY; exec sleep 1000"), bash(t, "echo READY; exec sleep 1000")
 	if !hasTerminalOpen(p.pid, &p.slave) || hasTerminalOpen(other.pid, &p.slave) || hasTerminalOpen(1<<30, &p.slave) {
-		t.Error("a terminal is taken for another")
+		t.Error("a terminal is mistaken for another one")
 	}
 }

@@ -10,18 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A child has three descriptors, all blocking, though the supervisor was
-// started with one that everybody inherits.
+// A child has three descriptors, all of them blocking, although the supervisor has inherited one that is not closed
+// on exec.
 func TestDescriptors(t *testing.T) {
 	leak, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(leak)
-	// Another process lists them, as a shell would list its own listing.
+	// ls is another process, so that the shell's own descriptor of the directory is not listed.
 	list := script("ls /proc/$$/fd; :")
 	if got := strings.Fields(rest(t, run(t, list))); !slices.Contains(got, strconv.Itoa(leak)) {
-		t.Fatalf("before: got %v, want the leaked %d among them", got, leak)
+		t.Fatalf("before the seal: got %v, want the leaked %d among them", got, leak)
 	}
 	if err := Seal(); err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// Where close_range is missing, the descriptors are marked one by one.
+// If close_range is not available, the descriptors are marked one by one.
 func TestCloseEach(t *testing.T) {
 	fd, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD, 3)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestCloseEach(t *testing.T) {
 	}
 }
 
-// Whatever the supervisor's launcher ignored or blocked, children start clean.
+// Children start without blocked or ignored signals, whatever the supervisor has inherited.
 func TestSignalsInherited(t *testing.T) {
 	const block = `exec python3 -c '
 import os, signal, sys

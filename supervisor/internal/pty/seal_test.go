@@ -8,14 +8,13 @@ import (
 	"os"
 )
 
-// sealedRole is a supervisor's main: it seals, and prints what a child says of
-// its signals.
+// sealedRole is the main function of a supervisor: it seals, and prints a child's report of its signals.
 func sealedRole() error {
 	if err := Seal(); err != nil {
 		return err
 	}
 	if guard, ok := os.LookupEnv("HOLDFAST_PTY_SEALED"); ok {
-		return fmt.Errorf("the guard stays in the environment: %q", guard)
+		return fmt.Errorf("the guard is still in the environment: %q", guard)
 	}
 	p, err := Start(script("grep -E '^Sig(Blk|Ign)' /proc/self/status"))
 	if err != nil {

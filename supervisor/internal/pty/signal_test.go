@@ -40,8 +40,8 @@ func TestSignalName(t *testing.T) {
 	}
 }
 
-// The foreground program is interrupted even where Ctrl-C is switched off; the
-// shell in the background is not.
+// The foreground program is interrupted even if Ctrl-C is switched off. The shell in the background is not
+// interrupted.
 func TestInterrupt(t *testing.T) {
 	p := bash(t, `set -m; trap 'echo shell' INT; bash -c 'stty raw; trap "echo inner; exit" INT; echo READY; while :; do read -t 1; done'; echo over`)
 	if err := p.Interrupt(); err != nil {
@@ -52,7 +52,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// A signal reaches every group of the terminal.
+// A signal reaches every process group of the terminal.
 func TestSignal(t *testing.T) {
 	p := bash(t, `set -m
 trap 'echo shell' USR1
@@ -61,12 +61,12 @@ while :; do wait; done`)
 	if err := p.Signal(unix.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	got := until(t, p, "\n") // the end of READY's line
+	got := until(t, p, "\n") // the end of the line of READY
 	for !strings.Contains(got, "shell") || !strings.Contains(got, "job") {
 		got += until(t, p, "\n")
 	}
 	p.Hangup(unix.SIGKILL, 0)
 	if err := p.Signal(unix.SIGUSR1); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("afterwards: got %v, want none left", err)
+		t.Errorf("after the end: got %v, want os.ErrProcessDone", err)
 	}
 }

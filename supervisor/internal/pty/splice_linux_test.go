@@ -32,7 +32,7 @@ func left(t *testing.T, pipe int) int {
 	return n
 }
 
-// fillUp types until the terminal, which nobody reads, is full.
+// fillUp writes until the terminal, which has no reader, is full.
 func fillUp(t *testing.T, p *PTY, out, in int) {
 	t.Helper()
 	for {
@@ -51,8 +51,8 @@ func fillUp(t *testing.T, p *PTY, out, in int) {
 	}
 }
 
-// All that goes into a pipe arrives, waited for where the terminal is full; the
-// pipe always has exactly the rest.
+// All bytes of a pipe arrive. The test waits while the terminal is full. The pipe always has exactly the bytes that
+// were not written.
 func TestSpliceFrom(t *testing.T) {
 	const total = 1_000_000
 	bothWays(t, func(t *testing.T, start func(string) *PTY) {
@@ -63,7 +63,7 @@ func TestSpliceFrom(t *testing.T) {
 		}
 		text, waits := bytes.Repeat([]byte("0123456789abcdef"), total/16), 0
 		for rest := text; len(rest) > 0 || left(t, out) > 0; {
-			if n, err := unix.Write(in, rest); err == nil { // else it is full
+			if n, err := unix.Write(in, rest); err == nil { // the pipe may be full
 				rest = rest[n:]
 			}
 			before := left(t, out)
@@ -105,8 +105,8 @@ func cksum(p []byte) uint32 {
 	return ^crc
 }
 
-// A terminal that is full and that nobody reads or has open is not writable; the
-// wait ends at the deadline and at Close.
+// A terminal that is full and that no process reads or has open is not writable. The wait ends at the deadline and at
+// Close.
 func TestAwaitWritable(t *testing.T) {
 	for _, code := range []string{"stty raw -echo; echo READY; exec sleep 1000", "stty raw -echo; echo READY; read -rn 1; exit"} {
 		t.Run(code, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestAwaitWritable(t *testing.T) {
 					}
 				}
 				var err error
-				for err == nil { // the kernel may still be making room between its own buffers
+				for err == nil { // the kernel may still move bytes between its own buffers
 					fillUp(t, p, out, in)
 					if err := p.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
 						t.Fatal(err)
@@ -144,7 +144,7 @@ func TestAwaitWritable(t *testing.T) {
 				ended := make(chan error)
 				go func() {
 					var err error
-					for err == nil { // it has found more room since, or waits
+					for err == nil { // the kernel may have found more room since
 						err = p.AwaitWritable()
 					}
 					ended <- err
@@ -158,7 +158,7 @@ func TestAwaitWritable(t *testing.T) {
 						t.Errorf("got %v, want os.ErrClosed", err)
 					}
 				case <-time.After(patience):
-					t.Error("Close does not end it")
+					t.Error("Close does not end the wait")
 				}
 				if n, err := p.SpliceFrom(uintptr(out), 1); n != 0 || !errors.Is(err, os.ErrClosed) {
 					t.Errorf("got %d, %v, want os.ErrClosed", n, err)

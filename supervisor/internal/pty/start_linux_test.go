@@ -7,17 +7,17 @@ import (
 	"testing"
 )
 
-// When memory runs out the child goes, not the supervisor.
+// If memory runs out, the kernel kills the child and not the supervisor.
 func TestOOMScore(t *testing.T) {
 	p := bash(t, "echo READY; exec sleep 1000")
 	child, own := score(t, strconv.Itoa(p.PID())), score(t, "self")
 	if want := min(max(own, 0)+oomRaise, 1000); child != want {
-		t.Errorf("got %d, want %d; our own is %d", child, want, own)
+		t.Errorf("got %d, want %d; the supervisor's is %d", child, want, own)
 	}
 }
 
-// What a child starts at once is chosen before the supervisor as well, even if that was
-// protected: the score is the child's from the fork on.
+// Processes that a child starts at once have the child's score, too, even if the supervisor is protected, because the
+// child has its score from the fork on.
 func TestOOMScoreOfGrandchildren(t *testing.T) {
 	before := score(t, "self")
 	if os.WriteFile(scoreFile, []byte("-500"), 0) != nil {
@@ -29,10 +29,10 @@ func TestOOMScoreOfGrandchildren(t *testing.T) {
 		t.Errorf("the child's first child has %q, want %d", got, oomRaise)
 	}
 	if got := score(t, strconv.Itoa(p.PID())); got != oomRaise {
-		t.Errorf("the child has %d, want %d", got, oomRaise)
+		t.Errorf("the child has the score %d, want %d", got, oomRaise)
 	}
 	if got := score(t, "self"); got != -500 {
-		t.Errorf("our own is %d, and was -500", got)
+		t.Errorf("the supervisor's score is %d, and was -500", got)
 	}
 }
 

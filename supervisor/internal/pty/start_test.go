@@ -78,7 +78,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// The program is looked for as the child would: its PATH, its directory.
+// The program is searched as the child would: with its PATH and its directory.
 func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]fs.FileMode{"a/tool": 0o600, "b/tool": 0o700, "c/tool": 0o700} {
@@ -105,8 +105,7 @@ func TestLookPath(t *testing.T) {
 	}
 }
 
-// Whichever step it is that finds no descriptor left, a start says so and
-// leaves none open.
+// At whatever step no descriptor is free, Start fails with ErrExhausted and leaves none open.
 func TestExhausted(t *testing.T) {
 	p := run(t, asRole("exhausted", ""))
 	if got, want := rest(t, p), "in the end it starts\n"; got != want {
@@ -116,7 +115,7 @@ func TestExhausted(t *testing.T) {
 
 func exhaustedRole() error {
 	const limit = 64
-	// A first one, as the runtime panics if it cannot set up its netpoller.
+	// A first start, because the runtime panics if it cannot set up its netpoller.
 	p, err := Start(script("exit"))
 	if err != nil {
 		return err

@@ -17,9 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A child on its terminal outlives the program that started it: the process execs
-// another, which reads on, types, resizes, signals, and learns how the child ended,
-// also if that was during the exec.
+// A child on its terminal outlives the program that started it: the process executes another program, which reads on,
+// sends input, resizes, sends signals, and learns how the child ended, even if it ended during the exec.
 func TestAdoptAfterExec(t *testing.T) {
 	for name, tt := range map[string]struct{ code, want string }{
 		"lives on":        {`stty -echo; echo READY; read x; echo "got $x at $(stty size)"; exit 7`, "got hello at 33 99; code 7"},
@@ -37,14 +36,14 @@ func TestAdoptAfterExec(t *testing.T) {
 	}
 }
 
-// handsOnRole starts a child and execs itself in the next role.
+// handsOnRole starts a child, and executes this binary in the next role.
 func handsOnRole() error {
 	p, err := Start(script(os.Getenv("PTY_TEST_CODE")))
 	if err != nil {
 		return err
 	}
 	var said strings.Builder
-	for b := make([]byte, 1); !strings.HasSuffix(said.String(), "READY\r\n"); { // no further
+	for b := make([]byte, 1); !strings.HasSuffix(said.String(), "READY\r\n"); { // reads no further
 		n, err := p.Read(b)
 		if err != nil {
 			return err
@@ -52,7 +51,7 @@ func handsOnRole() error {
 		said.Write(b[:n])
 	}
 	if os.Getenv("PTY_TEST_NAME") == "ended meanwhile" {
-		for { // a zombie, which this program does not reap
+		for { // waits for a zombie, which this program does not reap
 			if q, err := readProc(p.pid); err == nil && q.isZombie || errors.Is(err, errNoProcess) {
 				break
 			}
@@ -112,7 +111,7 @@ func adoptsRole() error {
 	return p.Close()
 }
 
-// Where the child is another's to wait for, its end is told.
+// If another process has to wait for the child, Adopt learns its end from a channel.
 func TestAdoptTold(t *testing.T) {
 	p := bash(t, "echo READY; exec sleep 1000")
 	exit := make(chan Status, 1)
@@ -120,7 +119,7 @@ func TestAdoptTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := Adopt(p.State(), master, told(exit), nil)
+	q, err := Adopt(p.State(), master, reportedBy(exit), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,35 +134,35 @@ func TestAdoptTold(t *testing.T) {
 		t.Errorf("hard %v, %+v", hard, q.Status())
 	}
 
-	// One whose child had ended needs no master, and knows how.
+	// A PTY whose child had ended needs no master, and knows the status.
 	st := p.State()
 	if st.Ended == nil || *st.Ended != p.Status() {
-		t.Fatalf("its state is %+v", st)
+		t.Fatalf("the state is %+v", st)
 	}
 	gone, err := Adopt(st, nil, nil, nil)
 	if err != nil || gone.Status() != p.Status() || gone.Close() != nil {
-		t.Errorf("adopted as %+v, %v", gone, err)
+		t.Errorf("the adopted PTY is %+v, %v", gone, err)
 	}
 	if _, err := gone.Read(make([]byte, 1)); err == nil {
-		t.Error("it can be read")
+		t.Error("a PTY without a master can be read")
 	}
 	if _, err := Adopt(State{PID: 1}, nil, nil, nil); err == nil {
-		t.Error("one without a master, whose child lives, is adopted")
+		t.Error("a PTY without a master was adopted although its child lives")
 	}
-	nobodyKnows := make(chan Status) // its own: q may have learned of its end from the kernel, and left what it was told
-	close(nobodyKnows)
-	nobody, err := Adopt(State{PID: st.PID}, pipeEnd(t), told(nobodyKnows), nil)
+	noReport := make(chan Status) // of its own, because q may have learned its end from the kernel, and not from its channel
+	close(noReport)
+	unreported, err := Adopt(State{PID: st.PID}, pipeEnd(t), reportedBy(noReport), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nobody.Close()
-	<-nobody.Done()
-	if s := nobody.Status(); s.Code != -1 || s.Err == nil {
-		t.Errorf("nobody knows, and it is %+v", s)
+	defer unreported.Close()
+	<-unreported.Done()
+	if s := unreported.Status(); s.Code != -1 || s.Err == nil {
+		t.Errorf("without a report the status is %+v", s)
 	}
 }
 
-// pipeEnd stands for a master whose terminal says nothing.
+// pipeEnd returns a pipe in the place of a master. It has no output.
 func pipeEnd(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -174,12 +173,12 @@ func pipeEnd(t *testing.T) *os.File {
 	return r
 }
 
-// told is an exit that is told by a channel.
-func told(exit <-chan Status) func(int) <-chan Status {
+// reportedBy returns an awaiter of exits that reads them from a channel.
+func reportedBy(exit <-chan Status) func(int) <-chan Status {
 	return func(int) <-chan Status { return exit }
 }
 
-// Where nobody tells how the child ended, that it did shows.
+// If no process reports how the child ended, the adopted PTY still learns that it ended.
 func TestAdoptNobodys(t *testing.T) {
 	p := bash(t, "echo READY; exec sleep 1000")
 	master, err := p.Master()
@@ -192,23 +191,23 @@ func TestAdoptNobodys(t *testing.T) {
 	}
 	defer q.Close()
 	if st := q.State(); !st.Foreign || st.Ended != nil {
-		t.Errorf("its state is %+v", st)
+		t.Errorf("the state is %+v", st)
 	}
 	if err := q.Signal(unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	<-q.Done()
-	// The kernel knows, since Linux 6.15.
+	// The kernel tells the status since Linux 6.15.
 	if s := q.Status(); s.Code != 143 && (s.Code != -1 || s.Err == nil) {
 		t.Errorf("ended as %+v", s)
 	}
 	if s := ended(t, p); s.Code != 143 {
-		t.Errorf("its parent knows %+v", s)
+		t.Errorf("the parent learned %+v", s)
 	}
 }
 
-// A child whose end was noted and that was not reaped, because the process changed
-// its program between the two, is reaped by the next one; nobody else is.
+// If the process executed another program after it had noted the end of a child and before it had reaped it, the next
+// program reaps the child, and no other process.
 func TestAdoptNoted(t *testing.T) {
 	child, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "exit 7"}, &os.ProcAttr{})
 	if err != nil {
@@ -226,17 +225,17 @@ func TestAdoptNoted(t *testing.T) {
 		name  string
 		start uint64
 		left  bool
-	}{{"another's", q.start + 1, true}, {"ours", q.start, false}, {"reaped", q.start, false}} {
+	}{{"another process", q.start + 1, true}, {"the child", q.start, false}, {"reaped", q.start, false}} {
 		p, err := Adopt(State{PID: child.Pid, Start: tt.start, Ended: &Status{Code: 7}}, nil, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		<-p.Done()
 		if status := p.Status(); status.Code != 7 || status.Err != nil {
-			t.Errorf("%s: it ended with %+v", tt.name, status)
+			t.Errorf("%s: the child ended with %+v", tt.name, status)
 		}
 		if _, err := readProc(child.Pid); (err == nil) != tt.left {
-			t.Errorf("%s: left as a zombie: %v, want %v", tt.name, err == nil, tt.left)
+			t.Errorf("%s: the child is still a zombie: %v, want %v", tt.name, err == nil, tt.left)
 		}
 	}
 }

@@ -9,21 +9,21 @@ import (
 	"testing"
 )
 
-// Who keeps the terminal has it before there is a child, and knows how that ended
-// before it is reaped.
+// Opened is called before there is a child, and Ended before the child is reaped. So a caller can keep the terminal
+// and the status.
 func TestHandedOnBefore(t *testing.T) {
 	var kept *os.File
-	told := make(chan Status, 2)
+	statuses := make(chan Status, 2)
 	spec := script("kill -USR1 $$")
 	spec.Opened = func(p *PTY) (err error) {
 		if p.PID() != 0 {
-			t.Error("there is a child already")
+			t.Error("the child was started before Opened was called")
 		}
 		kept, err = p.Master()
 		return err
 	}
 	spec.Ended = func(s Status) {
-		told <- s
+		statuses <- s
 	}
 	p := run(t, spec)
 	defer kept.Close()
@@ -31,22 +31,22 @@ func TestHandedOnBefore(t *testing.T) {
 	if s := ended(t, p); s != want {
 		t.Errorf("ended as %+v", s)
 	}
-	if s := <-told; s != want || len(told) != 0 {
-		t.Errorf("told %+v, and %d more", s, len(told))
+	if s := <-statuses; s != want || len(statuses) != 0 {
+		t.Errorf("Ended was called with %+v, and %d more times", s, len(statuses))
 	}
 }
 
 func TestNotOpened(t *testing.T) {
 	spec := script("exit 0")
-	refused := errors.New("nobody keeps it")
+	refused := errors.New("the keeper refused the terminal")
 	spec.Opened = func(*PTY) error { return refused }
 	if _, err := Start(spec); !errors.Is(err, refused) {
 		t.Errorf("started, %v", err)
 	}
 }
 
-// The child is found by its terminal, where whoever started it died before it
-// could say who it is.
+// Adopt finds the child by its terminal, because the process that started it may have died before it could store the
+// pid.
 func TestFindsChild(t *testing.T) {
 	p := bash(t, "echo READY; exec sleep 1000")
 	master, err := p.Master()
@@ -56,14 +56,14 @@ func TestFindsChild(t *testing.T) {
 	st := p.State()
 	st.PID, st.Start = 0, 0
 	exit := make(chan Status)
-	q, err := Adopt(st, master, told(exit), nil)
+	q, err := Adopt(st, master, reportedBy(exit), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer q.Close()
 	defer close(exit)
 	if q.PID() != p.PID() || q.State().Start != p.State().Start {
-		t.Errorf("found %+v, want %+v", q.State(), p.State())
+		t.Errorf("Adopt found %+v, want %+v", q.State(), p.State())
 	}
 	empty, slave, err := open(80, 24)
 	if err != nil {
@@ -76,13 +76,13 @@ func TestFindsChild(t *testing.T) {
 	if err := slave.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Adopt(State{}, master, told(exit), nil); !errors.Is(err, ErrNoChild) {
-		t.Errorf("found a child where there is none: %v", err)
+	if _, err := Adopt(State{}, master, reportedBy(exit), nil); !errors.Is(err, ErrNoChild) {
+		t.Errorf("a terminal without a child was adopted: %v", err)
 	}
 }
 
-// A child that was forked, and has not come to make its session, is waited for: it is
-// not another one's turn.
+// Adopt waits for a child that was forked and has not made its session yet, because its terminal could not have
+// another one.
 func TestFindsLateChild(t *testing.T) {
 	p, slave, err := open(80, 24)
 	if err != nil {
@@ -116,7 +116,7 @@ func TestFindsLateChild(t *testing.T) {
 	var q *PTY
 	go func() {
 		var err error
-		q, err = Adopt(State{}, master, told(exit), nil)
+		q, err = Adopt(State{}, master, reportedBy(exit), nil)
 		adopted <- err
 	}()
 	if err := write.Close(); err != nil {
@@ -127,6 +127,6 @@ func TestFindsLateChild(t *testing.T) {
 	}
 	defer q.Close()
 	if q.PID() != late.Process.Pid {
-		t.Errorf("found %d, want %d", q.PID(), late.Process.Pid)
+		t.Errorf("Adopt found %d, want %d", q.PID(), late.Process.Pid)
 	}
 }

@@ -34,8 +34,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// What a child took is known, that of those it waited for as well, and that it
-// dumped core, where the system lets it.
+// The usage of a child is known, including the children that it waited for, and whether it dumped core, if the system
+// allows core dumps.
 func TestUsage(t *testing.T) {
 	p := run(t, script("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; sh -c 'exit 0'"))
 	ended(t, p)
@@ -44,7 +44,7 @@ func TestUsage(t *testing.T) {
 		t.Errorf("got %+v", u)
 	}
 	if u.MaxRSSBytes != 0 {
-		t.Errorf("a shell took %d bytes: that is our memory", u.MaxRSSBytes)
+		t.Errorf("a shell used %d bytes, which is the memory of this process", u.MaxRSSBytes)
 	}
 	var own unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &own); err != nil {
@@ -54,20 +54,20 @@ func TestUsage(t *testing.T) {
 	p = run(t, script(fmt.Sprintf("head -c %d /dev/zero | tail -c %[1]d >/dev/null", big)))
 	ended(t, p)
 	if got := p.Status().Usage.MaxRSSBytes; got < big || got > 4*big {
-		t.Errorf("a child that keeps %d bytes took %d", big, got)
+		t.Errorf("a child that holds %d bytes used %d", big, got)
 	}
 	crash := "cd " + t.TempDir() + "; ulimit -c %s; kill -SEGV $$"
 	if got := ended(t, run(t, script(fmt.Sprintf(crash, "0")))); got != (Status{Code: 139, Signal: "SIGSEGV"}) {
 		t.Errorf("without a core: got %+v", got)
 	}
 	if why := noCores(); why != "" {
-		t.Log("no core is looked for: " + why)
+		t.Log("core dumps are not tested: " + why)
 	} else if got := ended(t, run(t, script(fmt.Sprintf(crash, "unlimited")))); got != (Status{Code: 139, Signal: "SIGSEGV", Core: true}) {
 		t.Errorf("with a core: got %+v", got)
 	}
 }
 
-// noCores says why a child may not dump core here.
+// noCores returns the reason why a child cannot dump core here, or "".
 func noCores() string {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &limit); err != nil || limit.Max == 0 {
@@ -80,7 +80,7 @@ func noCores() string {
 	return ""
 }
 
-// Without pidfds one SIGCHLD loop reaps each child, and no other's.
+// Without pidfds one loop that waits for SIGCHLD reaps each child, and no child of others.
 func TestReaper(t *testing.T) {
 	foreign := fork(t, "exit 9")
 	var r reaper
@@ -100,11 +100,11 @@ func TestReaper(t *testing.T) {
 	}
 	var ws unix.WaitStatus
 	if pid, err := unix.Wait4(foreign, &ws, 0, nil); pid != foreign || ws.ExitStatus() != 9 {
-		t.Errorf("got %d, %d, %v, want the other's child", pid, ws.ExitStatus(), err)
+		t.Errorf("got %d, %d, %v, want the child that another caller waits for", pid, ws.ExitStatus(), err)
 	}
 }
 
-// A child that somebody else has reaped did end; its code cannot be known.
+// A child that another caller has reaped counts as ended, with an unknown code.
 func TestReapedByOther(t *testing.T) {
 	pid := fork(t, "exit 3")
 	if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
@@ -126,13 +126,13 @@ func fork(t *testing.T, code string) int {
 	return pid
 }
 
-// Two hundred children take a goroutine each, no thread, and leave nothing.
+// Two hundred children need one goroutine each and no thread, and leave nothing open.
 func TestManyChildren(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("counts by /proc")
+		t.Skip("needs /proc")
 	}
 	const children = 200
-	run(t, script("exit")) // what is made once is made by now
+	run(t, script("exit")) // makes the objects that a process makes once
 	goroutines, files, threads := runtime.NumGoroutine(), count(t, "/proc/self/fd/*"), count(t, "/proc/self/task/*")
 
 	var all []*PTY
@@ -158,12 +158,12 @@ func TestManyChildren(t *testing.T) {
 	if now := count(t, "/proc/self/fd/*"); now > files {
 		t.Errorf("%d files, %d before", now, files)
 	}
-	for runtime.NumGoroutine() > goroutines { // those that are done but not yet gone; the test's time-out is the bound
+	for runtime.NumGoroutine() > goroutines { // goroutines that have finished may not have exited; the test's time-out is the limit
 		runtime.Gosched()
 	}
 	for _, q := range processes() {
 		if q.ppid == os.Getpid() && q.isZombie {
-			t.Errorf("%d is not reaped", q.pid)
+			t.Errorf("process %d is not reaped", q.pid)
 		}
 	}
 }

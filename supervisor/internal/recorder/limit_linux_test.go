@@ -11,13 +11,13 @@ import (
 	"holdfast/supervisor/internal/past"
 )
 
-// A full disk costs the recording alone, which begins again when there is room.
+// A full disk interrupts only the recording, which resumes when there is room.
 // demand: D4
 func TestFullDisk(t *testing.T) {
 	if !testkit.Alone(t) {
 		return
 	}
-	p := newTape(t, "a") // its ring is a file, too
+	p := newTape(t, "a") // before the limit is set, because the ring is a file, too
 	lift := testkit.LimitFiles(t, 10)
 	store := past.New(t.TempDir())
 	r := New(Config{Store: store, Sync: 10 * time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop()})
@@ -31,7 +31,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	lift()
 	if err := <-p.failed; err != nil {
-		t.Errorf("it does not resume: %v", err)
+		t.Errorf("the recording does not resume: %v", err)
 	}
 	p.print([]byte("room again"))
 	await(t, store, p)

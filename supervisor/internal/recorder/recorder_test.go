@@ -34,7 +34,7 @@ type tape struct {
 	meta     past.Meta
 	isBusy   bool
 	released bool
-	failed   chan error // receives what Failed is told
+	failed   chan error // receives the errors of Failed
 }
 
 func newTape(t *testing.T, id string) *tape {
@@ -74,7 +74,7 @@ func (p *tape) Frame(after uint64, _ bool) (Frame, error) {
 	if p.isBusy {
 		return Frame{}, errors.New("busy")
 	}
-	if after == 0 { // there is none yet, and none is needed
+	if after == 0 { // a keyframe is not needed, because the recording has all output
 		return Frame{}, nil
 	}
 	end := uint64(len(p.text))
@@ -106,8 +106,7 @@ func newRecorder(t *testing.T, dir string) (*Recorder, *past.Store) {
 	return r, store
 }
 
-// stored returns what the store has of a life, from the keyframe before offset on, and where that
-// begins.
+// stored returns the output that the store has from the keyframe before offset on, and its offset.
 func stored(t *testing.T, s *past.Store, l past.Life, offset uint64) (from uint64, text []byte, err error) {
 	t.Helper()
 	r, err := s.Open(l)
@@ -197,7 +196,7 @@ func TestResizes(t *testing.T) {
 	}
 }
 
-// Nothing is written or synced while nothing is printed, also when the files are closed and the
+// No file is written or synced while a session prints no output, also when the files are closed and the
 // session is looked at.
 // demand: D5
 func TestSilence(t *testing.T) {
@@ -216,7 +215,7 @@ func TestSilence(t *testing.T) {
 			return err == nil
 		}, "the files are closed")
 		var before Counts
-		testkit.Eventually(t, limit, func() bool { // the step that closes the files has ended
+		testkit.Eventually(t, limit, func() bool { // waits until the step that closes the files has ended
 			now, _ := r.Counts()
 			same := now == before
 			before = now
@@ -224,10 +223,10 @@ func TestSilence(t *testing.T) {
 		}, "the recording is silent")
 		for range 20 { // each would be stored after 10 ms
 			r.Poke(p.life)
-			time.Sleep(5 * time.Millisecond) // it is the time in which something would be written
+			time.Sleep(5 * time.Millisecond) // a test that nothing is written has to wait
 		}
 		if after, _ := r.Counts(); after != before {
-			t.Errorf("counters went from %+v to %+v although nothing was printed", before, after)
+			t.Errorf("counters went from %+v to %+v although the session printed no output", before, after)
 		}
 	}
 	if err := r.Close(limit); err != nil {
@@ -308,7 +307,7 @@ func TestForgetIsRetried(t *testing.T) {
 	store := past.New(t.TempDir())
 	r := New(Config{Store: store, Retry: time.Millisecond, Log: zerolog.Nop()})
 	l := past.Life{ID: "a", Instance: "1"}
-	w, err := store.OpenWriter(l, past.Screen) // as a disk that fails, it prevents the erasure
+	w, err := store.OpenWriter(l, past.Screen) // prevents the erasure, as a disk that fails would
 	if err != nil {
 		t.Fatal(err)
 	}

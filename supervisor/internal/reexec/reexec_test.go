@@ -20,7 +20,7 @@ import (
 
 const roleEnv = "REEXEC_TEST_ROLE"
 
-// roles are what this binary does when it is started as another process.
+// roles are the programs that this binary becomes if a test starts it as another process.
 var roles = map[string]func() error{"first": first, "second": second}
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// onTrial behaves as the manifest says.
+// onTrial behaves as the manifest demands.
 func onTrial() error {
 	manifest, fds, ok, err := OnTrial()
 	if !ok || err != nil {
@@ -66,8 +66,7 @@ func onTrial() error {
 	return nil
 }
 
-// first execs this binary in the role of the second, with a pipe that has
-// something in it, and a child.
+// first executes this binary in the role second, with a child, and with a pipe that has content.
 func first() error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -119,7 +118,7 @@ func second() error {
 	return nil
 }
 
-// again reports whether the environment says still that something was left.
+// again reports whether the environment still announces an inheritance.
 func again() bool {
 	_, _, ok, _ := Inherited()
 	return ok
@@ -134,7 +133,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// A program that cannot go on is told from one that can, and why.
+// Try accepts a program that can take over, and returns the reason why another one cannot.
 func TestTry(t *testing.T) {
 	t.Setenv(roleEnv, "second")
 	p, err := Open(os.Args[0])
@@ -162,11 +161,11 @@ func TestTry(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := p.Try(ctx, []byte("good"), nil, nil); err == nil {
-		t.Error("tried though it was given up")
+		t.Error("a trial began although its context was canceled")
 	}
 }
 
-// What cannot be run is refused, and what a failed exec has changed is put back.
+// Programs that cannot run are refused, and a failed exec restores everything that it has changed.
 func TestCannot(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, mode os.FileMode, text []byte) string {
@@ -178,7 +177,7 @@ func TestCannot(t *testing.T) {
 	}
 	for _, path := range []string{filepath.Join(dir, "none"), dir, write("plain", 0o600, nil)} {
 		if p, err := Open(path); err == nil {
-			t.Errorf("%s is opened: %v", path, p)
+			t.Errorf("%s was opened: %v", path, p)
 		}
 	}
 	own, err := os.ReadFile(os.Args[0])
@@ -210,17 +209,17 @@ func TestCannot(t *testing.T) {
 			continue
 		}
 		if err := p.Exec(nil, fdsOf(t, r), nil); err == nil {
-			t.Errorf("%s: run", name) // by whom?
+			t.Errorf("%s: run", name) // this process would have been replaced
 		}
 	}
-	// One that is cut off can be begun, and is not without a trial.
+	// A truncated program might start, so only a trial shows the fault.
 	cut, err := Open(write("cut", 0o700, own[:len(own)/3]))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer cut.Close()
 	if _, err := cut.Try(t.Context(), nil, nil, nil); err == nil {
-		t.Error("a program that is cut off can go on")
+		t.Error("the trial of a truncated program succeeded")
 	}
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &after); err != nil || before != after {
 		t.Errorf("the limit was %v, and is %v, %v", before, after, err)
@@ -228,13 +227,13 @@ func TestCannot(t *testing.T) {
 	raw, _ := r.SyscallConn()
 	_ = raw.Control(func(fd uintptr) {
 		if flags, err := unix.FcntlInt(fd, unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
-			t.Errorf("its flags are %d, %v", flags, err)
+			t.Errorf("the flags of the descriptor are %d, %v", flags, err)
 		}
 	})
 }
 
-// What is no program, or one that does anything but answer, keeps nobody waiting
-// and takes no memory.
+// The trial of a file that is not a program, or of a program that does not answer as expected, ends soon and takes
+// little memory.
 func TestTryOthers(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo")
@@ -242,7 +241,7 @@ func TestTryOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p, err := Open(fifo); err == nil {
-		t.Errorf("a named pipe is opened: %v", p)
+		t.Errorf("a named pipe was opened: %v", p)
 	}
 	for name, tt := range map[string]struct{ script, says string }{
 		"it talks without an end": {"exec yes", "signal: broken pipe"},
@@ -264,7 +263,7 @@ func TestTryOthers(t *testing.T) {
 	}
 }
 
-// What is inherited is read with care: the environment is anybody's.
+// Invalid inheritances are refused, because any process may set the environment.
 func TestInheritedNonsense(t *testing.T) {
 	for _, value := range []string{"", "x", "-1", "2", "1000000"} {
 		t.Setenv(inheritEnv, value)

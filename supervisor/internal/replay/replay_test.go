@@ -24,10 +24,10 @@ type tape struct {
 	t      testing.TB
 	store  *past.Store
 	life   past.Life
-	writer *past.Writer // nil: nothing is stored
+	writer *past.Writer // nil if nothing is stored
 	ring   *ring.Ring
 	live   *screen.Screen
-	frame  Keyframe // in memory
+	frame  Keyframe // the keyframe in memory
 
 	printed []byte
 	sizes   []past.Piece // changes of size
@@ -200,8 +200,8 @@ func TestAnyOffset(t *testing.T) {
 	p.check(offsets)
 }
 
-// A session that is not stored has the screens from its keyframe in memory on, or from 0 on as long
-// as the ring has all output. What is before is not stored.
+// A session that is not stored has the screens from its keyframe in memory on, or from 0 on as long as the ring has
+// all output. Earlier screens are not stored.
 func TestNotStored(t *testing.T) {
 	p := newTape(t, "")
 	for i := range 100 {
@@ -224,7 +224,7 @@ func TestNotStored(t *testing.T) {
 		t.Errorf("an offset behind the end: %v", err)
 	}
 	if _, err = p.past().Offset(t.Context(), protocol.Moment{AgoMS: new(int64(3_600_000))}); protocol.CodeOf(err) != protocol.CodeNotStored {
-		t.Errorf("a time of which there is no record: %v", err)
+		t.Errorf("a time before the record begins: %v", err)
 	}
 	c, err := p.past().Describe(t.Context(), protocol.PastSpec{})
 	if err != nil || c.Start != base || c.End != base+7 || c.Mode != protocol.DurableOff {
@@ -344,7 +344,8 @@ func TestDescriptionBounds(t *testing.T) {
 	}
 }
 
-// Whatever is in a mark of a file on disk, a description has only valid commands.
+// FuzzCommand checks that a description has only valid commands, even if a mark in a file on disk has arbitrary
+// content.
 func FuzzCommand(f *testing.F) {
 	f.Add(EncodeCommand(protocol.PastCommand{Line: "make", Start: 1, End: 2}, past.MaxMark))
 	f.Add(`{"start":5,"end":3}`)

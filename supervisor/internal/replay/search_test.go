@@ -107,11 +107,11 @@ func TestSearchRing(t *testing.T) {
 		t.Errorf("found %+v", found)
 	}
 	if found := find(t, full.past(), protocol.PastSearchSpec{Pattern: "some text", Limit: 1000}); len(found) < 14_990 || len(found) > 15_000 {
-		t.Errorf("found %d lines of 15000", len(found)) // a few are cut where segments meet
+		t.Errorf("found %d lines of 15000", len(found)) // lines that two segments share are cut
 	}
 }
 
-// The literal that is looked for first is part of each match.
+// The required literal is a part of each match.
 func TestRequired(t *testing.T) {
 	for pattern, want := range map[string]literal{
 		"error":               {"error", false},
@@ -132,7 +132,7 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// Whatever a program has printed, a search with a literal finds the same lines as one without.
+// For any output, a search that uses a literal finds the same lines as one that does not.
 func FuzzSearch(f *testing.F) {
 	f.Add([]byte("one\r\ntwo\x1b[1mthree\r\n"), "t")
 	f.Add([]byte("KELVIN \u212a\r\n"), "k")
@@ -161,7 +161,7 @@ func FuzzSearch(f *testing.F) {
 	})
 }
 
-// A reader gets all output with its times and sizes, and passes over what is missing.
+// A reader receives all output with its times and sizes, and skips missing output.
 func TestRead(t *testing.T) {
 	p := newTape(t, past.Full)
 	p.print([]byte("first\r\n"), false)

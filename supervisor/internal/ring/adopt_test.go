@@ -11,7 +11,7 @@ import (
 	"holdfast/protocol"
 )
 
-// handOn returns the ring's file, as its next owner has it.
+// handOn returns a duplicate of the ring's file, as the next owner receives it.
 func handOn(t testing.TB, r *Ring) *os.File {
 	t.Helper()
 	file, err := r.File()
@@ -21,7 +21,7 @@ func handOn(t testing.TB, r *Ring) *os.File {
 	return file
 }
 
-// adopted goes on with r in another mapping, as if its owner had died.
+// adopted returns r in another mapping, as if its owner had died.
 func adopted(t testing.TB, r *Ring) (*Ring, int) {
 	t.Helper()
 	q, rescued, err := Adopt(handOn(t, r))
@@ -41,7 +41,7 @@ func TestAdopt(t *testing.T) {
 	write(r, []byte("abc"))
 	small := protocol.Size{Cols: 40, Rows: 10}
 	r.MarkSize(small)
-	copy(r.Reserve(), "défg\xc3") // read, and not committed; it ends within a character
+	copy(r.Reserve(), "défg\xc3") // read and not committed; the last byte begins a character
 	copy(r.Room()[RoomBytes-3:], "end")
 	q, rescued := adopted(t, r)
 	if rescued != 6 {
@@ -66,7 +66,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptFinished: its end is final, whatever lies behind it.
+// TestAdoptFinished checks that the end of a finished ring is final, whatever bytes are behind it.
 func TestAdoptFinished(t *testing.T) {
 	r := newRing(t, MinBytes)
 	write(r, []byte("abc"))
@@ -78,8 +78,7 @@ func TestAdoptFinished(t *testing.T) {
 	}
 }
 
-// TestAdoptMarks: as many as are kept survive, and those that are merged do no
-// harm to them.
+// TestAdoptMarks checks that an owner adopts all resize marks that the ring keeps, even if marks were merged.
 func TestAdoptMarks(t *testing.T) {
 	for _, n := range []int{1, maxMarks - 2, maxMarks - 1, maxMarks, maxMarks + 1, 5*maxMarks + 7} {
 		r := newRing(t, MinBytes)
@@ -87,9 +86,9 @@ func TestAdoptMarks(t *testing.T) {
 			write(r, []byte{'x'})
 			r.MarkSize(protocol.Size{Cols: 1 + i%500, Rows: 1 + i%300})
 		}
-		beginMark(r, uint64(n)) // and died
+		beginMark(r, uint64(n)) // then the owner died
 		q, _ := adopted(t, r)
-		oldest := uint64(max(0, n-maxMarks/2+1)) // fewer are never kept
+		oldest := uint64(max(0, n-maxMarks/2+1)) // the ring always keeps at least this many marks
 		for o := oldest; o <= uint64(n); o++ {
 			if got, want := q.SizeAt(o), r.SizeAt(o); got != want {
 				t.Fatalf("%d marks: SizeAt(%d) = %v, want %v", n, o, got, want)
@@ -106,8 +105,8 @@ func TestAdoptMarks(t *testing.T) {
 	}
 }
 
-// TestAdoptWrapped: its writer died in a read(2) behind which the buffer begins
-// again, and in the one before.
+// TestAdoptWrapped checks two reads whose owner died before the commit: one that ends where the buffer ends, and the
+// one before it.
 func TestAdoptWrapped(t *testing.T) {
 	r := newRing(t, MinBytes)
 	all := bytes.Repeat([]byte("0123456789abcde\n"), (MinBytes+r.ReadSize())/16)
@@ -128,7 +127,7 @@ func TestAdoptWrapped(t *testing.T) {
 		t.Errorf("ReadAt(%d) = %q, %v, %d rescued; want HELLOagain, 5", from, p, err, rescued)
 	}
 	if start, end, _ := q.Bounds(); start == 0 || end-start < MinBytes {
-		t.Errorf("[%d, %d) is kept, want at least %d bytes and a loss", start, end, MinBytes)
+		t.Errorf("[%d, %d) is kept, want at least %d bytes and a lost beginning", start, end, MinBytes)
 	}
 	if _, err := q.ReadAt(p, 0); !errors.Is(err, ErrGone) {
 		t.Errorf("offset 0 = %v, want ErrGone", err)
@@ -154,7 +153,7 @@ func TestFileOfClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, end, finished := q.Bounds(); end != 3 || finished {
-		t.Errorf("its next owner has end %d, finished %v; want 3, false", end, finished)
+		t.Errorf("the next owner has the end %d, finished %v; want 3, false", end, finished)
 	}
 	if err := q.Close(); err != nil {
 		t.Error(err)

@@ -16,8 +16,7 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// BenchmarkWrite: what a flood costs beside the kernel's copy of it, in the
-// pieces in which a terminal gives it.
+// BenchmarkWrite measures a flood without the kernel's copy, in pieces as a terminal returns them.
 func BenchmarkWrite(b *testing.B) {
 	for _, piece := range []int{100, 4095} {
 		b.Run(fmt.Sprintf("%dB", piece), func(b *testing.B) {
@@ -38,8 +37,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkRead: the same with a read(2) for each piece, of which a pipe's is the
-// cheapest.
+// BenchmarkRead measures the same with a read(2) for each piece, from a pipe, whose read(2) is the cheapest.
 func BenchmarkRead(b *testing.B) {
 	from, to, err := os.Pipe()
 	if err != nil {

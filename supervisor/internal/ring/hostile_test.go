@@ -40,8 +40,7 @@ func unsealed(t testing.TB, data []byte, n int64) *os.File {
 	return f
 }
 
-// genuine returns the beginning of a ring with three marks, and how long its
-// file is.
+// genuine returns the beginning of a ring with three marks, and the length of its file.
 func genuine(t testing.TB) (data []byte, size int64) {
 	r := newRing(t, MinBytes)
 	for range 2 {
@@ -130,14 +129,14 @@ func TestHostile(t *testing.T) {
 	}
 	q, _, err := Adopt(h(func(*header) {})())
 	if err != nil {
-		t.Fatalf("the forger's own work is no good: %v", err)
+		t.Fatalf("a file without a fault was refused: %v", err)
 	}
 	if err := q.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// FuzzAdopt: whatever a file holds, Adopt refuses it, or it is a ring that works.
+// FuzzAdopt checks that Adopt refuses a file, or returns a ring that works.
 func FuzzAdopt(f *testing.F) {
 	data, size := genuine(f)
 	f.Add(data, uint32(size))
@@ -165,7 +164,7 @@ func FuzzAdopt(f *testing.F) {
 		q, _ := adopted(t, r)
 		p = make([]byte, len(text))
 		if _, err := q.ReadAt(p, end); err != nil || !bytes.Equal(p, text) {
-			t.Fatalf("ReadAt(%d): %v, or it is not what was written", end, err)
+			t.Fatalf("ReadAt(%d): %v, or other bytes than were written", end, err)
 		}
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
@@ -173,7 +172,7 @@ func FuzzAdopt(f *testing.F) {
 	})
 }
 
-// TestSealed: nobody cuts a ring under those that have it mapped.
+// TestSealed checks that a ring cannot be truncated while others have it mapped.
 func TestSealed(t *testing.T) {
 	file := handOn(t, newRing(t, MinBytes))
 	defer file.Close()
@@ -184,8 +183,7 @@ func TestSealed(t *testing.T) {
 	}
 }
 
-// TestMemory: a session that prints little costs little, and room that nobody
-// uses nothing.
+// TestMemory checks that a session that prints little needs little memory, and that unused room needs none.
 func TestMemory(t *testing.T) {
 	r := newRing(t, DefaultBytes)
 	for range 100 {
@@ -197,7 +195,7 @@ func TestMemory(t *testing.T) {
 	if err := control(file, func(fd uintptr) error { return unix.Fstat(int(fd), &st) }); err != nil {
 		t.Fatal(err)
 	}
-	// A page of the header, what is printed, and the poison ahead of it.
+	// A page of the header, the output, and the poison behind it.
 	if got, want := st.Blocks*512, int64(2*os.Getpagesize()+firstRead); got > want {
 		t.Errorf("%d bytes of memory, want %d at most", got, want)
 	}

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kills is how many owners of a ring die in a row.
+// kills is the number of owners of a ring that are killed in a row.
 const kills = 200
 
-// TestKilled: processes read a terminal into a ring until they are killed, each
-// goes on where the one before it died, and the last one has every byte once.
+// TestKilled checks that no byte is lost or doubled if processes that read a terminal into a ring are killed one
+// after the other. Each adopts the ring where the one before it died.
 func TestKilled(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -24,7 +24,7 @@ func TestKilled(t *testing.T) {
 		n    int
 	}{
 		{"terminal", openTerminal, kills},
-		{"pipe", openPipe, kills / 4}, // gives up to 64 KiB a read(2)
+		{"pipe", openPipe, kills / 4}, // returns up to 64 KiB per read(2)
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := tt.n
@@ -43,16 +43,16 @@ func killReaders(t *testing.T, n int, open func(testing.TB) (from, to *os.File))
 	from, to := open(t)
 	printer := startPrinting(to)
 	defer printer.end()
-	defer from.Close() // first: then a printer that nobody reads ends too
+	defer from.Close() // before printer.end, because a printer ends if its output has no reader any more
 	file := handOn(t, newRing(t, DefaultBytes))
 	defer file.Close()
 	rescues, bytes := 0, 0
 	for range n {
 		r := startReader(t, file, from, rnd.Uint64())
-		if rnd.IntN(8) > 0 { // else it may not even have adopted the ring
+		if rnd.IntN(8) > 0 { // otherwise the reader may be killed before it has adopted the ring
 			rescued := r.ready()
 			rescues, bytes = rescues+min(rescued, 1), bytes+rescued
-			time.Sleep(time.Duration(rnd.IntN(int(3 * time.Millisecond)))) // for any moment to be the last
+			time.Sleep(time.Duration(rnd.IntN(int(3 * time.Millisecond)))) // kills at a random moment
 		}
 		r.kill()
 	}
@@ -75,7 +75,7 @@ func killReaders(t *testing.T, n int, open func(testing.TB) (from, to *os.File))
 	}
 	t.Logf("%d killed, %d bytes read, %d of them rescued after %d reads", n, end, bytes+rescued, rescues)
 	if rescues == 0 {
-		t.Error("nobody died between a read and its commit: this shows nothing")
+		t.Error("no reader died between a read and its commit, so the test shows nothing")
 	}
 }
 

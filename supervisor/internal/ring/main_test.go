@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMain is also what a test starts as another process.
+// TestMain runs the tests, or the role in which a test has started this binary.
 func TestMain(m *testing.M) {
 	if os.Getenv("RING_TEST_ROLE") == "reader" {
 		if err := readerRole(); err != nil {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestPoisonStays: two programs that adopt each other's rings lay the same.
+// TestPoisonStays checks that the poison never changes, because programs of two versions adopt each other's rings.
 func TestPoisonStays(t *testing.T) {
 	const want = "d2e910facf34adfeb056cb7b358768d27dd1b86bd81781d9159043fedd8e079c"
 	if got := fmt.Sprintf("%x", sha256.Sum256(poison[:])); got != want {
@@ -31,7 +31,7 @@ func TestPoisonIsNoText(t *testing.T) {
 	}
 }
 
-// TestSpoilt compares it with a look at every byte.
+// TestSpoilt compares unpoisonedLen with a comparison of every byte.
 func TestSpoilt(t *testing.T) {
 	const seed = 1
 	rnd := rand.New(rand.NewPCG(seed, 0))

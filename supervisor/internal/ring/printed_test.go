@@ -8,13 +8,12 @@ import (
 	"sync/atomic"
 )
 
-// lineBytes is the length of a line of what is printed: its number, and
-// characters of two, three and four bytes.
+// lineBytes is the length of a printed line: its number, and characters of two, three and four bytes.
 const lineBytes = 32
 
 func appendLine(b []byte, i uint64) []byte { return fmt.Appendf(b, "%021d é→𝄞\n", i) }
 
-// A printer prints lines until it is told to end.
+// A printer prints lines until it is stopped.
 type printer struct {
 	stop  atomic.Bool
 	done  chan struct{}
@@ -43,14 +42,14 @@ func startPrinting(to *os.File) *printer {
 	return p
 }
 
-// end returns how many bytes were printed. Somebody has to read them.
+// end stops the printer and returns how many bytes it has printed. Its output must have a reader.
 func (p *printer) end() uint64 {
 	p.stop.Store(true)
 	<-p.done
 	return p.total
 }
 
-// checkPrinted compares the ring's bytes of [from, to) with what is printed.
+// checkPrinted compares the ring's bytes in [from, to) with the lines of a printer.
 func checkPrinted(r *Ring, from, to uint64) error {
 	got := make([]byte, to-from)
 	if _, err := r.ReadAt(got, from); err != nil {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A reader is a process that owns a ring, and reads into it.
+// A reader is a process that owns a ring and reads into it.
 type reader struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -43,7 +43,7 @@ func startReader(t *testing.T, ring, from *os.File, seed uint64) *reader {
 	return r
 }
 
-// ready waits until it owns the ring and returns how many bytes it rescued.
+// ready waits until the process owns the ring, and returns how many bytes it rescued.
 func (r *reader) ready() (rescued int) {
 	r.t.Helper()
 	if _, err := fmt.Fscan(r.out, &rescued); err != nil {
@@ -70,7 +70,7 @@ func (r *reader) wait() {
 	}
 }
 
-// readerRole does what a session's reader does, and dawdles before each commit.
+// readerRole reads into the ring as a session's reader does, and waits before each commit.
 func readerRole() error {
 	seed, err := strconv.ParseUint(os.Getenv("RING_TEST_SEED"), 10, 64)
 	if err != nil {

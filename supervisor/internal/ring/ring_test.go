@@ -25,7 +25,7 @@ func newRing(t testing.TB, keep int) *Ring {
 	return r
 }
 
-// write puts p into the ring as the PTY's reader does, a reservation at a time.
+// write writes p into the ring as the PTY's reader does, one reservation at a time.
 func write(r *Ring, p []byte) {
 	for len(p) > 0 {
 		n := copy(r.Reserve(), p)
@@ -59,8 +59,8 @@ func TestReadAt(t *testing.T) {
 	}
 }
 
-// TestKeepsWhatItPromises: whatever the sizes of the writes, the last keep
-// bytes can be read, a reservation under way included.
+// TestKeepsWhatItPromises checks for writes of any size that the last keep bytes can be read, even during a
+// reservation.
 func TestKeepsWhatItPromises(t *testing.T) {
 	r := newRing(t, MinBytes)
 	var all []byte
@@ -91,7 +91,7 @@ func TestMarks(t *testing.T) {
 	write(r, []byte("abc"))
 	r.MarkSize(small)
 	r.MarkSize(size80)
-	r.MarkSize(small) // the last at one offset counts
+	r.MarkSize(small) // if several marks have one offset, the last one counts
 	write(r, []byte("def"))
 	if got := r.SizeAt(2); got != size80 {
 		t.Errorf("SizeAt(2) = %v, want %v", got, size80)
@@ -107,7 +107,7 @@ func TestMarks(t *testing.T) {
 	}
 	write(r, make([]byte, 3*MinBytes))
 	if start, _, _ := r.Bounds(); r.SizeAt(start) != small || len(r.marks) != 1 {
-		t.Errorf("after the ring went round: size %v, %d marks; want %v, 1", r.SizeAt(start), len(r.marks), small)
+		t.Errorf("after the ring was overwritten: size %v, %d marks; want %v, 1", r.SizeAt(start), len(r.marks), small)
 	}
 	for i := range 10 * maxMarks {
 		r.MarkSize(protocol.Size{Cols: 1 + i%200, Rows: 24})
@@ -123,7 +123,7 @@ func TestWatch(t *testing.T) {
 	c := make(chan struct{}, 1)
 	r.Watch(c)
 	write(r, []byte("a"))
-	write(r, []byte("b")) // does not block although nobody looked
+	write(r, []byte("b")) // must not block, although the first signal was not received
 	<-c
 	r.Finish()
 	<-c
@@ -150,8 +150,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// FuzzRing compares a ring with the plainest model there is, all bytes in one
-// slice: what the ring returns for an offset is what was written there.
+// FuzzRing compares a ring with all bytes in one slice: for each offset the ring must return the bytes that were
+// written there.
 func FuzzRing(f *testing.F) {
 	f.Add([]byte{1, 200, 3, 255, 9}, uint16(7))
 	f.Fuzz(func(t *testing.T, script []byte, at uint16) {

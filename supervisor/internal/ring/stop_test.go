@@ -11,8 +11,8 @@ import (
 	"holdfast/protocol"
 )
 
-// TestStops: whatever a ring's owner was at when it died, the next one has
-// every byte that was read, once and in order.
+// TestStops checks that the next owner of a ring has every byte that was read, once and in order, at whatever point
+// the owner before died.
 func TestStops(t *testing.T) {
 	for seed := range uint64(60) {
 		stops(t, seed)
@@ -24,7 +24,7 @@ func FuzzStops(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { stops(t, seed) })
 }
 
-// A life is the model: all bytes in one slice, and every size ever.
+// A life has the model: all bytes in one slice, and all sizes.
 type life struct {
 	t    *testing.T
 	seed uint64
@@ -32,7 +32,7 @@ type life struct {
 	text bool
 	r    *Ring
 	all  []byte
-	room []byte // reserved, and not used up
+	room []byte // reserved and not used yet
 	size []ResizeMark
 }
 
@@ -45,11 +45,11 @@ func stops(t *testing.T, seed uint64) {
 			l.goOn()
 		}
 		l.die()
-		l.look()
+		l.check()
 	}
 }
 
-// goOn is what an owner does: reserve, read a few times, commit each, resize.
+// goOn does what an owner does: it may resize, reserves, and reads and commits a few times.
 func (l *life) goOn() {
 	if l.rnd.IntN(4) == 0 {
 		l.resize()
@@ -65,7 +65,7 @@ func (l *life) resize() {
 	l.size = append(l.size, ResizeMark{l.r.MarkSize(s), s})
 }
 
-// read is a read(2): it puts bytes where they belong, and returns them.
+// read stands for read(2): it puts bytes into the reserved room and returns them.
 func (l *life) read() []byte {
 	n := min(len(l.room), l.rnd.IntN(1+l.rnd.IntN(6000)))
 	p := l.room[:n]
@@ -87,17 +87,17 @@ func (l *life) commit(p []byte) {
 	l.room = l.room[len(p):]
 }
 
-// die lets the owner get somewhere, and another one adopt the ring.
+// die stops the owner at a random point, and another one adopts the ring.
 func (l *life) die() {
 	var read []byte
 	switch l.rnd.IntN(5) {
-	case 0: // as it is: behind a Reserve, a Commit or MarkSize
+	case 0: // between two calls: after Reserve, Commit or MarkSize
 	case 1, 2: // between a read(2) and its Commit
 		if l.rnd.IntN(2) == 0 {
 			l.room = l.r.Reserve()
 		}
 		read = l.read()
-	case 3: // while it laid poison for the longest read
+	case 3: // while it wrote the poison for the longest read
 		_, end, _ := l.r.Bounds()
 		at := int(max(l.r.armed, end) % uint64(len(l.r.buf)))
 		n := max(0, l.r.ahead(end)-int(max(l.r.armed, end)-end))
@@ -109,7 +109,7 @@ func (l *life) die() {
 	next, rescued := adopted(l.t, l.r)
 	want := len(read)
 	for !l.text && want > 0 && read[want-1] == poison[(at+want-1)%poisonPeriod] {
-		want-- // what is said of binary output
+		want-- // binary output may end with bytes of the poison, which are lost
 	}
 	if rescued != want {
 		l.t.Fatalf("seed %d: %d bytes rescued at offset %d, want %d of %d", l.seed, rescued, len(l.all), want, len(read))
@@ -121,13 +121,13 @@ func (l *life) die() {
 	l.r, l.room = next, nil
 }
 
-// beginMark is as far as MarkSize may have come.
+// beginMark does the first step of MarkSize.
 func beginMark(r *Ring, offset uint64) {
 	r.head.marks[r.head.marked.Load()%markSlots].offset.Store(offset)
 }
 
-// look compares the ring with the model.
-func (l *life) look() {
+// check compares the ring with the model.
+func (l *life) check() {
 	l.t.Helper()
 	start, end, _ := l.r.Bounds()
 	if end != uint64(len(l.all)) || end-start < uint64(min(len(l.all), l.r.Keep())) {

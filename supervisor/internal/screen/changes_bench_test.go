@@ -72,7 +72,7 @@ func changesBytes(b *testing.B, output []byte, piece int) (changed, polled, requ
 		c := s.Changes(has, protocol.DefaultChangesBytes)
 		has = &c.Mark
 		content := c.Content(nil)
-		content.Mark = make([]byte, 22) // as long as that of a session
+		content.Mark = make([]byte, 22) // has the length of a session's mark
 		changed += size(content)
 		shown, _ := s.View(0).Content(protocol.ScreenSpec{})
 		shown.Instance = "0123456789abcdef"

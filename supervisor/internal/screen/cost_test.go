@@ -19,25 +19,24 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// What one request may cost, at any size and after whatever was printed: processor time, and
-// memory above what the screen itself holds, before and afterwards.
+// The limits of one request, at any size and after any output: processor time, and memory in addition to that of the
+// screen before and after the request.
 const (
 	costTime   = 250 * time.Millisecond
 	costMemory = 64 << 20
 )
 
-// raceFactor is how much slower the race detector makes a request, and fuzzFactor how much the
-// counters of a fuzzer do.
+// The race detector makes a request slower by raceFactor, and the counters of a fuzzer by fuzzFactor.
 const (
 	raceFactor = 20
 	fuzzFactor = 4
 )
 
-// costTries is how often the requests of a seed are measured that cost too much: what else the
-// machine does makes a request dearer, also in processor time. The cheapest try counts.
+// costTries is how often the requests of a seed are measured if one exceeds a limit. Other programs on the machine
+// make requests slower, also in processor time, so the cheapest try counts.
 const costTries = 3
 
-// costly are pieces of output that are dear, for their length, to print, to keep or to show again.
+// costly are pieces of output that are costly, for their length, to print, to hold or to show again.
 var costly = []string{
 	"plain text and more of it ", "\r\n", "\n\n\n\n", "中文字符测试", "\x1b[31mr\x1b[42mg", "e\u0301\u0302", "\x1b[?2027h\U0001f1e6\U0001f1e7", "\U0001f468\u200d\U0001f469",
 	"\x1b['}\x1b['~", "\x1b[ @\x1b[ A", "\x1b#8", "\x1b[2J", "\x1b[44m\x1b[2J\x1b[H", "\x1b[H\x1b[L", "\x1b[M", "x\x1b[9999b", "中\x1b[9999b", "\x1b[999;1999H中", "\x1b[K", "\x1b[99X",
@@ -45,7 +44,7 @@ var costly = []string{
 	"\x1b[?7l", "\x1b[?7h", "\x1b7", "\x1b8", "\x1b[3J", "\x1b]2;title\a", "\x1b[38;2;%d;%d;%dmu", "\x1b]8;;http://%d/%d/%d\x1b\\l",
 }
 
-// piece is some output: a few units, each many times.
+// piece returns n bytes of output: a few units, each many times.
 func piece(r *rand.Rand, n int) []byte {
 	var b []byte
 	for len(b) < n {
@@ -61,13 +60,13 @@ func piece(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// fillings are units of the lines that fill a history.
+// fillings are the units of lines that fill a history.
 var fillings = []string{
 	"plain text and more of it ", "中文字符测试", "\x1b[31mr\x1b[42mg", "a\u0301b", "\x1b[44m  \x1b[K", "\x1b[1;38;2;%d;%d;%dmu", "\x1b]8;;http://%d/%d/%d\x1b\\l", "",
 	"\x1b[44m\x1b[2C\x1b[Kx", colours(),
 }
 
-// colours is a line in which each column has another pair of colours.
+// colours returns a line in which each column has another pair of colours.
 func colours() string {
 	var b []byte
 	for i := range 64 {
@@ -76,7 +75,7 @@ func colours() string {
 	return string(b)
 }
 
-// filling is so many bytes of lines of a unit, about as long as a screen is wide, or much longer.
+// filling returns n bytes of lines that repeat a unit. They are about as long as a screen is wide, or much longer.
 func filling(r *rand.Rand, unit string, cols, n int) []byte {
 	long := []int{cols / 2, cols, 3 * cols, 1 << 20}[r.IntN(4)]
 	var b []byte
@@ -94,7 +93,7 @@ func filling(r *rand.Rand, unit string, cols, n int) []byte {
 	return b
 }
 
-// full returns a screen of 80 columns whose history is as large as one may be, of lines of a unit.
+// full returns a screen of 80 columns with the largest history, whose lines repeat a unit.
 func full(r *rand.Rand, unit string) *Screen {
 	const cols = 80
 	s := New(protocol.Size{Cols: cols, Rows: 24}, protocol.MaxScrollback)
@@ -121,7 +120,7 @@ func costSize(r *rand.Rand) protocol.Size {
 	return protocol.Size{Cols: pick(300, protocol.MaxCols), Rows: pick(100, protocol.MaxRows)}.Normalize()
 }
 
-// A request is one of those that a peer may make.
+// A request is one that a peer may make.
 type request struct {
 	name string
 	do   func(s *Screen, r *rand.Rand)
@@ -147,7 +146,7 @@ var requests = []request{
 		if err != nil {
 			panic(err)
 		}
-		for range 25 { // as session does
+		for range 25 { // in as many steps as a session takes
 			if q.Over() {
 				break
 			}
@@ -183,13 +182,13 @@ var requests = []request{
 	{"pack", func(s *Screen, r *rand.Rand) { s.Pack() }},
 }
 
-// fullRequests are those that are made to a full history.
+// fullRequests are the requests that are made to a full history.
 var fullRequests = []request{
 	{"full history to 79 columns", func(s *Screen, _ *rand.Rand) { s.Resize(protocol.Size{Cols: 79, Rows: 24}) }},
 	{"full history to 2000 columns", func(s *Screen, _ *rand.Rand) { s.Resize(protocol.Size{Cols: protocol.MaxCols, Rows: 24}) }},
 }
 
-// resizeScreen often changes the columns by one, because then all rows of wrapped lines change and none goes away.
+// resizeScreen often changes the columns by one, because that changes all rows of wrapped lines and removes none.
 func resizeScreen(s *Screen, r *rand.Rand) {
 	size := costSize(r)
 	if r.IntN(2) == 0 {
@@ -213,10 +212,10 @@ func contentOf(s *Screen, spec protocol.ScreenSpec) {
 	}
 }
 
-// A cost is what requests have cost: how many there were, and the dearest.
+// A cost has the number of requests, and the highest cost of each kind.
 type cost struct {
-	fill         int  // bytes of text printed three times at most, each time after half of it of costly
-	full         bool // every other seed is one resize of a full history, of which only the memory is bounded: a million rows may take longer than costTime
+	fill         int  // bytes of a filling, which is printed up to three times, each time after up to half as many bytes of costly output
+	full         bool // every other seed makes one request to a full history, and only its memory is limited, because a million rows may take longer than costTime
 	count        int
 	time, memory map[string]float64 // ms, MiB
 }
@@ -225,7 +224,7 @@ func newCost(fill int) *cost {
 	return &cost{fill: fill, time: map[string]float64{}, memory: map[string]float64{}}
 }
 
-// A spending is what one request has cost.
+// A spending is the cost of one request.
 type spending struct {
 	name   string
 	time   time.Duration
@@ -234,7 +233,7 @@ type spending struct {
 	full   bool // the history is full
 }
 
-// measure makes requests to the random screen of a seed, and adds what each has cost.
+// measure makes requests to the random screen of a seed, and adds the cost of each.
 func (c *cost) measure(t *testing.T, seed uint64, requestsEach int) {
 	limit := costTime
 	if raceEnabled {
@@ -262,8 +261,8 @@ func (c *cost) measure(t *testing.T, seed uint64, requestsEach int) {
 	}
 }
 
-// spend makes requests to the random screen of a seed. The memory is what is allocated and not yet
-// collected at the worst: with the collector's default that may be as much again as what is held.
+// spend makes requests to the random screen of a seed, and returns their costs. The memory is the highest value of
+// what was allocated and not yet collected. With the collector's default that may be twice as much as is held.
 func (c *cost) spend(seed uint64, requestsEach int) (all []spending) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	from := requests
@@ -306,15 +305,15 @@ func (c *cost) anyScreen(r *rand.Rand) *Screen {
 	return s
 }
 
-// TestCost is the fuzzer of cost with fixed seeds; HOLDFAST_COST is how many more, in long mode.
+// TestCost measures fixed seeds. In long mode HOLDFAST_COST is the number of seeds.
 func TestCost(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it measures time and memory")
+		t.Skip("measures time and memory")
 	}
 	c := newCost(1 << 20)
 	seeds := uint64(12)
 	if raceEnabled {
-		seeds = 2 // it says nothing of the cost then
+		seeds = 2 // the race detector changes the cost
 	}
 	if n, err := strconv.ParseUint(os.Getenv("HOLDFAST_COST"), 10, 32); err == nil {
 		seeds, c.fill, c.full = n, 12<<20, true
@@ -328,14 +327,13 @@ func TestCost(t *testing.T) {
 	t.Logf("%d requests", c.count)
 }
 
-// FuzzCost is TestCost with any seed. The screens are those of little output, so that a seed takes
-// a fraction of a second.
+// FuzzCost measures any seed. Its screens have little output, so that a seed takes a fraction of a second.
 func FuzzCost(f *testing.F) {
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) { newCost(64<<10).measure(t, seed, 3) })
 }
 
-// cpuTime is the processor time of this process.
+// cpuTime returns the processor time of this process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -7,8 +7,8 @@ import (
 	"holdfast/protocol"
 )
 
-// However output is cut, what it says to the terminal is collected, whole and
-// once, and nothing else.
+// Effects collects the bells, notifications and clipboard texts of the output, each of them whole and once, however
+// the output is cut. It collects no other sequence.
 func TestEffects(t *testing.T) {
 	big := "\x1b]52;c;" + strings.Repeat("QUJD", 20_000)
 	for _, tt := range []struct{ name, in, want string }{
@@ -17,7 +17,7 @@ func TestEffects(t *testing.T) {
 		{"the clipboard", "\x1b]52;c;aGk=\x07", "\x1b]52;c;aGk=\x1b\\"},
 		{"the clipboard, read", "\x1b]52;c;?\x07", ""},
 		{"notifications", "\x1b]9;hi\x07x\x1b]777;notify;a;b\x1b\\\x1b]99;i=1:d=1;hé\x1b\\", "\x1b]9;hi\x1b\\\x1b]777;notify;a;b\x1b\\\x1b]99;i=1:d=1;hé\x1b\\"},
-		{"what notifications can do", "\x1b]99;i=1:p=?;\x1b\\", ""},
+		{"a query about notifications", "\x1b]99;i=1:p=?;\x1b\\", ""},
 		{"progress", "\x1b]9;4;1;50\x07", "\x1b]9;4;1;50\x1b\\"},
 		{"a title", "\x1b]0;\u00a952;c;x\x07", ""},
 		{"in C1 controls", "\u009d9;hi\u009c\u009b1m\x07", "\x1b]9;hi\x1b\\\x07"},
@@ -40,15 +40,14 @@ func TestEffects(t *testing.T) {
 					t.Errorf("pieces of %d: got %.100q (%d bytes), want %.100q (%d)", cut, got, len(got), tt.want, len(tt.want))
 				}
 				if again := e.take(); len(again) > 0 {
-					t.Errorf("again: %.100q", again)
+					t.Errorf("the second take returned %.100q", again)
 				}
 			}
 		})
 	}
 }
 
-// A view that ends within a sequence goes on after an effect as if there had been
-// none.
+// If an update ends within a sequence, the next one continues the sequence, although an effect came in between.
 func TestEffectsWithinSequence(t *testing.T) {
 	size, own := protocol.Size{Cols: 40, Rows: 5}, protocol.Size{Cols: 20, Rows: 5}
 	s := New(size, 0)
@@ -60,7 +59,7 @@ func TestEffectsWithinSequence(t *testing.T) {
 		seen.Write(o.Update(s.ViewAs(own)))
 	}
 	if got := strings.Join(seen.Text(5), "|"); got != "onetwothree" || seen.Title() != "title" {
-		t.Errorf("the viewer shows %q, called %q", got, seen.Title())
+		t.Errorf("the viewer shows %q with the title %q", got, seen.Title())
 	}
 	bells, notes := 0, 0
 	for _, e := range seen.Events() {
@@ -72,6 +71,6 @@ func TestEffectsWithinSequence(t *testing.T) {
 		}
 	}
 	if bells != 1 || notes != 1 {
-		t.Errorf("it had %d bells and %d notifications, want one each", bells, notes)
+		t.Errorf("the viewer had %d bells and %d notifications, want one each", bells, notes)
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"holdfast/supervisor/internal/vt/vttest"
 )
 
-// A record does not depend on how the core holds what it is of: with the tag
-// vtother the golden one is the same.
+// A record does not depend on the core's representation: a core with the tag vtother has the same golden record.
 func TestRestoreGolden(t *testing.T) {
 	s := New(protocol.Size{Cols: 40, Rows: 10}, 100)
 	s.SetAppearance(protocol.Appearance{Foreground: "#101010", Version: "viewer 1"})
@@ -36,8 +35,7 @@ func TestRestoreGolden(t *testing.T) {
 	}
 }
 
-// FuzzRestore: whatever is restored, nothing panics, and what comes of it can be
-// used, saved and restored.
+// FuzzRestore checks that Restore does not panic, and that a restored screen can be used, saved and restored.
 func FuzzRestore(f *testing.F) {
 	add := func(s *Screen, more string) {
 		snapshot, rest, err := sections(recordOf(s, -1))
@@ -58,7 +56,7 @@ func FuzzRestore(f *testing.F) {
 		if len(snapshot)+len(rest) > 64<<10 || len(more) > 4<<10 {
 			return
 		}
-		_, _ = Restore(rest, 50) // as a whole, which it may be by chance
+		_, _ = Restore(rest, 50) // the input alone may also be a record
 		record := appendSection([]byte{recordVersion}, sectionSnapshot, snapshot)
 		record = appendSection(record, sectionRest, rest)
 		r, err := Restore(record, 50)

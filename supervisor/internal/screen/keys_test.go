@@ -8,7 +8,7 @@ import (
 	"holdfast/protocol"
 )
 
-// What xterm sends (ctlseqs.ms, "Special Keys"), by the modes that are set before.
+// Keys returns the bytes that xterm sends (ctlseqs.ms, "Special Keys") in the modes that the output before has set.
 func TestKeys(t *testing.T) {
 	const application, newLine = "\x1b[?1h\x1b=", "\x1b[20h"
 	for _, tt := range []struct{ modes, keys, want string }{
@@ -45,7 +45,7 @@ func TestKeys(t *testing.T) {
 		"S-Enter", "C-Enter", "C-Tab", "S-Escape", "S-Space", "S-Backspace", "S-M-Tab", "M-C-Enter",
 	} {
 		if name == "C" {
-			continue // it is a letter
+			continue // a single character is a key
 		}
 		if got, err := s.Keys([]string{"x", name}); protocol.CodeOf(err) != protocol.CodeInvalidArgument || got != nil {
 			t.Errorf("%q is sent as %q, %v", name, got, err)
@@ -53,7 +53,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Programs know keys by terminfo, which has those of the application's mode.
+// Programs expect the sequences of terminfo, which are those of the application modes.
 func TestKeysOfTerminfo(t *testing.T) {
 	infocmp, err := exec.LookPath("infocmp")
 	if err != nil {
@@ -80,7 +80,7 @@ func TestKeysOfTerminfo(t *testing.T) {
 	} {
 		want, ok := known[name]
 		if !ok {
-			continue // an older terminfo
+			continue // an older terminfo lacks the key
 		}
 		asked++
 		if got, err := s.Keys([]string{key}); err != nil || string(got) != want {
@@ -88,7 +88,7 @@ func TestKeysOfTerminfo(t *testing.T) {
 		}
 	}
 	if asked < 20 {
-		t.Errorf("terminfo knows but %d of them", asked)
+		t.Errorf("terminfo has only %d of the keys", asked)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestPaste(t *testing.T) {
 	}
 }
 
-// FuzzPaste: whatever is pasted, the frame ends where the text does.
+// FuzzPaste checks that no pasted text can end its own frame.
 func FuzzPaste(f *testing.F) {
 	f.Add([]byte("a\x1b[201~"))
 	f.Add([]byte("\x1b[20\x1b[201~1~"))

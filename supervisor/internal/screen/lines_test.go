@@ -13,8 +13,8 @@ import (
 
 func before(n uint64) *uint64 { return &n }
 
-// told is a page as "number text", and what is said of the lines.
-func told(c protocol.HistoryContent) (out []string) {
+// linesAsText returns the lines of a page as "number text", followed by < if the line is cut, and by > if it is open.
+func linesAsText(c protocol.HistoryContent) (out []string) {
 	for _, l := range c.Lines {
 		s := fmt.Sprint(l.Line, " ")
 		for _, p := range l.Spans {
@@ -53,7 +53,7 @@ func TestHistory(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := printed(small, tt.in)
 			c := s.History(tt.spec).Content()
-			if got := told(c); !slices.Equal(got, tt.want) || c.More != tt.more {
+			if got := linesAsText(c); !slices.Equal(got, tt.want) || c.More != tt.more {
 				t.Errorf("got %q and more: %t, want %q and %t", got, c.More, tt.want, tt.more)
 			}
 			if c.Offset != uint64(len(tt.in)) || c.Lines == nil || len(c.Looks) != 1 {
@@ -76,8 +76,8 @@ func TestHistoryLooks(t *testing.T) {
 	}
 }
 
-// An answer fits into a message whatever the lines are, the pages together are
-// all lines, and a line's text may have as many bytes as the protocol says.
+// A reply fits into a message whatever the lines contain, the pages together have all lines, and a line's text may
+// have MaxLineBytes.
 func TestHistoryRoom(t *testing.T) {
 	line := func(n int, part func(i int) string) string {
 		var b strings.Builder
@@ -126,7 +126,7 @@ func TestHistoryRoom(t *testing.T) {
 	}
 }
 
-// search asks until there is no more, and returns all that matches.
+// search repeats the search until it has no more matches, and returns all matches and the number of replies.
 func search(t *testing.T, s *Screen, spec protocol.SearchSpec, take int) (all []protocol.Match, answers int) {
 	t.Helper()
 	for {
@@ -181,7 +181,7 @@ func TestSearch(t *testing.T) {
 						t.Errorf("got %v, want %v", got, tt.want)
 					}
 					if limit > 0 && answers < len(got)/limit {
-						t.Errorf("%d matches in %d answers of %d", len(got), answers, limit)
+						t.Errorf("%d matches in %d replies of at most %d", len(got), answers, limit)
 					}
 				}
 			}
@@ -194,7 +194,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// What is found while lines come and go has been there, and is told once.
+// A search while lines are printed finds lines that existed, each of them once.
 func TestSearchWhilePrinting(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -229,13 +229,13 @@ func TestSearchWhilePrinting(t *testing.T) {
 	}
 }
 
-// An answer has room for so much, and the next one goes on.
+// The size of a reply is bounded, and the next reply continues.
 func TestSearchRoom(t *testing.T) {
 	s := New(protocol.Size{Cols: 80, Rows: 4}, 10_000)
 	s.Write([]byte(strings.Repeat(strings.Repeat(`"`, 30_000)+"\r\n", 20)))
 	got, answers := search(t, s, protocol.SearchSpec{Pattern: `"`}, 1000)
 	if len(got) != 20 || answers != 2 {
-		t.Errorf("got %d matches in %d answers, want 20 in 2", len(got), answers)
+		t.Errorf("got %d matches in %d replies, want 20 in 2", len(got), answers)
 	}
 	for i, m := range got {
 		if m.Line != uint64(19-i) || len(m.Ranges) != maxRanges {

@@ -14,7 +14,7 @@ var questions = []string{
 	"\x1b[?4m",
 }
 
-// unanswered are questions that some terminals answer, and the session does not.
+// unanswered are queries that some terminals answer, and the session does not.
 var unanswered = []string{
 	"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\", "\x1b_Ga=q;\x1b\\", "\x1b_Ga=T,f=100,i=7;AAAA\x1b\\", "\x1b_Gi=7,q=1;AAAA\x1b\\",
 	"\x1b_GI=3,m=1;AAAA\x1b\\", "\x1b_Gm=1;AAAA\x1b\\", "\x1b_Gm=0;AAAA\x1b\\", "\x1b_Ga=p,i=7\x1b\\",
@@ -23,18 +23,18 @@ var unanswered = []string{
 	"\x1b]1337;ReportCellSize\x07", "\x1b]1337;Capabilities\x1b\\", "\x1b]1337;ReportVariable=bmFtZQ==\x07",
 	"\x1b]21;foreground=?\x1b\\", "\x1b]22;?__current__\x1b\\", "\x1b]99;i=1:p=?;\x1b\\", "\x1b]99;i=1:p=alive;\x1b\\", "\x1b]5522;type=read;dGV4dA==\x1b\\",
 	"\x1b]52;c;?\x07", "\x1b]50;?1\x07", "\x1b]60\x07", "\x1b]61;allowTitleOps\x07",
-	// The same in C1 controls.
+	// The same with C1 controls.
 	"\u009bc", "\u009b6n", "\u009b?2026$p", "\u009d11;?\x07", "\u009d10;?\u009c", "\u0090$qm\u009c", "\x1bP+q544e\u009c", "\u009fGa=q,i=1;AAAA\u009c", "\u009a",
 }
 
-// notQuestions look like some of the questions, and have to stay as they are.
+// notQuestions look like queries, and must stay unchanged.
 const notQuestions = "\x1b_Ga=T,q=2,i=7,m=1;AA\x1b\\\x1b_Gm=0;AA\x1b\\\x1b_Ga=T,f=32,s=1,v=1;AAAA\x1b\\\x1b_Ga=d,d=i,i=7\x1b\\" +
 	"\x1b]22;pointer\x07\x1b]21;foreground=red\x1b\\\x1b]99;i=1:d=0;Hi?\x1b\\\x1b]2;really;?\x07\x1b]1337;SetMark\x07\x1b]8;;?\x07\x1b]8;;\x07" +
 	"\x1b[3;4r\x1b[2S\x1b[1;1;2;2;5;5;1$v\x1b[4u\x1b[?1049h\u0085\u0091\u00c2\u009b1m\u009d2;t\u009c"
 
 const harmless = "a\x07\x1b[1;31mb\x1b[?2004h\x1b[3;4H\x1b[>1u\x1b[?25l\x1b[>4;2m\x1b[0 q\x1b[22;0t\x1b]11;#000\x07\x1b]0;t?\x07\x1bPq#0\x1b\\\x1b(Bc"
 
-// However output is cut, questions get no answer and everything else stays.
+// However output is cut, masked queries get no answer, and all other output stays unchanged.
 func TestMask(t *testing.T) {
 	harmless := harmless + notQuestions
 	in := harmless
@@ -55,14 +55,14 @@ func TestMask(t *testing.T) {
 		s.SetAppearance(protocol.Appearance{CellWidth: 8, CellHeight: 16})
 		s.Write([]byte(out))
 		if r := s.Replies(); len(r) > 0 {
-			t.Errorf("pieces of %d: answered with %q", cut, r)
+			t.Errorf("pieces of %d: the terminal replied %q", cut, r)
 		}
 		if len(out) != len(in) || !strings.HasPrefix(out, harmless) || !strings.HasSuffix(out, harmless) {
 			t.Errorf("pieces of %d: got %q", cut, out)
 		}
 		for _, q := range unanswered {
 			if strings.Contains(out, q) {
-				t.Errorf("pieces of %d: %q still stands", cut, q)
+				t.Errorf("pieces of %d: %q was not masked", cut, q)
 			}
 		}
 		if got, want := strings.Count(out, "x"), strings.Count(in, "x")-1; got < want-1 {
@@ -71,7 +71,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// What is ours to answer stays as it is.
+// Queries that the viewer should answer stay unchanged.
 func TestMaskOwn(t *testing.T) {
 	in := strings.Join(append(append([]string(nil), questions...), unanswered...), "y") + notQuestions
 	var m Mask
@@ -86,8 +86,8 @@ func TestMaskOwn(t *testing.T) {
 	}
 }
 
-// FuzzMask: no byte comes or goes; nothing without a question's parts changes;
-// and what is left has no answer that our own terminal would give.
+// FuzzMask checks that the mask keeps the number of bytes, changes no output without the parts of a query, and leaves
+// no query that the core would answer.
 func FuzzMask(f *testing.F) {
 	for _, q := range append(append([]string(nil), questions...), unanswered...) {
 		f.Add([]byte("a"+q+"b"), 2)
@@ -100,7 +100,7 @@ func FuzzMask(f *testing.F) {
 			m.Apply(rest[:min(cut, len(rest))], func(int) bool { return true })
 		}
 		if n := len(m.tokens.Body()); n > maxKept {
-			t.Fatalf("%d bytes are kept", n)
+			t.Fatalf("the mask keeps %d bytes", n)
 		}
 		if !strings.ContainsAny(string(in), "\x05\x1b") && strings.IndexByte(string(in), escseq.C1Lead) < 0 && string(out) != string(in) {
 			t.Fatalf("%q became %q", in, out)
@@ -108,8 +108,7 @@ func FuzzMask(f *testing.F) {
 	})
 }
 
-// BenchmarkMask is the mask's part of sending a piece of output to a viewer that does not answer
-// the questions in it, and (own) to one that does.
+// BenchmarkMask measures the mask for a viewer that does not answer queries, and (own) for one that does.
 func BenchmarkMask(b *testing.B) {
 	for _, in := range []struct{ name, text string }{
 		{"text", "make: entering directory /home/ada/src, no rule to make target\r\n"},

@@ -12,7 +12,7 @@ import (
 	"holdfast/supervisor/internal/vt"
 )
 
-// scrolled is the text of a terminal's history.
+// scrolled returns the texts of a terminal's history.
 func scrolled(t *vt.Term) (lines []string) {
 	s := t.State()
 	for _, l := range s.Normal.Lines[:s.Normal.History] {
@@ -25,7 +25,7 @@ func scrolled(t *vt.Term) (lines []string) {
 	return lines
 }
 
-// shown is what a terminal shows, less what is above and what does not show.
+// shown returns the content of a terminal's screen, without history and state that does not show.
 func shown(t *vt.Term) protocol.ScreenContent {
 	cols, rows := t.Size()
 	v := &View{term: t, size: protocol.Size{Cols: cols, Rows: rows}}
@@ -33,8 +33,8 @@ func shown(t *vt.Term) protocol.ScreenContent {
 	return c
 }
 
-// A viewer of another size that is brought up to date shows what one shows that
-// comes anew, and its history stays as it was.
+// A viewer of another size that receives updates shows the same as one that attaches anew, and its history does not
+// change.
 func TestOwn(t *testing.T) {
 	own := func(cols, rows int) protocol.Size { return protocol.Size{Cols: cols, Rows: rows} }
 	for _, tt := range []struct {
@@ -72,13 +72,13 @@ func TestOwn(t *testing.T) {
 				}
 			}
 			if got := scrolled(viewer); !reflect.DeepEqual(got, above) {
-				t.Errorf("its history was %q and is %q", above, got)
+				t.Errorf("the viewer's history was %q and is %q", above, got)
 			}
 		})
 	}
 }
 
-// Many viewers may take from their views, while the screen goes on.
+// Several goroutines may use views at the same time, while the screen continues.
 func TestOwnAtOnce(t *testing.T) {
 	s := printed(small, numbers(100))
 	s.Pack()
@@ -99,7 +99,7 @@ func TestOwnAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// A keystroke costs few bytes, whatever else is on the screen.
+// The update after a keystroke has few bytes, whatever the rest of the screen shows.
 func TestOwnIsCheap(t *testing.T) {
 	size := protocol.Size{Cols: 80, Rows: 24}
 	s := New(protocol.Size{Cols: 200, Rows: 50}, 1000)
@@ -119,8 +119,8 @@ func TestOwnIsCheap(t *testing.T) {
 	}
 }
 
-// vim is a screen full of coloured words, with a line of numbers and one of
-// state, of a text that begins at the line first.
+// vim returns a screen full of coloured words, with a line of numbers and a status line, of a text that begins at the
+// line first.
 func vim(size protocol.Size, first int) string {
 	var b strings.Builder
 	b.WriteString("\x1b[?1049h\x1b[?25l")
@@ -144,14 +144,14 @@ func vim(size protocol.Size, first int) string {
 	return b.String()
 }
 
-// BenchmarkOwn is an update of a viewer of 80x24 of a session of 200x50. Taking
-// the view is what its owner's goroutine does for it.
+// BenchmarkOwn measures an update for a viewer of 80x24 of a session of 200x50. The session's goroutine has to make
+// the view.
 func BenchmarkOwn(b *testing.B) {
 	size, own := protocol.Size{Cols: 200, Rows: 50}, protocol.Size{Cols: 80, Rows: 24}
 	for _, tt := range []struct {
 		name   string
 		before string
-		steps  [2]string // one after the other, for ever
+		steps  [2]string // printed in turn
 	}{
 		{"nothing", vim(size, 1), [2]string{"", ""}},
 		{"cursor", vim(size, 1), [2]string{"\x1b[13;21H", "\x1b[14;22H"}},
@@ -186,7 +186,7 @@ func BenchmarkOwn(b *testing.B) {
 	}
 }
 
-// ownOf is an Own of one that was given a snapshot.
+// ownOf returns an Own of a viewer that has received a snapshot.
 func ownOf(size protocol.Size, snapshot []byte) *Own {
 	o := NewOwn(size)
 	o.Shown(snapshot)

@@ -12,7 +12,7 @@ import (
 	"holdfast/supervisor/internal/vt/vttest"
 )
 
-// Real programs go on where the screen was saved, wherever that is.
+// The output of real programs continues correctly on a screen that was saved and restored at any offset.
 func TestRestoreRecordings(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text.go")
 	var lines []byte

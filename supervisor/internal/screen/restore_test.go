@@ -12,16 +12,16 @@ import (
 	"holdfast/protocol"
 )
 
-// What no bytes say is in the record, too.
+// A record also has the state that no bytes of output can restore.
 func TestRestore(t *testing.T) {
 	long := strings.Repeat("0123456789", 30)
 	for _, tt := range []struct {
 		name, before, after string
-		resize              protocol.Size // at the end
+		resize              protocol.Size // a resize at the end, if it is not zero
 	}{
 		{name: "nothing", after: "a"},
 		{name: "a cut sequence", before: "\x1b[1;38;2;1;2;3mred\x1b[4", after: "5mgreen"},
-		{name: "a cut parameter of nothing", before: "\x1b[0", after: "?25l"},
+		{name: "a cut parameter 0", before: "\x1b[0", after: "?25l"},
 		{name: "a cut character", before: "caf\xc3", after: "\xa9"},
 		{name: "a cut title", before: "\x1b]2;" + long, after: "more\a"},
 		{name: "a string that is too long", before: "\x1b]2;" + strings.Repeat("x", 70_000), after: "y\a."},
@@ -29,9 +29,9 @@ func TestRestore(t *testing.T) {
 		{name: "half a wide character", before: "\x1b[4;3H世界世\x1b[4;4H\x1b[@x", after: "\x1b[4;4Hy"},
 		{name: "half a wide character above", before: "世界世\x1b[1;2H\x1b[@x" + numbers(50), after: numbers(5)},
 		{name: "clusters without their mode", before: "\x1b[?2027h👨‍👩‍👧 and 🇩🇪\x1b[?2027l" + numbers(9), after: "."},
-		{name: "a wrap pending behind nothing", before: "x\x1b[1;20Hy\x1b[1K", after: "z"},
+		{name: "a wrap pending behind an erased row", before: "x\x1b[1;20Hy\x1b[1K", after: "z"},
 		{name: "a cursor outside the region", before: numbers(4) + "\x1b[2;3r\x1b[?6h\x1b[u", after: "x\x1b[Ay\nz"},
-		{name: "what the alternate screen does not show", before: "\x1b[?1049h" + long, resize: protocol.Size{Cols: 10, Rows: 4}, after: "\x1b[Hx"},
+		{name: "rows that the alternate screen does not show", before: "\x1b[?1049h" + long, resize: protocol.Size{Cols: 10, Rows: 4}, after: "\x1b[Hx"},
 		{name: "tab stops that are not shown", before: "\x1b[1;19H\x1bH", resize: protocol.Size{Cols: 10, Rows: 4}, after: "\r\t\tx"},
 		{name: "the saved cursor of the hidden screen", before: "\x1b[?1047h\x1b[3;7H\x1b[31m\x1b7\x1b[?1047l\x1b[m", after: "\x1b[?1047h\x1b8x"},
 		{name: "a saved cursor above the screen", before: "\x1b[2;5H\x1b7" + numbers(30), after: "\x1b8x"},
@@ -62,13 +62,14 @@ func TestRestore(t *testing.T) {
 				t.Error(d)
 			}
 			if g, w := got.Replies(), want.Replies(); !bytes.Equal(g, w) {
-				t.Errorf("it answers %q, not %q", g, w)
+				t.Errorf("the restored screen replies %q, want %q", g, w)
 			}
 		})
 	}
 }
 
-// What nobody has taken is told once, and what was taken is not told again.
+// Events and replies that were not fetched before the save are returned once after the restore. Those that were
+// fetched are not returned again.
 func TestRestoreEvents(t *testing.T) {
 	const events = "\x07\x1b]2;title\x07\x1b]7;file:///tmp\x07\x1b]9;hello\x07\x1b[6n\x1b[?1004h"
 	want := printed(small, events)
@@ -77,20 +78,20 @@ func TestRestoreEvents(t *testing.T) {
 		t.Errorf("got %v, want %v", g, w)
 	}
 	if g, w := taken.Replies(), want.Replies(); len(w) == 0 || !bytes.Equal(g, w) {
-		t.Errorf("it answers %q, want %q", g, w)
+		t.Errorf("the restored screen replies %q, want %q", g, w)
 	}
 	again := restored(t, recordOf(taken, -1), 100, 10)
 	on, asked := again.Focus()
 	if again.Events() != nil || again.Replies() != nil || again.Title() != "title" || again.Cwd() != "/tmp" || !on || asked != 1 {
-		t.Errorf("told again, or the title is %q, the directory %q, focus %t, %d", again.Title(), again.Cwd(), on, asked)
+		t.Errorf("events or replies come again, or the title is %q, the directory %q, focus %t, %d", again.Title(), again.Cwd(), on, asked)
 	}
 	again.Write([]byte("\x1b]2;title\x07\x1b]7;file:///tmp\x07"))
 	if e := again.Events(); e != nil {
-		t.Errorf("what does not change is told: %v", e)
+		t.Errorf("an unchanged title causes events: %v", e)
 	}
 }
 
-// Long histories keep all their lines and numbers, compressed or not.
+// Long histories keep all lines and numbers, compressed or not.
 func TestRestoreHistory(t *testing.T) {
 	for _, pack := range []bool{false, true} {
 		want := listed(10_000)
@@ -111,7 +112,7 @@ func TestRestoreHistory(t *testing.T) {
 			spec := protocol.HistorySpec{Before: &w.Next, Lines: 60}
 			g, h := got.History(spec).Content(), want.History(spec).Content()
 			for i, l := range g.Lines {
-				if !reflect.DeepEqual(l.Line, h.Lines[i].Line) || fmt.Sprint(told(g)[i]) != told(h)[i] {
+				if !reflect.DeepEqual(l.Line, h.Lines[i].Line) || fmt.Sprint(linesAsText(g)[i]) != linesAsText(h)[i] {
 					t.Errorf("%v: line %v, want %v", tt, l, h.Lines[i])
 				}
 			}
@@ -119,8 +120,7 @@ func TestRestoreHistory(t *testing.T) {
 	}
 }
 
-// A history that fits because it is compressed is compressed while it is made
-// again.
+// A history that fits into its budget only if it is compressed is compressed while it is restored.
 func TestRestorePacked(t *testing.T) {
 	s := New(protocol.Size{Cols: protocol.MaxCols, Rows: 10}, 17_000)
 	line := bytes.Repeat([]byte("0123456789"), protocol.MaxCols/10)
@@ -131,7 +131,7 @@ func TestRestorePacked(t *testing.T) {
 		}
 	}
 	if n := s.term.HistoryLines(); n != 17_000 {
-		t.Fatalf("%d lines are kept", n)
+		t.Fatalf("the history has %d lines", n)
 	}
 	got := restored(t, recordOf(s, -1), 17_000, 64<<10)
 	if n, w := got.lineNumbers(), s.lineNumbers(); n != w {
@@ -139,7 +139,7 @@ func TestRestorePacked(t *testing.T) {
 	}
 }
 
-// Save holds little of its result at a time.
+// Save holds only a small part of the record at a time.
 func TestSaveMemory(t *testing.T) {
 	for _, pack := range []bool{false, true} {
 		s := listed(10_000)
@@ -159,7 +159,7 @@ func TestSaveMemory(t *testing.T) {
 	}
 }
 
-// What a later version adds is skipped, and what is no record is an error.
+// Sections that a later version adds are skipped, and damaged records are an error.
 func TestRestoreRecords(t *testing.T) {
 	want := printed(small, numbers(9)+"\x1b]2;title\a")
 	record := recordOf(want, -1)

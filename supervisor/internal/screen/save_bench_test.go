@@ -8,7 +8,7 @@ import (
 	"holdfast/supervisor/internal/vt/vttest"
 )
 
-// listed is a screen with so many lines of listings above it.
+// listed returns a screen with so many lines of listings above it.
 func listed(lines int) *Screen {
 	s := New(protocol.Size{Cols: 200, Rows: 50}, lines)
 	in := vttest.Listing.Make()
@@ -21,8 +21,8 @@ func listed(lines int) *Screen {
 	return s
 }
 
-// Saving every session of a busy supervisor must not be felt: 10,000 lines of
-// coloured listings are to take 5 ms, and 10 ms to be made again.
+// Saving must not delay a busy supervisor. A record of 10,000 lines of coloured listings should take 5 ms to save and
+// 10 ms to restore.
 func BenchmarkSave(b *testing.B) {
 	for _, pack := range []bool{false, true} {
 		b.Run(map[bool]string{false: "plain", true: "packed"}[pack], func(b *testing.B) {

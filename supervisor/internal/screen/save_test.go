@@ -15,7 +15,7 @@ import (
 	"holdfast/supervisor/internal/vt/vttest"
 )
 
-// seed makes a run's streams. HOLDFAST_SEED repeats an earlier run.
+// seed is the seed of the streams of this run. HOLDFAST_SEED repeats an earlier run.
 var seed = func() uint64 {
 	if s, err := strconv.ParseUint(os.Getenv("HOLDFAST_SEED"), 10, 64); err == nil {
 		return s
@@ -23,7 +23,7 @@ var seed = func() uint64 {
 	return uint64(time.Now().UnixNano())
 }()
 
-// streams is how many there are: HOLDFAST_STREAMS, or else n.
+// streams returns the number of streams: HOLDFAST_STREAMS, or else n.
 func streams(t testing.TB, n int) int {
 	t.Helper()
 	t.Logf("HOLDFAST_SEED=%d", seed)
@@ -36,7 +36,7 @@ func streams(t testing.TB, n int) int {
 	return n
 }
 
-// terminal does a stream's steps to a screen.
+// terminal executes the steps of a stream on a screen.
 type terminal struct{ *Screen }
 
 func (t terminal) Write(p []byte)        { t.Screen.Write(p) }
@@ -52,12 +52,12 @@ func (m *memory) WriteAt(p []byte, off int64) (int, error) {
 	return copy((*m)[off:], p), nil
 }
 
-// nowhere is a file that holds nothing.
+// nowhere is a file that keeps no content.
 type nowhere struct{}
 
 func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 
-// recordOf returns a record of a screen with as many as history lines above it.
+// recordOf returns a record of a screen with at most history lines above it.
 func recordOf(s *Screen, history int) []byte {
 	var m memory
 	if err := s.Save(&m, history); err != nil {
@@ -72,7 +72,7 @@ func appendSection(record []byte, kind byte, p []byte) []byte {
 	return append(record, p...)
 }
 
-// restored makes a screen of a record, n bytes at a time.
+// restored returns the screen of a record, restored in steps of n bytes.
 func restored(t testing.TB, record []byte, lines, n int) *Screen {
 	t.Helper()
 	r, err := Restore(record, lines)
@@ -81,14 +81,14 @@ func restored(t testing.TB, record []byte, lines, n int) *Screen {
 	}
 	for !r.Step(n) {
 		if r.Screen() != nil {
-			t.Fatal("there is a screen before it is done")
+			t.Fatal("a screen is returned before the restore has ended")
 		}
 	}
 	return r.Screen()
 }
 
-// diff tells how a screen differs from another one, for who looks at it or goes
-// on with it; nothing is taken.
+// diff returns the first difference between two screens that a viewer or later output could show. It fetches no
+// events or replies.
 func diff(got, want *Screen) string {
 	if d := vttest.Diff(got.term.State(), want.term.State()); d != "" {
 		return d
@@ -126,7 +126,7 @@ func diff(got, want *Screen) string {
 	return ""
 }
 
-// run is a stream that is cut, saved and restored there, and goes on.
+// A run is a stream that is saved and restored in its middle.
 type run struct {
 	size          protocol.Size
 	lines, step   int
@@ -141,7 +141,7 @@ func makeRun(i int) run {
 	steps := vttest.Stream(r, vttest.StreamOptions{
 		Cols: c.size.Cols, Rows: c.size.Rows, Bytes: 100 + r.IntN(4000), Profile: vttest.Profiles[i%len(vttest.Profiles)],
 	})
-	if r.IntN(3) == 0 { // what printed under it may be seen without
+	if r.IntN(3) == 0 { // drops a part of the history
 		steps = append([]vttest.Step{{Write: []byte("\x1b[?2027h")}}, steps...)
 	}
 	k := r.IntN(len(steps))
@@ -154,7 +154,7 @@ func makeRun(i int) run {
 	return c
 }
 
-// check returns how the restored screen differs, at once or later.
+// check returns the first difference of the restored screen, right after the restore or after later output.
 func (c run) check(t testing.TB) string {
 	want := New(c.size, c.lines)
 	want.SetAppearance(protocol.Appearance{Background: "#fafafa", CellWidth: 7, CellHeight: 13, Version: "t<1>"})
@@ -187,8 +187,7 @@ func (c run) check(t testing.TB) string {
 	return ""
 }
 
-// A screen that was saved and made again is the same, wherever it is cut, and
-// goes on in the same way.
+// A screen that was saved and restored anywhere in a stream is the same, and stays the same with later output.
 func TestRestoreStreams(t *testing.T) {
 	failures := 0
 	for i := range streams(t, 60) {

@@ -35,12 +35,12 @@ func show(t *testing.T, s *Screen, spec protocol.ScreenSpec) protocol.ScreenCont
 		}
 		rows = next
 	}
-	t.Fatal("there is always more to try")
+	t.Fatal("the loop does not end")
 	panic("unreachable")
 }
 
-// A snapshot stands for its offset: what follows it goes on, within a sequence
-// too, whatever was printed and in whatever size it is shown.
+// A snapshot stands for an offset: a terminal with the snapshot and the output after the offset shows the right
+// screen. That holds within a sequence, after any output, and for viewers of another size.
 func TestSnapshot(t *testing.T) {
 	for _, tt := range []struct{ name, before, after string }{
 		{"nothing", "", "a"},
@@ -56,21 +56,21 @@ func TestSnapshot(t *testing.T) {
 			s := printed(small, tt.before)
 			data, offset := s.Snapshot(100, protocol.Size{})
 			if offset != uint64(len(tt.before)) || offset != s.Offset() {
-				t.Errorf("it stands for %d, %d were printed", offset, len(tt.before))
+				t.Errorf("the snapshot stands for offset %d, but %d bytes were printed", offset, len(tt.before))
 			}
 			viewer := printed(small, string(data)+tt.after)
 			s.Write([]byte(tt.after))
 			spec := protocol.ScreenSpec{Format: protocol.ScreenCells, Scrollback: protocol.AllScrollback}
 			got, want := show(t, viewer, spec), show(t, s, spec)
 			if got.Offset = want.Offset; !reflect.DeepEqual(got, want) {
-				t.Errorf("it shows\n%+v\nwant\n%+v", got, want)
+				t.Errorf("the viewer shows\n%+v\nwant\n%+v", got, want)
 			}
 		})
 	}
 }
 
-// A viewer of another size is shown what the terminal would show at that, and
-// the terminal stays as it is.
+// The snapshot for a viewer of another size shows the lines as the terminal would in that size, and the terminal does
+// not change.
 func TestSnapshotForAnotherSize(t *testing.T) {
 	s := printed(small, strings.Repeat("0123456789", 5)+"\r\nend")
 	before, _ := s.Snapshot(100, protocol.Size{})
@@ -78,7 +78,7 @@ func TestSnapshotForAnotherSize(t *testing.T) {
 		data, _ := s.Snapshot(100, size)
 		viewer := printed(size, string(data))
 		if got, want := viewer.Text(100), []string{strings.Repeat("0123456789", 5), "end"}; !slices.Equal(got, want) {
-			t.Errorf("at %v it shows %q, want %q", size, got, want)
+			t.Errorf("in the size %v the viewer shows %q, want %q", size, got, want)
 		}
 	}
 	if after, _ := s.Snapshot(100, protocol.Size{}); string(after) != string(before) {
@@ -86,12 +86,11 @@ func TestSnapshotForAnotherSize(t *testing.T) {
 	}
 }
 
-// A snapshot has as many lines above the screen as are wanted, asks nothing
-// and rings nothing.
+// A snapshot has as many lines above the screen as were requested, and contains no queries and no bells.
 func TestSnapshotHistory(t *testing.T) {
 	s := printed(small, numbers(50)+"\x1b[6n\x07\x1b]11;?\x07\x05")
 	if len(s.Replies()) == 0 {
-		t.Fatal("the terminal has no answer")
+		t.Fatal("the terminal has no reply")
 	}
 	for _, n := range []int{-1, 0, 5, 1000} {
 		data, _ := s.Snapshot(n, protocol.Size{})
@@ -100,7 +99,7 @@ func TestSnapshotHistory(t *testing.T) {
 			t.Errorf("with %d lines above: got %d lines, want %d", n, got, want)
 		}
 		if r, e := viewer.Replies(), viewer.Events(); len(r) > 0 || len(e) > 0 {
-			t.Errorf("the snapshot asks %q and has events %v", r, e)
+			t.Errorf("the snapshot causes the replies %q and the events %v", r, e)
 		}
 	}
 }
@@ -154,13 +153,13 @@ func TestContent(t *testing.T) {
 		want []string
 	}{
 		{"the screen", protocol.ScreenSpec{}, []string{"9", "10", "", "x"}},
-		{"its end", protocol.ScreenSpec{Lines: 2}, []string{"", "x"}},
+		{"the end of the screen", protocol.ScreenSpec{Lines: 2}, []string{"", "x"}},
 		{"more than it has", protocol.ScreenSpec{Lines: 5}, []string{"8", "9", "10", "", "x"}},
 		{"some above", protocol.ScreenSpec{Scrollback: 2}, []string{"7", "8", "9", "10", "", "x"}},
 		{"the end of that", protocol.ScreenSpec{Scrollback: 2, Lines: 100}, []string{"7", "8", "9", "10", "", "x"}},
 		{"all", protocol.ScreenSpec{Scrollback: -1}, []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "", "x"}},
 		{"not blank", protocol.ScreenSpec{Lines: 3, NonEmpty: true}, []string{"9", "10", "x"}},
-		{"what comes before", protocol.ScreenSpec{Lines: 3, Skip: 4}, []string{"6", "7", "8"}},
+		{"rows above", protocol.ScreenSpec{Lines: 3, Skip: 4}, []string{"6", "7", "8"}},
 		{"nothing before", protocol.ScreenSpec{Scrollback: -1, Skip: 100}, []string{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -189,7 +188,7 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// What ansi prints shows the same lines in a terminal.
+// The output of the format ansi shows the same lines in a terminal.
 func TestANSI(t *testing.T) {
 	in := "plain \x1b[1;3;4;9;53;91;44mmany\x1b[0m\r\n\x1b[38;5;100mpalette \x1b[38;2;1;2;3;7mrgb\x1b[0m\r\n" + strings.Repeat("wrapped", 10) + "\r\n\r\nend"
 	big := protocol.Size{Cols: 20, Rows: 20}
@@ -204,11 +203,11 @@ func TestANSI(t *testing.T) {
 	got := show(t, printed(big, strings.ReplaceAll(c.ANSI, "\n", "\r\n")), spec)
 	want := show(t, s, spec)
 	if !reflect.DeepEqual(got.Cells, want.Cells) || !reflect.DeepEqual(got.Looks, want.Looks) {
-		t.Errorf("it shows\n%+v\nwant\n%+v", got, want)
+		t.Errorf("the terminal shows\n%+v\nwant\n%+v", got, want)
 	}
 }
 
-// However much a program says, it comes as few events.
+// Many titles and notifications cause few events.
 func TestEvents(t *testing.T) {
 	s := printed(small, strings.Repeat("\x07\x1b]0;spin\x07\x1b]0;title\x07\x1b]7;file://host/tmp/a%20b\x07\x1b]9;hello\x07\x1b]777;notify;T;B\x07", 100))
 	var kinds []protocol.EventKind
@@ -225,7 +224,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("got %q, the last notification %+v; want %q", kinds, last, want)
 	}
 	if s.Title() != "title" || s.Cwd() != "/tmp/a b" || s.Events() != nil {
-		t.Errorf("got title %q, cwd %q, or events twice", s.Title(), s.Cwd())
+		t.Errorf("got title %q, cwd %q, or events come twice", s.Title(), s.Cwd())
 	}
 	s.Write([]byte("\x1b]2;" + strings.Repeat("é", 1000) + "\x07"))
 	if n := len(s.Title()); n != protocol.MaxTitle {
@@ -233,7 +232,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// The history keeps what it was told to, packed or not.
+// The history has the configured number of lines, packed or not.
 func TestScrollbackLines(t *testing.T) {
 	s := New(small, 10)
 	s.Write([]byte(numbers(1000)))
@@ -243,7 +242,7 @@ func TestScrollbackLines(t *testing.T) {
 	}
 }
 
-// A screen may be asked for as it would be in another size.
+// Content can be requested for another size than the screen's.
 func TestContentOfSize(t *testing.T) {
 	s := printed(small, numbers(10)+strings.Repeat("0123456789", 3)+"\r\nx")
 	for _, tt := range []struct {
@@ -252,11 +251,11 @@ func TestContentOfSize(t *testing.T) {
 		size protocol.Size
 		want []string
 	}{
-		{"its own", protocol.ScreenSpec{Cols: 20, Rows: 4}, small, []string{"10", "012345678901234567890123456789", "x"}},
+		{"the size of the screen", protocol.ScreenSpec{Cols: 20, Rows: 4}, small, []string{"10", "012345678901234567890123456789", "x"}},
 		{"wider", protocol.ScreenSpec{Cols: 40}, protocol.Size{Cols: 40, Rows: 4}, []string{"9", "10", "012345678901234567890123456789", "x"}},
 		{"narrower", protocol.ScreenSpec{Cols: 10}, protocol.Size{Cols: 10, Rows: 4}, []string{"012345678901234567890123456789", "x"}},
 		{"taller", protocol.ScreenSpec{Rows: 6}, protocol.Size{Cols: 20, Rows: 6}, []string{"8", "9", "10", "012345678901234567890123456789", "x"}},
-		{"with what is above", protocol.ScreenSpec{Cols: 10, Rows: 2, Scrollback: 3}, protocol.Size{Cols: 10, Rows: 2}, []string{"10", "012345678901234567890123456789", "x"}},
+		{"with rows above", protocol.ScreenSpec{Cols: 10, Rows: 2, Scrollback: 3}, protocol.Size{Cols: 10, Rows: 2}, []string{"10", "012345678901234567890123456789", "x"}},
 		{"too large", protocol.ScreenSpec{Cols: 1 << 20, Rows: 1}, protocol.Size{Cols: protocol.MaxCols, Rows: 1}, []string{"x"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -268,7 +267,7 @@ func TestContentOfSize(t *testing.T) {
 	}
 }
 
-// Where longer rows leave fewer of them, more are looked at.
+// If rows become longer, and therefore fewer, more lines are read for the same number of rows.
 func TestContentOfWiderSize(t *testing.T) {
 	s := New(protocol.Size{Cols: 10, Rows: 4}, 10_000)
 	s.Write([]byte(strings.Repeat(strings.Repeat("0123456789", 20)+"\r\n", 100)))
@@ -291,7 +290,7 @@ func TestAppearance(t *testing.T) {
 	}
 }
 
-// A program that asks for focus events again is to be told again.
+// A program that requests focus events again must receive the focus again.
 func TestFocus(t *testing.T) {
 	s := New(small, 0)
 	for _, tt := range []struct {
@@ -303,13 +302,13 @@ func TestFocus(t *testing.T) {
 	} {
 		s.Write([]byte(tt.in))
 		if on, asked := s.Focus(); on != tt.on || asked != tt.asked {
-			t.Errorf("after %q: focus %t, asked %d times", tt.in, on, asked)
+			t.Errorf("after %q: focus %t, %d requests", tt.in, on, asked)
 		}
 	}
 }
 
-// Lines that cannot be laid out for another size in the time of a request are left out, and the
-// answer says so.
+// Lines that cannot be laid out for another size in the time of a request are left out, and the reply says that it is
+// truncated.
 func TestViewLaidOut(t *testing.T) {
 	s := New(protocol.Size{Cols: 80, Rows: 24}, 30_000)
 	line := strings.Repeat("\x1b[41m \x1b[42m ", 40) + "\x1b[m\r\n"
@@ -325,7 +324,7 @@ func TestViewLaidOut(t *testing.T) {
 		spec := protocol.ScreenSpec{Cols: tt.cols, Lines: lines}
 		c, next := s.View(Rows(spec)).Content(spec)
 		if next != 0 {
-			t.Fatalf("%d columns: more rows are asked for: %d", tt.cols, next)
+			t.Fatalf("%d columns: Content asks for more rows: %d", tt.cols, next)
 		}
 		if n := len(c.Lines); n < 2000 || (n == lines) != tt.all || c.Truncated == tt.all || c.Lines[n-1] != "the end" {
 			t.Errorf("%d columns: %d lines, truncated: %v; the last is %q", tt.cols, n, c.Truncated, c.Lines[n-1])

@@ -14,8 +14,8 @@ func secretOf(value string) *mask.Masker {
 	return m
 }
 
-// A record without secrets stays the same screen; in one with secrets asterisks have their place,
-// and everything else stays.
+// Masking a record without secrets does not change its screen. In a record with secrets, asterisks replace them, and
+// everything else stays unchanged.
 func TestMaskRecord(t *testing.T) {
 	s := New(protocol.Size{Cols: 20, Rows: 4}, 100)
 	s.Write([]byte("\x1b]2;title hunter22\x07\x1b]7;file:///hunter22\x07one\r\n0123456789abcd hunter22 end\r\n\x1b[31mhun\x1b[32mter22\x1b[0m\r\n\x1b]8;;http://x/hunter22\x07l\x1b]8;;\x07"))

@@ -24,13 +24,13 @@ import (
 	"holdfast/supervisor/internal/vault"
 )
 
-// A safe is a Vault in this process: it holds duplicates as a keeper would.
-type safe struct {
+// A memoryVault is a Vault in the test's process. It holds duplicates of the files, as a keeper does.
+type memoryVault struct {
 	mu      sync.Mutex
 	records map[string]vault.Entry
 }
 
-func (v *safe) Put(_ context.Context, r vault.Entry) error {
+func (v *memoryVault) Put(_ context.Context, r vault.Entry) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	fds, err := duplicates(r.FDs)
@@ -54,34 +54,34 @@ func duplicates(fds []int) (all []int, err error) {
 	return all, nil
 }
 
-func (v *safe) drop(id string) {
+func (v *memoryVault) drop(id string) {
 	for _, fd := range v.records[id].FDs {
 		_ = unix.Close(fd)
 	}
 	delete(v.records, id)
 }
 
-func (v *safe) SetPID(_ context.Context, id string, pid int) error {
+func (v *memoryVault) SetPID(_ context.Context, id string, pid int) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	r, ok := v.records[id]
 	if !ok {
-		return fmt.Errorf("no record %q", id)
+		return fmt.Errorf("no vault entry %q", id)
 	}
 	r.PID = pid
 	v.records[id] = r
 	return nil
 }
 
-func (v *safe) Delete(_ context.Context, id string) error {
+func (v *memoryVault) Delete(_ context.Context, id string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.drop(id)
 	return nil
 }
 
-// take is what a new supervisor is told.
-func (v *safe) take(t *testing.T) (all []vault.Entry) {
+// entries returns the entries that a keeper sends to a new supervisor. Each has duplicates of its files.
+func (v *memoryVault) entries(t *testing.T) (all []vault.Entry) {
 	t.Helper()
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -97,18 +97,18 @@ func (v *safe) take(t *testing.T) (all []vault.Entry) {
 	return all
 }
 
-// A mortal is a table whose sessions outlive it.
-type mortal struct {
+// A tableLife is a Table that can be stopped as if its supervisor had died. Its sessions continue in the next tableLife.
+type tableLife struct {
 	*Table
-	t    *testing.T
-	safe *safe
-	cfg  Config
+	t     *testing.T
+	vault *memoryVault
+	cfg   Config
 }
 
-func newLife(t *testing.T, cfg Config) *mortal {
+func newLife(t *testing.T, cfg Config) *tableLife {
 	t.Helper()
-	v := &safe{records: make(map[string]vault.Entry)}
-	t.Cleanup(func() { // a loop deletes the entry after its session was forgotten
+	v := &memoryVault{records: make(map[string]vault.Entry)}
+	t.Cleanup(func() { // the goroutine loop deletes the entry after its session was forgotten
 		testkit.Eventually(t, patience, func() bool {
 			v.mu.Lock()
 			defer v.mu.Unlock()
@@ -116,12 +116,12 @@ func newLife(t *testing.T, cfg Config) *mortal {
 		}, "no entry is held")
 	})
 	cfg.Vault = v
-	return &mortal{newTable(t, cfg), t, v, cfg}
+	return &tableLife{newTable(t, cfg), t, v, cfg}
 }
 
-// dies stops this life wherever it is, as a SIGKILL would, and begins the next one.
-// What becomes of the children is told to that.
-func (l *mortal) dies(h Heritage) *mortal {
+// restart stops this table at an arbitrary point, as a SIGKILL would, and returns the next one, which adopts the
+// sessions. It also passes the exits of children to the next table.
+func (l *tableLife) restart(h Heritage) *tableLife {
 	l.t.Helper()
 	h.Exits = NewExits()
 	all, _ := l.registry.all()
@@ -129,7 +129,7 @@ func (l *mortal) dies(h Heritage) *mortal {
 		p := s.pty.(*pty.PTY)
 		thaw, err := s.halt(patience, func() {})
 		if err != nil {
-			l.t.Fatal("it is gone")
+			l.t.Fatal("the session's loop has ended")
 		}
 		l.t.Cleanup(func() { // when the next life has ended
 			thaw()
@@ -144,17 +144,17 @@ func (l *mortal) dies(h Heritage) *mortal {
 		}
 	}
 	l.registry.mu.Lock()
-	l.registry.sessions, l.registry.exited = nil, nil // nobody shuts them down
+	l.registry.sessions, l.registry.exited = nil, nil // so that the cleanup of the old table does not shut down the sessions
 	l.registry.mu.Unlock()
 	l.Table.cfg.Vault = nil
-	next := &mortal{newTable(l.t, l.cfg), l.t, l.safe, l.cfg}
-	h.Records = l.safe.take(l.t)
+	next := &tableLife{newTable(l.t, l.cfg), l.t, l.vault, l.cfg}
+	h.Records = l.vault.entries(l.t)
 	next.Adopt(h)
 	go next.Restore(func() {})
 	return next
 }
 
-func (l *mortal) get(id protocol.SessionID) *Session {
+func (l *tableLife) get(id protocol.SessionID) *Session {
 	l.t.Helper()
 	s, err := l.Get(id)
 	if err != nil {
@@ -163,8 +163,8 @@ func (l *mortal) get(id protocol.SessionID) *Session {
 	return s
 }
 
-// All that clients know of a session holds in the next life.
-//
+// A client finds a session unchanged after its supervisor was replaced: creation time, output, screen, offsets and
+// exit.
 // demand: S10
 func TestNextLife(t *testing.T) {
 	l := newLife(t, Config{})
@@ -180,12 +180,12 @@ func TestNextLife(t *testing.T) {
 	before := v.until(t, "got two")
 	was, screen := info(t, s), text(t, s)
 
-	l = l.dies(Heritage{})
+	l = l.restart(Heritage{})
 	s = l.get(s.ID())
 	now := info(t, s)
 	if now.PID != was.PID || now.Instance != was.Instance || now.Size != was.Size || now.Title != was.Title || now.State != protocol.StateRunning ||
 		!now.CreatedAt.Equal(was.CreatedAt) || now.OutputOffset < was.OutputOffset {
-		t.Errorf("it was %+v, and is %+v", was, now)
+		t.Errorf("the session was %+v, and is %+v", was, now)
 	}
 	if again := text(t, s); again != screen {
 		t.Errorf("the screen was\n%s\nand is\n%s", screen, again)
@@ -198,31 +198,31 @@ func TestNextLife(t *testing.T) {
 	if w.info.Replay != protocol.ReplayExact || w.info.InputOffset != 8 {
 		t.Errorf("resumed as %+v", w.info)
 	}
-	// Sent again from before, it is typed once.
+	// Input that was already accepted is sent again. The child must receive it once.
 	if err := w.a.Type(4, []byte("two\nthree\n")); err != nil {
 		t.Fatal(err)
 	}
 	all := before + w.until(t, "got three")
 	if n := strings.Count(all, "got two"); n != 1 {
-		t.Errorf("it was typed %d times", n)
+		t.Errorf("the child received the input %d times", n)
 	}
 	if err := w.a.Type(14, []byte{4}); err != nil {
 		t.Fatal(err)
 	}
 	if exit := ended(t, s); exit.ExitCode != 7 || exit.Outcome != protocol.OutcomeNatural {
-		t.Errorf("it ended as %+v", exit)
+		t.Errorf("the session ended as %+v", exit)
 	}
 
-	// And what remains of it in the one after that.
-	l = l.dies(Heritage{})
+	// The next supervisor must have the exit record and the last output.
+	l = l.restart(Heritage{})
 	s = l.get(s.ID())
 	after := info(t, s)
 	if after.State != protocol.StateExited || after.Exit == nil || after.Exit.ExitCode != 7 || len(after.Exit.Tail) == 0 {
-		t.Errorf("what remains is %+v", after)
+		t.Errorf("after the exit the session is %+v", after)
 	}
 	late := look(t, s, fromStart(s))
 	if got := late.end(t); !strings.Contains(got, "got three") {
-		t.Errorf("the last of it is %.100q", got[max(0, len(got)-100):])
+		t.Errorf("the output ends with %.100q", got[max(0, len(got)-100):])
 	}
 }
 
@@ -240,7 +240,7 @@ func TestNextLifeOfPaste(t *testing.T) {
 	}
 	v.until(t, "^[[O^[[200~half")
 
-	l = l.dies(Heritage{})
+	l = l.restart(Heritage{})
 	s = l.get(s.ID())
 	w := look(t, s, protocol.AttachSpec{Writer: v.a.Writer(), Resume: &protocol.Resume{Instance: s.Instance(), Offset: uint64(len(v.seen))}})
 	if err := w.a.Type(uint64(len(begin)), []byte(out+"\x1b[201~"+out+"end")); err != nil {
@@ -258,7 +258,7 @@ func text(t *testing.T, s *Session) string {
 	return strings.Join(c.Lines, "\n")
 }
 
-// A flood that goes round the ring many times is shown to the end.
+// A viewer receives a flood that overwrites the ring many times to its end.
 func TestNextLifeOfFlood(t *testing.T) {
 	l := newLife(t, Config{RingBytes: 128 << 10})
 	s := create(t, l.Table, bash(`seq 1 200000; echo READY; read -r; seq 1 50000; echo END; read -r`))
@@ -269,7 +269,7 @@ func TestNextLifeOfFlood(t *testing.T) {
 			t.Error("there is no keyframe")
 		}
 	})
-	l = l.dies(Heritage{})
+	l = l.restart(Heritage{})
 	s = l.get(s.ID())
 	if got := text(t, s); !strings.Contains(got, "\n199999\n200000\nREADY") {
 		t.Errorf("the screen is %.200q", got[max(0, len(got)-200):])
@@ -284,8 +284,8 @@ func TestNextLifeOfFlood(t *testing.T) {
 	}
 }
 
-// Who awaits something with a mark of the life before is told of what was printed since,
-// and of nothing from before.
+// A client that awaits a text with a mark of an earlier supervisor is notified of lines that were printed after the
+// mark, and of no line from before it.
 func TestNextLifeAwaits(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`a='\e]133;A\a$ '; printf "old\n$a"; echo READY; read -r; printf "\e]133;C\anew\n"; seq 1 5000; printf "$a"; echo SAID; read -r`))
@@ -296,40 +296,40 @@ func TestNextLifeAwaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.until(t, "SAID")
-	l = l.dies(Heritage{})
+	l = l.restart(Heritage{})
 	s = l.get(s.ID())
 	info, err := s.Await(testkit.Soon(t), protocol.AwaitSpec{Text: "^(old|new)$", Since: m})
 	if err != nil || info.Line != "new" {
-		t.Errorf("came to %+v, %v, want what is new", info, err)
+		t.Errorf("the await ended with %+v, %v, want the line that was printed after the mark", info, err)
 	}
 	info, err = s.Await(testkit.Soon(t), protocol.AwaitSpec{Prompt: true, Since: m})
 	if err != nil || info.Command == nil || !info.Command.Prompt {
-		t.Errorf("came to %+v, %v, want a prompt", info, err)
+		t.Errorf("the await ended with %+v, %v, want a prompt", info, err)
 	}
-	// And then nothing is news.
+	// A mark that was made after the output must not match that output.
 	ctx, stop := context.WithTimeout(t.Context(), 0)
 	defer stop()
 	m = marked(t, s)
-	l = l.dies(Heritage{})
+	l = l.restart(Heritage{})
 	s = l.get(s.ID())
-	_ = text(t, s) // it is restored
+	_ = text(t, s) // waits until the screen is restored
 	for _, spec := range []protocol.AwaitSpec{{Text: "SAID|new|old", Since: m}, {Prompt: true, Since: m}} {
 		if info, err := s.Await(ctx, spec); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("came to %+v, %v, and nothing has happened", info, err)
+			t.Errorf("the await ended with %+v, %v, although the session has printed nothing since the mark", info, err)
 		}
 	}
 }
 
-// An end that was asked for comes, whoever has to see to it.
+// A requested end is carried out even if the supervisor that accepted the request dies before.
 func TestNextLifeEnds(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`trap '' HUP TERM; echo READY; while :; do sleep 1000; done`))
 	look(t, s, fromStart(s)).until(t, "READY")
 	grace := time.Hour
-	if err := s.Terminate(End{Grace: &grace, Reason: "somebody"}); err != nil {
+	if err := s.Terminate(End{Grace: &grace, Reason: "a user"}); err != nil {
 		t.Fatal(err)
 	}
-	s.do(func() { // the same, with less patience
+	s.do(func() { // stores the same end with a grace of 1 ms
 		v := s.save()
 		v.Ending.GraceMS = 1
 		data, err := json.Marshal(v)
@@ -340,32 +340,33 @@ func TestNextLifeEnds(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	l = l.dies(Heritage{})
+	l = l.restart(Heritage{})
 	s = l.get(s.ID())
-	if exit := ended(t, s); exit.Reason != "somebody" || exit.Outcome != protocol.OutcomeHard {
-		t.Errorf("it ended as %+v", exit)
+	if exit := ended(t, s); exit.Reason != "a user" || exit.Outcome != protocol.OutcomeHard {
+		t.Errorf("the session ended as %+v", exit)
 	}
 }
 
-// A question that was answered is not answered again, and one that was not is.
+// A terminal query that the old supervisor has answered is not answered again. A query that it has not answered is
+// answered by the next one.
 func TestNextLifeAnswersOnce(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`stty raw -echo; printf '\e[6n'; IFS= read -r -d R x; echo "answered ${x#?}"; echo READY; read -r -n 1 -t 1000 y; printf 'then %q' "$y"; exec sleep 1000`))
 	look(t, s, fromStart(s)).until(t, "READY")
-	l = l.dies(Heritage{})
+	l = l.restart(Heritage{})
 	s = l.get(s.ID())
-	_ = text(t, s) // it is restored
+	_ = text(t, s) // waits until the screen is restored
 	w := look(t, s, protocol.AttachSpec{})
 	if err := w.a.Type(0, []byte("!")); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.until(t, "then "); strings.Contains(got, "then $'") {
-		t.Errorf("it was typed something else first: %q", got)
+		t.Errorf("the child read another input first: %q", got)
 	}
 	w.until(t, `then \!`)
 }
 
-// A mistake in the terminal core costs one session its screen and nothing else.
+// A panic in the terminal core costs one session its screen. Nothing else is lost.
 func TestDegraded(t *testing.T) {
 	dir := t.TempDir()
 	l := newLife(t, Config{ReportDir: dir})
@@ -376,7 +377,7 @@ func TestDegraded(t *testing.T) {
 	s.do(func() { s.useScreen(func() { panic("a mistake") }) })
 	await(t, l.Events(), s.ID(), protocol.EventDegraded)
 	if !info(t, s).Degraded || info(t, other).Degraded {
-		t.Error("it does not show which one")
+		t.Error("the wrong session is marked as degraded")
 	}
 	if err := v.a.Type(0, []byte("one\n")); err != nil {
 		t.Fatal(err)
@@ -384,7 +385,7 @@ func TestDegraded(t *testing.T) {
 	v.until(t, "got one")
 	_, err := s.Show(protocol.ScreenSpec{SessionID: s.ID()})
 	wantCode(t, "a screen that is lost", err, "")
-	// Who comes is given what there is.
+	// A new viewer receives the output that the ring still has.
 	if got := look(t, s, protocol.AttachSpec{}).until(t, "got one"); !strings.Contains(got, "READY") {
 		t.Errorf("a new viewer gets %q", got)
 	}
@@ -396,36 +397,37 @@ func TestDegraded(t *testing.T) {
 	if err != nil || !strings.Contains(string(report), "a mistake") || !strings.Contains(string(report), `"printed"`) {
 		t.Errorf("the report is %.200q, %v", report, err)
 	}
-	l = l.dies(Heritage{})
+	l = l.restart(Heritage{})
 	s = l.get(s.ID())
 	if !info(t, s).Degraded {
-		t.Error("it is restored though it was given up")
+		t.Error("the screen was restored although it had been given up")
 	}
 	if got := look(t, s, protocol.AttachSpec{}).until(t, "got one"); !strings.Contains(got, "READY") {
-		t.Errorf("after that a new viewer gets %q", got)
+		t.Errorf("in the next life a new viewer gets %q", got)
 	}
 }
 
-// A screen that supervisors die of is given up, and one that was only there is not.
+// A screen is given up if supervisors crashed while they restored it. It is not given up if the supervisor was
+// killed.
 func TestSuspect(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`echo READY; exec sleep 1000`))
 	look(t, s, fromStart(s)).until(t, "READY")
 	s.display.saveRestoreTries(maxRestoreTries)
-	next := l.dies(Heritage{})
+	next := l.restart(Heritage{})
 	if info(t, next.get(s.ID())).Degraded {
-		t.Error("given up though whoever died was killed")
+		t.Error("the screen was given up although the supervisor was killed and did not crash")
 	}
 	s = next.get(s.ID())
 	_ = text(t, s)
 	s.display.saveRestoreTries(maxRestoreTries)
-	if last := next.dies(Heritage{Crashed: true}); !info(t, last.get(s.ID())).Degraded {
+	if last := next.restart(Heritage{Crashed: true}); !info(t, last.get(s.ID())).Degraded {
 		t.Error("restored again")
 	}
 }
 
-// A screen that was being restored when a supervisor died is not suspected any more by the next
-// supervisor's death, until that has served for a while: it then has died of something else.
+// A screen that was being restored when a supervisor died stays suspect only until the next supervisor has served for
+// a while. A death after that time has another cause.
 func TestSuspectOfLittle(t *testing.T) {
 	l := newLife(t, Config{suspectAfter: 300 * time.Millisecond})
 	s := create(t, l.Table, bash(`echo READY; exec sleep 1000`))
@@ -439,40 +441,41 @@ func TestSuspectOfLittle(t *testing.T) {
 	}
 	s.display.saveRestoreTries(1)
 	begun := time.Now()
-	l = l.dies(Heritage{Crashed: true})
+	l = l.restart(Heritage{Crashed: true})
 	s = l.get(s.ID())
 	started := make(chan struct{})
-	go s.do(func() { close(started); s.finishRestore() }) // somebody looks at once
+	go s.do(func() { close(started); s.finishRestore() }) // a request that needs the screen at once
 	<-started
 	if n := suspected(); n != 1 && time.Since(begun) < l.cfg.suspectAfter {
-		t.Errorf("%d suspect it, so early", n)
+		t.Errorf("%d tries are counted before suspectAfter has passed", n)
 	}
 	if got := text(t, s); !strings.Contains(got, "READY") || suspected() != 0 || info(t, s).Degraded {
-		t.Errorf("it shows %q, and %d suspect it", got, suspected())
+		t.Errorf("the screen shows %q, and %d tries are counted", got, suspected())
 	}
 }
 
-// A screen that was given up is tried again by another program, and by the next that this
-// process runs.
+// A screen that was given up is restored again by another program, and by the next program that the same process
+// executes.
 func TestGivenUpIsTriedAgain(t *testing.T) {
 	for name, h := range map[string]Heritage{"v2": {}, "v1": {Own: true}} {
 		l := newLife(t, Config{Program: "v1", suspectAfter: time.Nanosecond})
 		s := create(t, l.Table, bash(`echo READY; exec sleep 1000`))
 		look(t, s, fromStart(s)).until(t, "READY")
 		s.do(func() { s.useScreen(func() { panic("a mistake") }) })
-		if l = l.dies(Heritage{}); !info(t, l.get(s.ID())).Degraded {
-			t.Error("the same program tries it again")
+		if l = l.restart(Heritage{}); !info(t, l.get(s.ID())).Degraded {
+			t.Error("the same program has restored the screen again")
 		}
 		l.cfg.Program = name
 		h.Exits = nil
-		l = l.dies(h)
+		l = l.restart(h)
 		if got := text(t, l.get(s.ID())); !strings.Contains(got, "READY") || info(t, l.get(s.ID())).Degraded {
-			t.Errorf("%s: it shows %q", name, got)
+			t.Errorf("program %s: the screen shows %q", name, got)
 		}
 	}
 }
 
-// Who dies between two lives of an id leaves both; the later one counts.
+// If a supervisor dies after it has reopened a session, the next one adopts both lives of the id, and the later life
+// has the id.
 func TestNextLifeReopened(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`exit 3`))
@@ -482,12 +485,12 @@ func TestNextLifeReopened(t *testing.T) {
 		t.Fatal(err)
 	}
 	look(t, again, fromStart(again)).until(t, "READY")
-	l = l.dies(Heritage{})
+	l = l.restart(Heritage{})
 	if now := info(t, l.get(s.ID())); now.Instance != again.Instance() || now.State != protocol.StateRunning {
-		t.Errorf("it is %+v", now)
+		t.Errorf("the session is %+v, want the reopened one", now)
 	}
 	if n := len(l.List("")); n != 1 {
-		t.Errorf("%d sessions are there", n)
+		t.Errorf("%d sessions are listed, want 1", n)
 	}
 	now := l.get(s.ID())
 	if _, err := now.Type("", 0, []byte("\n")); err != nil {
@@ -498,11 +501,11 @@ func TestNextLifeReopened(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now := info(t, l.get(s.ID())); now.Instance != s.Instance() || now.ExitCode == nil || *now.ExitCode != 3 {
-		t.Errorf("after the new life has failed: %+v", now)
+		t.Errorf("after the new life has failed, the session is %+v", now)
 	}
 }
 
-// What cannot be read is left where it is, and the rest goes on.
+// A vault entry that cannot be read stays in the vault and its child runs on. The other sessions are adopted.
 func TestNextLifeDamaged(t *testing.T) {
 	l := newLife(t, Config{})
 	good := create(t, l.Table, bash(`echo READY; exec sleep 1000`))
@@ -516,26 +519,26 @@ func TestNextLifeDamaged(t *testing.T) {
 		}
 	})
 	id := bad.entry.id
-	l = l.dies(Heritage{})
+	l = l.restart(Heritage{})
 	l.get(good.ID())
 	if _, err := l.Get(bad.ID()); protocol.CodeOf(err) != protocol.CodeSessionNotFound {
-		t.Errorf("it is served: %v", err)
+		t.Errorf("the damaged session is served: %v", err)
 	}
 	if !running(pid) {
-		t.Error("its child has ended")
+		t.Error("the child of the damaged session has ended")
 	}
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Error(err)
 	}
-	l.safe.mu.Lock() // the sessions that run put and delete their own entries meanwhile
-	defer l.safe.mu.Unlock()
-	if _, held := l.safe.records[id]; !held {
-		t.Error("it is not held any more")
+	l.vault.mu.Lock() // sessions that run put and delete their own entries at the same time
+	defer l.vault.mu.Unlock()
+	if _, held := l.vault.records[id]; !held {
+		t.Error("the damaged entry is not in the vault any more")
 	}
-	l.safe.drop(id)
+	l.vault.drop(id)
 }
 
-// The files of a trial are read, and nothing of them is changed.
+// A trial reads the files of the sessions and does not change them.
 func TestTrial(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`seq 1 100; echo READY; exec sleep 1000`))
@@ -569,12 +572,12 @@ func TestTrial(t *testing.T) {
 		}
 	}
 	if err := Try(records); err == nil || !strings.Contains(err.Error(), "version 99") {
-		t.Errorf("it could go on with a state of another version: %v", err)
+		t.Errorf("the trial accepted a state of another version: %v", err)
 	}
 }
 
-// Sessions change, end and are forgotten while a program is on trial: it looks at
-// each as it was, and at nothing else.
+// Sessions change, end and are forgotten during the trial of a program. The trial reads each session as it was when
+// its entry was made, and reads no other file.
 func TestTrialWhileAllGoesOn(t *testing.T) {
 	l := newLife(t, Config{})
 	busy := create(t, l.Table, bash(`exec sleep 1000`))
@@ -588,13 +591,13 @@ func TestTrialWhileAllGoesOn(t *testing.T) {
 	defer over.Store(true)
 	wg.Go(func() {
 		for n := 0; !over.Load(); n++ {
-			more := strings.Repeat(" ", n%2*(100<<10)) // so much is given back at once
+			more := strings.Repeat(" ", n%2*(100<<10)) // every other state is 100 KiB longer, so that the next write shrinks the file again
 			busy.do(func() {
 				if err := busy.stateSlate.Write(append(state, more...)); err != nil {
 					t.Error(err)
 				}
 			})
-			<-time.After(time.Millisecond) // more often is more than any program does
+			<-time.After(time.Millisecond) // no program changes its state more often
 		}
 	})
 	for range 50 {
@@ -608,7 +611,7 @@ func TestTrialWhileAllGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-s.gone
-		r, w, err := os.Pipe() // which take the numbers that are free now
+		r, w, err := os.Pipe() // the new pipe gets the numbers of the descriptors that were just closed
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -627,6 +630,6 @@ func TestTrialWhileAllGoesOn(t *testing.T) {
 
 func closeFiles(files []*os.File) {
 	for _, f := range files {
-		_ = f.Close() // only duplicates
+		_ = f.Close() // closes duplicates only, so an error does not matter
 	}
 }

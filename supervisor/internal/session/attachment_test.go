@@ -21,9 +21,7 @@ import (
 	"holdfast/supervisor/internal/ring"
 )
 
-// Looking takes nothing away: a client that attaches, reads nothing and is gone
-// leaves all for the next.
-//
+// A client that attaches, reads nothing or little, and leaves takes no output away from the next client.
 // demand: S6
 // demand: R6
 func TestBacklogStays(t *testing.T) {
@@ -43,13 +41,12 @@ func TestBacklogStays(t *testing.T) {
 	}
 	half.a.Close()
 	if got := look(t, s, fromStart(s)).until(t, "READY"); got != want {
-		t.Errorf("got %d bytes, want the %d of before", len(got), len(want))
+		t.Errorf("got %d bytes, want %d, as the first viewer", len(got), len(want))
 	}
 }
 
-// What the ring has lost is told to the byte to who comes back. Who comes anew
-// has missed nothing: the screen is whole.
-//
+// A client that resumes learns exactly how many bytes the ring has lost. A client that attaches for the first time
+// has missed no bytes, because it receives the whole screen.
 // demand: R6
 func TestBytesMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +57,7 @@ func TestBytesMissed(t *testing.T) {
 		synctest.Wait()
 		i := info(t, s)
 		if i.OutputOffset != uint64(len(m.printed)) || i.RingStart == 0 || i.OutputOffset-i.RingStart < ring.MinBytes {
-			t.Fatalf("got [%d, %d) in the ring, want at least %d and a loss", i.RingStart, i.OutputOffset, ring.MinBytes)
+			t.Fatalf("got [%d, %d) in the ring, want at least %d and a lost beginning", i.RingStart, i.OutputOffset, ring.MinBytes)
 		}
 		for _, tt := range []struct {
 			name   string
@@ -77,7 +74,7 @@ func TestBytesMissed(t *testing.T) {
 			if tt.resume != nil {
 				tt.resume.Instance = s.Instance()
 			}
-			// It checks the snapshot.
+			// attach compares the snapshot with the model.
 			v, err := attach(s, protocol.AttachSpec{Resume: tt.resume}, m)
 			if err != nil {
 				t.Fatalf("%s: %v", tt.name, err)
@@ -87,32 +84,30 @@ func TestBytesMissed(t *testing.T) {
 				t.Errorf("%s: got %s, %d missed; want %s, %d", tt.name, v.info.Replay, v.info.BytesMissed, tt.replay, tt.missed)
 			}
 			if _, err := v.drain(); err != nil || v.pos != i.OutputOffset {
-				t.Errorf("%s: came to %d, %v; want %d", tt.name, v.pos, err, i.OutputOffset)
+				t.Errorf("%s: read up to offset %d, %v; want %d", tt.name, v.pos, err, i.OutputOffset)
 			}
 		}
 	})
 }
 
-// A viewer that looks at the very moment of the end is not told the exit before
-// the last byte.
+// A viewer that reads while the session ends receives the last byte before the exit.
 func TestLookAtTheEnd(t *testing.T) {
 	tb, by := fakeTable(t, Config{})
 	for range 300 {
 		s := create(t, tb, bash(""))
 		v := look(t, s, protocol.AttachSpec{})
-		told := make(chan error)
-		go func() { told <- v.poll() }()
+		polled := make(chan error)
+		go func() { polled <- v.poll() }()
 		by(s).print([]byte("last words"))
 		by(s).exit(pty.Status{})
-		if err := <-told; err != nil || string(v.seen) != "last words" || !v.exited {
-			t.Fatalf("got %q, exit %v, %v", v.seen, v.exited, err)
+		if err := <-polled; err != nil || string(v.seen) != "last words" || !v.exited {
+			t.Fatalf("the viewer got %q, exit %v, %v; want the last words and the exit", v.seen, v.exited, err)
 		}
 	}
 }
 
-// A viewer that never looks holds up nobody; when it does after all, it is told
-// what it missed and goes on from there.
-//
+// A viewer that does not read delays no other viewer. When it reads again, it learns how many bytes it missed, and
+// continues from there.
 // demand: R10
 func TestSlowViewer(t *testing.T) {
 	tb := newTable(t, Config{RingBytes: ring.MinBytes})
@@ -133,14 +128,13 @@ func TestSlowViewer(t *testing.T) {
 		t.Errorf("slow: got %d resyncs, %d missed, exit %v, the end %q", slow.resyncs, slow.missed, slow.exited, end[max(0, len(end)-30):])
 	}
 	if total := info(t, s).OutputOffset; slow.pos != total {
-		t.Errorf("slow: came to %d of %d", slow.pos, total)
+		t.Errorf("slow: read up to offset %d of %d", slow.pos, total)
 	}
 	ended(t, s)
 	never.a.Close()
 }
 
-// Exclusive attachments, and who makes way for whom.
-//
+// An exclusive attachment keeps other writers out, and an attach with steal takes its place.
 // demand: R5
 func TestModes(t *testing.T) {
 	const shared, exclusive, readOnly = protocol.ModeShared, protocol.ModeExclusive, protocol.ModeReadOnly
@@ -151,7 +145,7 @@ func TestModes(t *testing.T) {
 		stolen        bool
 	}{
 		{shared, shared, false, "", false},
-		{"", "", true, "", false}, // nobody is in the way
+		{"", "", true, "", false}, // no attachment has to be evicted
 		{shared, exclusive, false, protocol.CodeAlreadyAttached, false},
 		{shared, exclusive, true, "", true},
 		{exclusive, shared, false, protocol.CodeAlreadyAttached, false},
@@ -180,13 +174,12 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// Nothing that the evicted one still does disturbs who came in its place.
-//
+// An evicted attachment cannot disturb the one that took its place.
 // demand: R5
 func TestStolen(t *testing.T) {
 	s, evicted := ready(t, "stty -echo; echo READY; while read x; do echo got $x; done")
 	pending := make(chan error, 1)
-	go func() { // an item that is waited for while the steal comes
+	go func() { // this Next waits when the steal happens
 		for {
 			if _, err := evicted.take(context.Background()); err != nil {
 				pending <- err
@@ -196,7 +189,7 @@ func TestStolen(t *testing.T) {
 	}()
 	thief := look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive, Steal: true, Client: "thief"})
 	if err := <-pending; err != io.EOF || !evicted.stolen || evicted.by != "thief" {
-		t.Errorf("evicted: got %v, stolen by %q; want io.EOF, thief", err, evicted.by)
+		t.Errorf("evicted: Next returned %v, stolen by %q; want io.EOF, thief", err, evicted.by)
 	}
 	wantCode(t, "Type of the evicted", evicted.a.Type(0, []byte("evil\n")), protocol.CodeNotAttached)
 	wantCode(t, "Resize of the evicted", evicted.a.Resize(protocol.Size{Cols: 1, Rows: 1}), protocol.CodeNotAttached)
@@ -210,7 +203,7 @@ func TestStolen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := thief.until(t, "got good"); strings.Contains(got, "evil") {
-		t.Errorf("got %q, want nothing of the evicted", got)
+		t.Errorf("got %q, want no input of the evicted attachment", got)
 	}
 	_, _, err := s.Attach(protocol.AttachSpec{})
 	wantCode(t, "still exclusive", err, protocol.CodeAlreadyAttached)
@@ -218,23 +211,23 @@ func TestStolen(t *testing.T) {
 	look(t, s, protocol.AttachSpec{})
 }
 
-// A client that comes back under its writer's name takes the place of its own
-// earlier attachment, unless it comes in vain.
+// A client that attaches again with its writer's name replaces its own earlier attachment. If the attach fails, the
+// earlier attachment stays.
 func TestSameWriter(t *testing.T) {
 	s, v := ready(t, "echo READY; exec sleep 1000")
 	v.a.Close()
 	first := look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive, Writer: "w", Client: "me"})
 	_, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Resume: &protocol.Resume{Instance: s.Instance(), Offset: 1 << 40}})
-	wantCode(t, "a place that is not there", err, protocol.CodeInvalidArgument)
+	wantCode(t, "an offset that the session has not printed yet", err, protocol.CodeInvalidArgument)
 	if over, err := first.drain(); over || err != nil {
-		t.Errorf("first: over %v, %v; want it still there", over, err)
+		t.Errorf("first: over %v, %v; want it still attached", over, err)
 	}
 	again := look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive, Writer: "w", Client: "me"})
 	if over, err := first.drain(); !over || err != nil || first.by != "me" {
 		t.Errorf("first: over %v, %v, by %q; want it replaced", over, err, first.by)
 	}
 	if over, err := again.drain(); over || err != nil {
-		t.Errorf("again: over %v, %v", over, err)
+		t.Errorf("the new attachment: over %v, %v; want it still attached", over, err)
 	}
 
 	again.a.Close()
@@ -243,7 +236,7 @@ func TestSameWriter(t *testing.T) {
 	_, _, err = s.Attach(protocol.AttachSpec{Writer: "r"})
 	wantCode(t, "another is there", err, protocol.CodeAlreadyAttached)
 	if over, err := watcher.drain(); over || err != nil {
-		t.Errorf("watcher: over %v, %v; want a refused attach to change nothing", over, err)
+		t.Errorf("watcher: over %v, %v; want it still attached after an attach was refused", over, err)
 	}
 }
 
@@ -262,10 +255,10 @@ func TestDetach(t *testing.T) {
 	v.a.Close()
 	v.a.Close()
 	if err := <-waits; err != io.EOF {
-		t.Errorf("a Next under way: got %v, want io.EOF", err)
+		t.Errorf("a Next that waits at the detach: got %v, want io.EOF", err)
 	}
 	if i := info(t, s); i.Attachments != 0 || i.State != protocol.StateRunning {
-		t.Errorf("got %d attachments, %s; want it to live on", i.Attachments, i.State)
+		t.Errorf("got %d attachments, %s; want none, and a running session", i.Attachments, i.State)
 	}
 	// demand: R9
 	v = look(t, s, protocol.AttachSpec{})
@@ -275,7 +268,7 @@ func TestDetach(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := v.take(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("nothing to come: got %v, want the deadline", err)
+		t.Errorf("without output Next returned %v, want the deadline", err)
 	}
 }
 
@@ -285,10 +278,10 @@ func TestReadOnly(t *testing.T) {
 	wantCode(t, "Type", v.a.Type(0, []byte("x\n")), protocol.CodePermissionDenied)
 	wantCode(t, "Interrupt", v.a.Interrupt(), protocol.CodePermissionDenied)
 	if err := v.a.Resize(protocol.Size{Cols: 1, Rows: 1}); err != nil {
-		t.Errorf("Resize: %v, want it to do nothing", err)
+		t.Errorf("Resize: %v, want no error, and no effect", err)
 	}
 	if i := info(t, s); i.Size != (protocol.Size{Cols: 80, Rows: 24}) {
-		t.Errorf("got %v, want the size as it was", i.Size)
+		t.Errorf("got %v, want an unchanged size", i.Size)
 	}
 	if _, err := s.Type("", 0, []byte("y\n")); err != nil {
 		t.Fatal(err)
@@ -310,7 +303,7 @@ func TestSignals(t *testing.T) {
 	v.until(t, "usr1")
 }
 
-// A session without a limit on its viewers would be one on our memory.
+// The number of a session's attachments has a limit, because each one costs memory.
 func TestMaxAttachments(t *testing.T) {
 	s := run(t, "exec sleep 1000")
 	var all [maxAttachments]*Attachment
@@ -329,11 +322,11 @@ func TestMaxAttachments(t *testing.T) {
 		}
 	}
 	_, _, err := s.Attach(protocol.AttachSpec{})
-	wantCode(t, "one more", err, protocol.CodeLimitExceeded)
+	wantCode(t, "an attachment above the limit", err, protocol.CodeLimitExceeded)
 	if n := info(t, s).Attachments; n != maxAttachments {
 		t.Errorf("%d attachments are published", n)
 	}
-	for _, a := range all { // as when their proxy dies
+	for _, a := range all { // as if the proxy of the attachments had died
 		wg.Go(a.Close)
 	}
 	if wg.Wait(); info(t, s).Attachments != 0 {
@@ -341,15 +334,14 @@ func TestMaxAttachments(t *testing.T) {
 	}
 }
 
-// Requests that wait together are answered after their changes are published, and none of them waits
-// for a halt.
+// Requests that arrive together are answered after their changes are published, and none of them waits for a halt.
 func TestRequestsShareATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, _ := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
 		begun, release := make(chan struct{}), make(chan struct{})
 		go s.do(func() { close(begun); <-release })
-		<-begun // so that all others wait
+		<-begun // so that the other requests arrive together
 		const n = 20
 		var wg sync.WaitGroup
 		for i := range n {
@@ -359,7 +351,7 @@ func TestRequestsShareATurn(t *testing.T) {
 					t.Error(err)
 				}
 				if info(t, s).Labels[key] != "set" {
-					t.Errorf("%s is not published when its request is answered", key)
+					t.Errorf("%s was not published before its request was answered", key)
 				}
 			})
 		}
@@ -375,12 +367,12 @@ func TestRequestsShareATurn(t *testing.T) {
 		synctest.Wait()
 		close(release)
 		thaw := <-halted
-		wg.Wait() // although the session is halted
+		wg.Wait() // must not wait, although the session is halted
 		thaw()
 	})
 }
 
-// Show is what a person sees, without escapes.
+// Show returns the lines of the screen without escape sequences.
 func TestShow(t *testing.T) {
 	s, _ := ready(t, `printf '\033[31mred\033[0m\n'; seq 1 50; printf READY; exec sleep 1000`)
 	for n, want := range map[int]int{0: 24, 3: 3, 1000: 52} {
@@ -394,7 +386,7 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// A client that may only look, and knows a writer's name, takes nobody's place.
+// A read-only client that knows a writer's name cannot take that writer's place.
 func TestReadOnlyTakesNoWritersPlace(t *testing.T) {
 	s, _ := ready(t, "stty -echo; echo READY; exec cat >/dev/null")
 	looks := func() error {
@@ -408,27 +400,27 @@ func TestReadOnlyTakesNoWritersPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, "while the writer is attached", looks(), protocol.CodePermissionDenied)
+	wantCode(t, "read-only attach while the writer is attached", looks(), protocol.CodePermissionDenied)
 	writer.Close()
-	wantCode(t, "while the writer is about to come back", looks(), protocol.CodePermissionDenied)
+	wantCode(t, "read-only attach while the writer may still resume", looks(), protocol.CodePermissionDenied)
 	writer, _, err = s.Attach(protocol.AttachSpec{Writer: "w", Attempt: 2})
 	if err != nil {
-		t.Fatalf("the writer cannot come back: %v", err)
+		t.Fatalf("the writer cannot attach again: %v", err)
 	}
 	if err := writer.Type(0, []byte("x\n")); err != nil {
-		t.Errorf("the writer: %v", err)
+		t.Errorf("input of the writer: %v", err)
 	}
 	writer.Detach()
-	wantCode(t, "after the writer has typed and left", looks(), protocol.CodePermissionDenied)
-	for range 2 { // its own name, again as after a lost connection
+	wantCode(t, "read-only attach after the writer has sent input and detached", looks(), protocol.CodePermissionDenied)
+	for range 2 { // the second attach is like one after a lost connection
 		if _, _, err := s.Attach(protocol.AttachSpec{Writer: "r", Mode: protocol.ModeReadOnly}); err != nil {
 			t.Errorf("a read-only viewer with a name of its own: %v", err)
 		}
 	}
 }
 
-// An attach that was given up and comes late does not end its successor, nor
-// does it come back when that has gone.
+// An attach request that its client has given up may arrive late. It must not end the attachment of a later attempt,
+// and must not succeed after that attachment has ended.
 func TestLateAttempt(t *testing.T) {
 	s, _ := ready(t, "echo READY; exec sleep 1000")
 	try := func(attempt uint64) (*Attachment, error) {
@@ -443,23 +435,22 @@ func TestLateAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = try(1)
-	wantCode(t, "the first, late", err, protocol.CodeSuperseded)
+	wantCode(t, "the first attempt, after the second", err, protocol.CodeSuperseded)
 	if err := second.Type(0, []byte("x")); err != nil {
-		t.Errorf("the second: %v", err)
+		t.Errorf("input of the second attempt: %v", err)
 	}
 	second.Close()
 	_, err = try(1)
-	wantCode(t, "the first, later still", err, protocol.CodeSuperseded)
-	for _, attempt := range []uint64{2, 3, 0} { // another proxy resumes it; it comes back; it does not count
+	wantCode(t, "the first attempt, after the second has ended", err, protocol.CodeSuperseded)
+	for _, attempt := range []uint64{2, 3, 0} { // another proxy resumes the attempt; the client attaches again; a client does not number its attempts
 		if _, err := try(attempt); err != nil {
 			t.Errorf("attempt %d: %v", attempt, err)
 		}
 	}
 }
 
-// Proxies pass an attachment on, and count that by themselves: a client that counts its
-// attaches comes later than all of that, however often it was. Of two proxies the one to
-// which it was passed first comes too late.
+// A proxy that passes an attachment to another proxy increases the number Move. A new Attempt of the client counts
+// more than every Move of an earlier attempt. Of two proxies, the one with the lower Move comes too late.
 func TestMovedAttempt(t *testing.T) {
 	s, _ := ready(t, "echo READY; exec sleep 1000")
 	for i, step := range []struct {
@@ -467,11 +458,11 @@ func TestMovedAttempt(t *testing.T) {
 		code          protocol.Code
 	}{
 		{1, 0, ""}, {1, 1, ""}, {1, 2, ""}, {1, 3, ""},
-		{1, 2, protocol.CodeSuperseded}, // the proxy that had it before, late
-		{2, 0, ""},                      // the client comes again
-		{1, 4, protocol.CodeSuperseded}, // a proxy goes on with what the client has given up
+		{1, 2, protocol.CodeSuperseded}, // the proxy that had passed the attachment on, late
+		{2, 0, ""},                      // the client attaches again
+		{1, 4, protocol.CodeSuperseded}, // a proxy resumes an attempt that the client has given up
 		{2, 1, ""},
-		{2, 0, ""}, // a proxy that does not count goes on
+		{2, 0, ""}, // a proxy that does not count its moves resumes
 		{2, 1, ""},
 		{0, 0, ""}, // a client that does not number its attempts
 		{0, 1, ""}, {0, 2, ""},

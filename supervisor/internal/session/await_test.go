@@ -17,7 +17,7 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// An awaiting is an Await under way.
+// An awaiting is a call of Await that runs in a goroutine.
 type awaiting struct {
 	done chan struct{}
 	info protocol.AwaitedInfo
@@ -34,17 +34,17 @@ func awaits(t *testing.T, s *Session, spec protocol.AwaitSpec) *awaiting {
 	return a
 }
 
-// is checks, when all that can happen without time has, what an await has come to: a
-// line, or "" while it waits.
+// is lets time pass until the next search, and checks the result of the await: the line that matched, or "" if it
+// must still wait.
 func (a *awaiting) is(t *testing.T, why, line string) {
 	t.Helper()
 	time.Sleep(awaitEvery)
 	synctest.Wait()
 	switch {
 	case !isClosed(a.done) && line != "":
-		t.Errorf("%s: it waits on, want %q", why, line)
+		t.Errorf("%s: the await has not ended, want %q", why, line)
 	case isClosed(a.done) && (a.err != nil || a.info.Line != line || line == ""):
-		t.Errorf("%s: it came to %+v, %v, want %q", why, a.info, a.err, line)
+		t.Errorf("%s: the await ended with %+v, %v, want %q", why, a.info, a.err, line)
 	}
 }
 
@@ -57,7 +57,8 @@ func marked(t *testing.T, s *Session) []byte {
 	return m.Mark
 }
 
-// What is news since a mark: each text is printed before it or after it.
+// Each text is printed before the mark or after it. An await with the mark must match only lines that changed after
+// it.
 func TestAwaitText(t *testing.T) {
 	const clear = "\x1b[H\x1b[2J"
 	lines := func(n int) string { return strings.ReplaceAll(numbers(n), "\n", "\r\n") }
@@ -72,12 +73,12 @@ func TestAwaitText(t *testing.T) {
 		{"shown before the mark", "done\r\n", "", false, "done", ""},
 		{"printed since", "", "done\r\n", false, "done", "done"},
 		{"the same again, on another line", "done\r\n", "done\r\n", false, "done", "done"},
-		{"a line that goes on", "a\r\n$ ", "done", false, "done", "$ done"},
-		{"a line that is as it was, and something else", "done\r\n", "x\r\n", false, "done", ""},
+		{"a line that continues", "a\r\n$ ", "done", false, "done", "$ done"},
+		{"an unchanged line above a new one", "done\r\n", "x\r\n", false, "done", ""},
 		{"with blanks at its end", "", "done    \r\n", false, "done$", "done"},
 		{"wrapped", "", strings.Repeat("x", 78) + "done\r\n", false, "xdone$", strings.Repeat("x", 78) + "done"},
-		{"gone above the screen at once", "", "done\r\n" + lines(100), false, "done", "done"},
-		{"gone above the screen at once, unmarked", "", "done\r\n" + lines(100), true, "done", "done"},
+		{"above the screen at once", "", "done\r\n" + lines(100), false, "done", "done"},
+		{"above the screen at once, unmarked", "", "done\r\n" + lines(100), true, "done", "done"},
 		{"above the screen before", "done\r\n" + lines(100), "x", true, "done", ""},
 		{"above the screen before the mark", "done\r\n" + lines(100), "x", false, "done", ""},
 		{"moved up since the mark", "done\r\n", lines(100), false, "done", ""},
@@ -85,14 +86,14 @@ func TestAwaitText(t *testing.T) {
 		{"the first of several", "", "a1\r\na2\r\n", false, "a.", "a1"},
 		{"cleared, and the same again", "$ ", clear + "$ ", false, `\$$`, "$"},
 		{"reset, and the same again", "$ ", "\x1bc$ ", false, `\$$`, "$"},
-		{"gone above, and then cleared", "done\r\n", lines(100) + clear + "x", false, "done", ""},
+		{"above the screen, and then cleared", "done\r\n", lines(100) + clear + "x", false, "done", ""},
 		{"drawn over", "\x1b[5;5Ha", "\x1b[5;5Hb", false, "b", "    b"},
 		{"on the alternate screen", "", "\x1b[?1049h\x1b[3;1Hdone", false, "done", "done"},
 		{"on the alternate screen before", "\x1b[?1049h\x1b[3;1Hdone", "x", false, "^done$", ""},
 		{"on another row of it", "\x1b[?1049h\x1b[3;1Hdone", "\x1b[5;1Hdone", false, "done", "done"},
 		{"behind the alternate screen", "done\r\n\x1b[?1049h", "x", true, "done", ""},
 		{"printed, then hidden by the alternate screen", "", "done\r\n\x1b[?1049h", false, "done", "done"},
-		{"as it was when it comes back", "done\r\n\x1b[?1049h", "\x1b[?1049l", false, "done", ""},
+		{"unchanged on the normal screen", "done\r\n\x1b[?1049h", "\x1b[?1049l", false, "done", ""},
 		{"the alternate screen again", "\x1b[?1049hdone", "\x1b[?1049l\x1b[?1049hdone", false, "^done$", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestAwaitText(t *testing.T) {
 	}
 }
 
-// What matches is told with its groups, and where that is.
+// An await that matches returns the groups of the expression and the offset.
 func TestAwaitGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -124,12 +125,12 @@ func TestAwaitGroups(t *testing.T) {
 		show(by(s), "listens on port 80.\r\n")
 		a.is(t, "groups", "listens on port 80.")
 		if want := []string{"port 80", "80", ""}; !slices.Equal(a.info.Groups, want) || a.info.Offset != 21 || a.info.Instance != s.Instance() {
-			t.Errorf("told %+v, want groups %q", a.info, want)
+			t.Errorf("the await ended with %+v, want groups %q", a.info, want)
 		}
 	})
 }
 
-// A line that was another meanwhile is news even if it is again as it was.
+// A line that changes and then has its old text again matches, because it changed after the mark.
 func TestAwaitChangedAndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -182,7 +183,7 @@ func TestAwaitPrompt(t *testing.T) {
 		show(by(s), "\x1b]133;A\x07$ \x1b]133;B\x07")
 		time.Sleep(awaitEvery)
 		<-first.done
-		<-prompt(nil).done // it is there
+		<-prompt(nil).done // the prompt is already shown
 		next := prompt(marked(t, s))
 		next.is(t, "the same prompt", "")
 		show(by(s), "false\r\n\x1b]133;C\x07")
@@ -194,13 +195,13 @@ func TestAwaitPrompt(t *testing.T) {
 			time.Sleep(awaitEvery)
 			<-a.done
 			if c := a.info.Command; a.err != nil || c == nil || !c.Prompt || c.Count != 1 || c.ExitCode == nil || *c.ExitCode != 1 {
-				t.Errorf("came to %+v, %v: %+v", a.info, a.err, c)
+				t.Errorf("the await ended with %+v, %v: %+v; want a prompt after a command with exit code 1", a.info, a.err, c)
 			}
 		}
 	})
 }
 
-// Who waits is told of the end, but first of what was printed last.
+// An await ends when the session ends, but the last output is searched first.
 func TestAwaitEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -217,16 +218,16 @@ func TestAwaitEnd(t *testing.T) {
 			t.Helper()
 			<-a.done
 			if a.err != nil || a.info.Exit == nil || a.info.Exit.ExitCode != 3 || a.info.Line != "" {
-				t.Errorf("%s came to %+v, %v, want the exit", what, a.info, a.err)
+				t.Errorf("await of %s ended with %+v, %v, want the exit", what, a.info, a.err)
 			}
 		}
-		check("what never comes", never)
+		check("a text that is not printed", never)
 		check("silence", idle)
 		check("silence, later", awaits(t, s, protocol.AwaitSpec{IdleMS: 1}))
-		check("what never comes, later", awaits(t, s, protocol.AwaitSpec{Text: "never"}))
-		check("a prompt, later", awaits(t, s, protocol.AwaitSpec{Prompt: true}))
+		check("a text that is not printed, after the end", awaits(t, s, protocol.AwaitSpec{Text: "never"}))
+		check("a prompt, after the end", awaits(t, s, protocol.AwaitSpec{Prompt: true}))
 		<-prompt.done
-		awaits(t, s, protocol.AwaitSpec{Text: "^5000$"}).is(t, "on the screen that is left", "5000")
+		awaits(t, s, protocol.AwaitSpec{Text: "^5000$"}).is(t, "a text on the last screen", "5000")
 	})
 }
 
@@ -259,22 +260,22 @@ func TestAwaitRefused(t *testing.T) {
 		}
 		synctest.Wait()
 		_, err := s.Await(t.Context(), protocol.AwaitSpec{Text: "x"})
-		wantCode(t, "one too many", err, protocol.CodeLimitExceeded)
+		wantCode(t, "an await above the limit", err, protocol.CodeLimitExceeded)
 		cancel()
 		for _, done := range errs {
 			if err := <-done; !errors.Is(err, context.Canceled) {
-				t.Errorf("given up with %v", err)
+				t.Errorf("a canceled await ended with %v", err)
 			}
 		}
 		ctx, stop := context.WithTimeout(t.Context(), 0)
 		defer stop()
 		if _, err := s.Await(ctx, protocol.AwaitSpec{IdleMS: 60_000}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("without time: %v", err)
+			t.Errorf("an await whose context is over ended with %v", err)
 		}
 	})
 }
 
-// FuzzMark: whatever comes as a mark, it is refused or it is the one.
+// FuzzMark checks that parseMark refuses arbitrary bytes, or returns a mark that has a screen.
 func FuzzMark(f *testing.F) {
 	tb := NewTable(Config{Start: func(spec pty.Spec) (PTY, error) { return newFake(spec), nil }})
 	f.Cleanup(func() { shutdown(f, tb) })
@@ -288,13 +289,13 @@ func FuzzMark(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		got, err := s.parseMark(in)
 		if err == nil && len(in) > 0 && got.screen == nil {
-			t.Errorf("%x is %+v", in, got)
+			t.Errorf("%x was accepted as %+v, which has no screen", in, got)
 		}
 	})
 }
 
-// In a flood every line is looked at that the history keeps, by steps that hold up
-// nobody for long.
+// After a flood each line that the history still has is searched. The search runs in steps, so that it does not hold
+// up the session for long.
 func TestAwaitInFlood(t *testing.T) {
 	s, v := ready(t, `echo READY; read x; seq 1 30000; echo found it; seq 1 20000; echo END; cat`)
 	m := marked(t, s)

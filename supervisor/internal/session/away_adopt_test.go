@@ -9,8 +9,8 @@ import (
 	"holdfast/protocol"
 )
 
-// What the next supervisor is left says what has been told of commands, and who
-// looked; what was not told is.
+// The next supervisor knows the running command, the viewers and the summary of an absence. It publishes no event
+// again that was published before, and publishes those that were not.
 func TestAwayInNextLife(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`mark() { printf '\e]133;%s\a' "$1"; }
@@ -22,23 +22,23 @@ func TestAwayInNextLife(t *testing.T) {
 	await(t, l.Events(), s.ID(), protocol.EventCommandStarted)
 	was := info(t, s)
 	if was.Command == nil || was.Command.Line != "make" {
-		t.Fatalf("it is %+v", was.Command)
+		t.Fatalf("the command is %+v, want make", was.Command)
 	}
 	before := awayOf(t, s)
-	told := l.Events().Seq()
+	published := l.Events().Seq()
 
-	l = l.dies(Heritage{State: State{Seq: told}})
+	l = l.restart(Heritage{State: State{Seq: published}})
 	s = l.get(s.ID())
 	now := info(t, s)
 	if c := now.Command; c == nil || c.Line != "make" || !c.StartedAt.Equal(was.Command.StartedAt) || now.Left != nil {
-		t.Errorf("it was %+v, and is %+v; left %+v", was.Command, c, now.Left)
+		t.Errorf("the command was %+v, and is %+v; left %+v", was.Command, c, now.Left)
 	}
 	if env, err := s.Environment(); err != nil || !slices.Equal(env, []string{"A=1"}) {
 		t.Errorf("the environment is %q, %v", env, err)
 	}
-	text(t, s) // has the screen made
-	if events := since(t, l.Table, told, append(commandKinds, protocol.EventBell, protocol.EventNotification)...); len(events) > 0 {
-		t.Errorf("told again: %+v", events)
+	text(t, s) // restores the screen
+	if events := since(t, l.Table, published, append(commandKinds, protocol.EventBell, protocol.EventNotification)...); len(events) > 0 {
+		t.Errorf("events were published again: %+v", events)
 	}
 	w, err := attach(s, protocol.AttachSpec{Writer: "w", Client: "me"}, nil)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestAwayInNextLife(t *testing.T) {
 		t.Errorf("the viewers are %+v, they were %+v", got, was.Viewers)
 	}
 	if got := awayOf(t, s); got.Left != nil || got.Bells != before.Bells || got.Printed != before.Printed || !got.BackAt.Equal(before.BackAt) {
-		t.Errorf("who comes back was not away: %+v", got)
+		t.Errorf("a viewer that resumes must not count as away: %+v", got)
 	}
 	w.a.Detach()
 	if _, err := s.Type("", 0, []byte("\n")); err != nil {
@@ -60,9 +60,9 @@ func TestAwayInNextLife(t *testing.T) {
 		t.Errorf("away: %+v", got)
 	}
 
-	// Nobody looks, and it goes on while there is no supervisor.
-	told = l.Events().Seq()
-	l = l.dies(Heritage{State: State{Seq: told}})
+	// A second supervisor is replaced while no viewer is attached. The absence goes on.
+	published = l.Events().Seq()
+	l = l.restart(Heritage{State: State{Seq: published}})
 	s = l.get(s.ID())
 	again := awayOf(t, s)
 	if !again.Left.At.Equal(got.Left.At) || again.Left.Offset != got.Left.Offset || again.Left.Line != got.Left.Line || again.Ended != 1 || again.Bells != 0 {
@@ -82,7 +82,7 @@ func TestAwayInNextLife(t *testing.T) {
 	if a, b := log[0].Output, log[1].Output; a.Start != was.Command.Output.Start || a.End <= a.Start || b.Start <= a.End || b.End <= b.Start {
 		t.Errorf("the outputs are at %+v and %+v, the first began at %+v", a, b, was.Command.Output)
 	}
-	if events := since(t, l.Table, told, commandKinds...); len(events) != 2 {
+	if events := since(t, l.Table, published, commandKinds...); len(events) != 2 {
 		t.Errorf("%d events of one command", len(events))
 	}
 	if err := s.Terminate(End{}); err != nil {

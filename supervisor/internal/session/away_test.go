@@ -23,8 +23,8 @@ func awayOf(t testing.TB, s *Session) protocol.AwayInfo {
 	return w
 }
 
-// What happens while nobody looks is counted from when the last viewer that could
-// type went, and kept for as long as somebody is back.
+// Events are counted from the moment when the last viewer that can write has left. The summary is kept while a viewer
+// is attached again.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -33,7 +33,7 @@ func TestAway(t *testing.T) {
 		some := "\a\x1b]9;built\a" + promptMark + startMark + endMark(3)
 		show(f, some)
 		if w := awayOf(t, s); w.Left != nil || w.Printed != uint64(len(some)) || w.Bells != 1 || w.Ended != 1 || len(w.Notifications) != 1 {
-			t.Errorf("before anybody came: %+v", w)
+			t.Errorf("before the first viewer: %+v", w)
 		}
 		first := look(t, s, protocol.AttachSpec{Client: "one", Cols: 90, Rows: 30})
 		here := time.Now()
@@ -42,7 +42,7 @@ func TestAway(t *testing.T) {
 		only := look(t, s, protocol.AttachSpec{Client: "three", Mode: protocol.ModeReadOnly})
 		show(f, "\a\a"+promptMark+"one\r\ntwo\r\nthr")
 		if w := awayOf(t, s); w.Left != nil || !w.BackAt.Equal(here) || w.Printed != uint64(len(some)) || w.Bells != 1 {
-			t.Errorf("while somebody looks: %+v", w)
+			t.Errorf("while a viewer is attached: %+v", w)
 		}
 		want := []protocol.ViewerInfo{
 			{Client: "one", Mode: protocol.ModeShared, Since: here, Window: sz(90, 30)},
@@ -54,7 +54,7 @@ func TestAway(t *testing.T) {
 		}
 		first.a.Detach()
 		if i := info(t, s); i.Left != nil {
-			t.Errorf("one is left: %+v", i.Left)
+			t.Errorf("one viewer is still attached, and Left is %+v", i.Left)
 		}
 		second.a.Detach()
 		gone, end := time.Now(), info(t, s).OutputOffset
@@ -75,34 +75,35 @@ func TestAway(t *testing.T) {
 		now := awayOf(t, s)
 		w.BackAt = time.Now()
 		if !reflect.DeepEqual(now, w) {
-			t.Errorf("back: %+v, want %+v", now, w)
+			t.Errorf("a viewer has attached again: %+v, want %+v", now, w)
 		}
 
-		// One that is lost is on its way: nothing has happened, unless it stays away.
+		// A viewer whose connection is lost is expected to resume. It counts as away only if it does not resume in
+		// time.
 		third.a.Close()
 		lostAt := info(t, s).OutputOffset
 		show(f, "\a")
 		if i := info(t, s); i.Left != nil || !reflect.DeepEqual(awayOf(t, s), now) {
-			t.Errorf("lost: left %+v, %+v", i.Left, awayOf(t, s))
+			t.Errorf("after a lost connection: left %+v, %+v", i.Left, awayOf(t, s))
 		}
 		third, err := attach(s, protocol.AttachSpec{Writer: third.a.Writer()}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if i := info(t, s); !i.Viewers[0].Since.Equal(w.BackAt) || !reflect.DeepEqual(awayOf(t, s), now) {
-			t.Errorf("back again: %+v, %+v", i.Viewers, awayOf(t, s))
+			t.Errorf("after the viewer resumed: %+v, %+v", i.Viewers, awayOf(t, s))
 		}
 		third.a.Close()
 		at := time.Now()
 		time.Sleep(reconnectTime + time.Second)
 		synctest.Wait()
 		if w := awayOf(t, s); w.Left == nil || !w.Left.At.Equal(at) || w.Left.Offset != lostAt+1 || w.Printed != 0 {
-			t.Errorf("it stays away: %+v", w)
+			t.Errorf("after the viewer did not resume: %+v", w)
 		}
 	})
 }
 
-// Taking another's place is not leaving.
+// An attachment that is stolen from a viewer does not begin an absence.
 func TestStealIsNotLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, _ := fakeTable(t, Config{})
@@ -112,18 +113,18 @@ func TestStealIsNotLeaving(t *testing.T) {
 		time.Sleep(time.Second)
 		look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive, Steal: true})
 		if w := awayOf(t, s); !reflect.DeepEqual(w, before) {
-			t.Errorf("stolen: %+v, before %+v", w, before)
+			t.Errorf("after the steal: %+v, before: %+v", w, before)
 		}
 		for e := range slices.Values(since(t, tb, 0, protocol.EventDetached)) {
 			if e.Session.Left != nil {
-				t.Errorf("somebody has left: %+v", e.Session.Left)
+				t.Errorf("the event has an absence: %+v", e.Session.Left)
 			}
 		}
 		first.a.Close()
 	})
 }
 
-// What is kept of an absence is bounded.
+// The summary of an absence has a bounded size.
 func TestAwayIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -146,8 +147,8 @@ func TestAwayIsBounded(t *testing.T) {
 	})
 }
 
-// The environment is that of the last viewer that told one; who comes back has told
-// it before.
+// The environment is that of the last viewer that sent one. A viewer that resumes does not change it, because it has
+// sent its environment before.
 func TestEnvironment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, _ := fakeTable(t, Config{})
@@ -160,14 +161,14 @@ func TestEnvironment(t *testing.T) {
 		}
 		is("at first")
 		first := look(t, s, protocol.AttachSpec{Writer: "a", Env: []string{"A=1"}})
-		is("told", "A=1")
+		is("sent", "A=1")
 		look(t, s, protocol.AttachSpec{Env: []string{"A=2"}})
-		is("told by another", "A=2")
+		is("sent by another viewer", "A=2")
 		look(t, s, protocol.AttachSpec{})
 		look(t, s, protocol.AttachSpec{Mode: protocol.ModeReadOnly, Env: []string{"A=3"}})
-		is("told by who may not type", "A=2")
+		is("sent by a read-only viewer", "A=2")
 		first.a.Close()
 		look(t, s, protocol.AttachSpec{Writer: "a", Env: []string{"A=1"}})
-		is("told again", "A=2")
+		is("sent again", "A=2")
 	})
 }

@@ -11,20 +11,20 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// A life that failed right after a reopen gives way to the one before, with its exit record:
-// by its opener, or by the supervisor if that has died. One that lived is not touched.
+// A life that fails right after a reopen is replaced by the life before, which has its exit record again. The opener
+// does that, or the supervisor if the opener has died. A life that did not fail early stays.
 func TestReopenFails(t *testing.T) {
 	const early = 200 * time.Millisecond
 	for _, tt := range []struct {
 		name   string
 		lives  time.Duration
-		opener func(tb *Table, s *Session) // what the opener does at the end; nil is nothing
+		opener func(tb *Table, s *Session) // the opener's action after the failure, or nil
 		back   bool
 	}{
-		{"its opener removes it", 0, func(tb *Table, s *Session) { _ = tb.ForgetFailed(s.ID(), s.Instance()) }, true},
-		{"its opener has died", 0, nil, true},
-		{"it is forgotten", 0, func(tb *Table, s *Session) { _ = tb.Forget(s.ID(), s.Instance()) }, false},
-		{"it lived", time.Second, nil, false},
+		{"the opener removes it", 0, func(tb *Table, s *Session) { _ = tb.ForgetFailed(s.ID(), s.Instance()) }, true},
+		{"the opener has died", 0, nil, true},
+		{"a client forgets it", 0, func(tb *Table, s *Session) { _ = tb.Forget(s.ID(), s.Instance()) }, false},
+		{"the life did not fail early", time.Second, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestReopenFails(t *testing.T) {
 						t.Fatalf("got %v, want the life before, with its record", err)
 					}
 					_, _, err := got.Attach(fromStart(got))
-					wantCode(t, "attach to what is there again", err, "")
+					wantCode(t, "attach to the life before", err, "")
 				case tt.opener != nil:
 					wantCode(t, "get", err, protocol.CodeSessionNotFound)
 				case err != nil || got != s:
@@ -64,14 +64,14 @@ func TestReopenFails(t *testing.T) {
 				n := len(tb.registry.aside)
 				tb.registry.mu.Unlock()
 				if n != 0 {
-					t.Errorf("%d lives are aside for good", n)
+					t.Errorf("%d lives were put aside and never released", n)
 				}
 				if !tt.back && !isClosed(first.gone) {
-					t.Error("the life before is held for good")
+					t.Error("the life before was never released")
 				}
 				time.Sleep(20 * time.Minute)
 				if list := tb.List(""); len(list) != 0 {
-					t.Errorf("after all that was to be remembered, %+v is", list)
+					t.Errorf("after the time for exited sessions, %+v is still listed", list)
 				}
 			})
 		})

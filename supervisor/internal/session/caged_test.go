@@ -14,7 +14,7 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// noCages makes no cage, and says why if err is set.
+// noCages makes no cage. New returns err.
 type noCages struct{ err error }
 
 func (c noCages) New(string, protocol.Limits, protocol.Limits) (*cage.Cage, error) { return nil, c.err }
@@ -29,7 +29,7 @@ func TestStartWithoutCage(t *testing.T) {
 		name     string
 		cages    Cages
 		demanded protocol.Limits
-		failure  error // of the start
+		failure  error // the error of the start
 		want     error
 		code     protocol.Code
 	}{
@@ -56,7 +56,7 @@ func TestStartWithoutCage(t *testing.T) {
 	}
 }
 
-// Each change between frozen and thawed is news once.
+// Each change between frozen and thawed is reported as news once.
 func TestFrozenNews(t *testing.T) {
 	var c sessionCage
 	for i, tt := range []struct{ frozen, isNews bool }{{false, false}, {true, true}, {true, false}, {false, true}, {false, false}} {
@@ -67,8 +67,8 @@ func TestFrozenNews(t *testing.T) {
 	}
 }
 
-// Without cages a session is as it always was, and what needs one is unsupported: limits
-// that are asked for before anything is started. Defaults are left out.
+// Without cages a session starts as usual and the default limits are ignored. A request that needs a cage fails with
+// unsupported. A spawn with limits fails before a child is started.
 func TestWithoutCages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -79,7 +79,7 @@ func TestWithoutCages(t *testing.T) {
 			t.Errorf("limits: %v", err)
 		}
 		if _, err := tb.Get("limited"); protocol.CodeOf(err) != protocol.CodeSessionNotFound {
-			t.Errorf("it was started: %v", err)
+			t.Errorf("a session with limits was started: %v", err)
 		}
 		s, err := tb.CreateFor("", "s", bash(""), limits, "")
 		if err != nil {
@@ -101,7 +101,7 @@ func TestWithoutCages(t *testing.T) {
 		by(s).exit(pty.Status{})
 		<-s.Exited()
 		if s.Exit().Cage != nil {
-			t.Errorf("its record has %+v", s.Exit().Cage)
+			t.Errorf("the exit record has %+v", s.Exit().Cage)
 		}
 	})
 }

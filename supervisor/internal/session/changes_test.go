@@ -255,7 +255,7 @@ func TestChangesExact(t *testing.T) {
 	}
 }
 
-// A reply has only what has changed, and a mark that is short.
+// A reply has only the lines that have changed, and a short mark.
 func TestChangesSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})

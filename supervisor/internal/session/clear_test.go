@@ -11,8 +11,8 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// What is cleared is gone for all: for who reads the history, for viewers, and in the next life.
-// Lines that come after it have numbers of their own.
+// Lines that were cleared are gone from the history, for viewers, and for the next supervisor. Later lines get
+// numbers that were not used before.
 func TestClear(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		t.Run(map[bool]string{false: "history", true: "screen"}[all], func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestClear(t *testing.T) {
 			v.until(t, "READY")
 			before, err := s.History(protocol.HistorySpec{SessionID: s.ID()})
 			if err != nil || before.Screen < 2900 {
-				t.Fatalf("before it the history is %+v, %v", before.LineNumbers, err)
+				t.Fatalf("before the clear the history is %+v, %v", before.LineNumbers, err)
 			}
 			lost := protocol.Resume{Instance: s.Instance(), Offset: v.pos}
 			if err := s.Clear(all); err != nil {
@@ -30,32 +30,32 @@ func TestClear(t *testing.T) {
 			}
 			checkCleared(t, s, all, before)
 
-			// The viewer begins anew: with a snapshot that has nothing of it.
+			// The viewer must receive a resync with a snapshot that has none of the cleared lines.
 			item, err := v.a.Next(t.Context(), v.buf)
 			if err != nil || item.Kind != ItemResync || item.ScreenOnly || item.Missed != 0 || item.Offset != v.pos {
-				t.Fatalf("the viewer was told %+v, %v", item, err)
+				t.Fatalf("the viewer received %+v, %v", item, err)
 			}
 			if got := snapshotOf(t, v.a, item.Bytes, s.size); strings.Contains(got, "2900") || !strings.Contains(got, "READY") || all == strings.Contains(got, "3000") {
 				t.Errorf("the viewer is shown\n%s", got)
 			}
-			// So does one that was away, or that would keep its lines.
+			// A viewer that resumes must also receive a snapshot, even if it asked to keep its lines.
 			for _, spec := range []protocol.AttachSpec{{Resume: &lost}, {Resume: &lost, Snapshot: true, ScreenOnly: true}} {
 				a, info, err := s.Attach(spec)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if info.Replay != protocol.ReplaySnapshot || info.BytesMissed != 0 {
-					t.Errorf("resumed it is told %+v", info)
+					t.Errorf("a viewer that resumes receives %+v", info)
 				}
 				a.Close()
 			}
 
-			l = l.dies(Heritage{})
+			l = l.restart(Heritage{})
 			s = l.get(s.ID())
 			checkCleared(t, s, all, before)
 			a, info, err := s.Attach(protocol.AttachSpec{Resume: &lost})
 			if err != nil || info.Replay != protocol.ReplaySnapshot {
-				t.Errorf("resumed in the next life it is told %+v, %v", info, err)
+				t.Errorf("a viewer that resumes at the next supervisor receives %+v, %v", info, err)
 			}
 			a.Close()
 			w := look(t, s, protocol.AttachSpec{})
@@ -67,11 +67,11 @@ func TestClear(t *testing.T) {
 			if err != nil || now.First < before.Screen || now.Next <= before.Next {
 				t.Errorf("lines were %+v and are %+v, %v", before.LineNumbers, now.LineNumbers, err)
 			}
-			if err := w.a.Resize(protocol.Size{Cols: 90, Rows: 40}); err != nil { // nothing is taken back from above
+			if err := w.a.Resize(protocol.Size{Cols: 90, Rows: 40}); err != nil { // a taller window must not pull cleared lines back into the screen
 				t.Fatal(err)
 			}
 			if got := text(t, s); strings.Contains(got, "2900") {
-				t.Errorf("larger it shows\n%s", got)
+				t.Errorf("after the resize the screen shows\n%s", got)
 			}
 		})
 	}
@@ -85,14 +85,14 @@ func checkCleared(t *testing.T, s *Session, all bool, before protocol.HistoryCon
 		t.Errorf("the history is %+v, %v", h, err)
 	}
 	if all && h.First != before.Next-1 || !all && h.First != before.Screen {
-		t.Errorf("its first line is %d, before it the screen began at %d and ended before %d", h.First, before.Screen, before.Next)
+		t.Errorf("the first line is %d; before the clear the screen began at %d and ended before %d", h.First, before.Screen, before.Next)
 	}
 	found, err := s.Search(context.Background(), protocol.SearchSpec{SessionID: s.ID(), Pattern: "^2900$"})
 	if err != nil || len(found.Matches) != 0 {
 		t.Errorf("a search finds %+v, %v", found.Matches, err)
 	}
 	if got := text(t, s); strings.Contains(got, "2900") || !strings.Contains(got, "READY") || all == strings.Contains(got, "3000") {
-		t.Errorf("it shows\n%s", got)
+		t.Errorf("the screen shows\n%s", got)
 	}
 }
 
@@ -125,14 +125,14 @@ func checkPastCleared(t *testing.T, s *Session, text string) {
 	}
 }
 
-// snapshotOf is the text that a terminal has after a snapshot.
+// snapshotOf returns the text of a terminal that has received the snapshot.
 func snapshotOf(t *testing.T, a *Attachment, left int, size protocol.Size) string {
 	t.Helper()
 	terminal, buf := screen.New(size, 5000), make([]byte, 64<<10)
 	for left > 0 {
 		item, err := a.Next(t.Context(), buf)
 		if err != nil || item.Kind != ItemSnapshot {
-			t.Fatalf("instead of a snapshot it is told %+v, %v", item, err)
+			t.Fatalf("instead of a snapshot the viewer received %+v, %v", item, err)
 		}
 		terminal.Write(item.Data)
 		left -= len(item.Data)
@@ -141,8 +141,7 @@ func snapshotOf(t *testing.T, a *Attachment, left int, size protocol.Size) strin
 	return strings.Join(c.Lines, "\n")
 }
 
-// Where a program shows the alternate screen, that is its own; and a session that has ended is
-// not cleared.
+// Clear leaves the alternate screen of a program as it is, and refuses a session that has ended.
 func TestClearAlternate(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`seq 1 300; printf '\e[?1049h\e[HFULL'; read -r; printf '\e[?1049l'; echo END`))
@@ -152,14 +151,14 @@ func TestClearAlternate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := text(t, s); !strings.Contains(got, "FULL") {
-		t.Errorf("it shows\n%s", got)
+		t.Errorf("the screen shows\n%s", got)
 	}
 	if err := v.a.Type(0, []byte("\n")); err != nil {
 		t.Fatal(err)
 	}
 	ended(t, s)
 	if got := text(t, s); strings.Contains(got, "\n250\n") || !strings.Contains(got, "\n300\nEND") {
-		t.Errorf("after it there is\n%s", got)
+		t.Errorf("after the clear the screen has\n%s", got)
 	}
 	wantCode(t, "clear", s.Clear(false), protocol.CodeSessionExited)
 }

@@ -133,7 +133,7 @@ func randomOutput(r *rand.Rand) (lines []string) {
 	return lines
 }
 
-// The output of each command is exactly what it has printed, at whatever width it is read.
+// The output of each command has exactly the lines that it printed, at each width at which it is read.
 func TestCommandOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})

@@ -16,7 +16,7 @@ import (
 	"holdfast/supervisor/internal/session/event"
 )
 
-// since returns what was published after the event with a number, of these kinds.
+// since returns the events of these kinds that were published after the event with the number after.
 func since(t testing.TB, tb *Table, after uint64, kinds ...protocol.EventKind) (got []event.Event) {
 	t.Helper()
 	if tb.Events().Seq() <= after {
@@ -38,8 +38,8 @@ const (
 
 func endMark(code int) string { return fmt.Sprintf("\x1b]133;D;%d\a", code) }
 
-// What a shell says of its commands is in the session's info, and each command is two
-// events, also of several that come at once.
+// The commands that a shell reports with marks are in the session's info. Each command causes two events, even if
+// several come at once.
 func TestCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -47,18 +47,18 @@ func TestCommands(t *testing.T) {
 		f := by(s)
 		show(f, "nothing")
 		if c := info(t, s).Command; c != nil {
-			t.Fatalf("who says nothing has %+v", c)
+			t.Fatalf("without marks the command is %+v", c)
 		}
-		show(f, endMark(0)+promptMark) // as shells begin: nothing has ended
+		show(f, endMark(0)+promptMark) // as a shell begins: no command has run before
 		if c := info(t, s).Command; c == nil || !reflect.DeepEqual(*c, protocol.CommandInfo{Prompt: true}) {
-			t.Errorf("at the first prompt: %+v", c)
+			t.Errorf("at the first prompt the command is %+v", c)
 		}
 		at := time.Now()
 		show(f, "\x1b]7;file:///src\a\x1b]633;E;make -j\\x3b all\a"+startMark)
 		place := &protocol.CommandOutput{Start: info(t, s).OutputOffset, From: protocol.LinePlace{Byte: 9}}
 		show(f, "\x1b]133;C\aoutput")
 		if c := info(t, s).Command; !reflect.DeepEqual(*c, protocol.CommandInfo{Line: "make -j; all", StartedAt: at, Cwd: "/src", Output: place}) {
-			t.Errorf("while it runs: %+v", c)
+			t.Errorf("while the command runs it is %+v", c)
 		}
 		time.Sleep(time.Minute)
 		end := info(t, s).OutputOffset
@@ -68,7 +68,7 @@ func TestCommands(t *testing.T) {
 		if c := info(t, s).Command; !reflect.DeepEqual(*c, protocol.CommandInfo{
 			Prompt: true, Line: "make -j; all", StartedAt: at, FinishedAt: over, ExitCode: new(2), Count: 1, Cwd: "/src", Output: place,
 		}) {
-			t.Errorf("when it has ended: %+v", c)
+			t.Errorf("after the command has ended it is %+v", c)
 		}
 		show(f, "\x1b]133;C;cmdline_url=a%20b\a"+endMark(0)+promptMark+startMark+"\x1b]133;D\a"+promptMark)
 		var got []string
@@ -86,62 +86,61 @@ func TestCommands(t *testing.T) {
 			`command_started "" 0 2`, `command_finished "" - 3`,
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("the events are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	})
 }
 
-// Marks that are printed on and on are counted and seldom told, and the last is.
+// Commands in a flood of marks are all counted. Few of them are published, but the last one is.
 func TestCommandFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
 		const n = 100_000
 		show(by(s), strings.Repeat(promptMark+startMark+endMark(1), n))
-		if c := info(t, s).Command; c.Count < n-1 || c.Count > n { // what is cut apart may count as one
+		if c := info(t, s).Command; c.Count < n-1 || c.Count > n { // marks that a chunk's end splits may count as one
 			t.Errorf("%d commands have ended, want %d", c.Count, n)
 		}
 		synctest.Wait()
-		if told := since(t, tb, 0, commandKinds...); len(told) > 2*commandBurst {
-			t.Errorf("%d events of them", len(told))
+		if published := since(t, tb, 0, commandKinds...); len(published) > 2*commandBurst {
+			t.Errorf("%d events were published, want at most two a command", len(published))
 		}
 		before := tb.Events().Seq()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		told := since(t, tb, before, commandKinds...)
-		if len(told) != 1 || told[0].Kind != protocol.EventCommandFinished || told[0].Session.Command.Count != info(t, s).Command.Count {
-			t.Errorf("later %d events", len(told))
+		published := since(t, tb, before, commandKinds...)
+		if len(published) != 1 || published[0].Kind != protocol.EventCommandFinished || published[0].Session.Command.Count != info(t, s).Command.Count {
+			t.Errorf("%d events were published later, want that of the last command", len(published))
 		}
 	})
 }
 
-// That a session has stopped printing is told once, when it has been silent for long
-// enough.
+// output_idle is published once, when the session has been silent for long enough.
 func TestOutputIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
-		told := func() int { synctest.Wait(); return len(since(t, tb, 0, protocol.EventOutputIdle)) }
+		published := func() int { synctest.Wait(); return len(since(t, tb, 0, protocol.EventOutputIdle)) }
 		time.Sleep(time.Hour)
-		if n := told(); n != 0 {
-			t.Errorf("told %d times of who has printed nothing", n)
+		if n := published(); n != 0 {
+			t.Errorf("%d events for a session that has printed nothing", n)
 		}
 		for range 10 {
 			show(by(s), "x")
 			time.Sleep(outputIdle - time.Millisecond)
 		}
-		if n := told(); n != 0 {
-			t.Errorf("told %d times of who goes on printing", n)
+		if n := published(); n != 0 {
+			t.Errorf("%d events for a session that still prints", n)
 		}
 		time.Sleep(time.Millisecond)
-		if n := told(); n != 1 {
-			t.Errorf("told %d times, want once", n)
+		if n := published(); n != 1 {
+			t.Errorf("%d events, want 1", n)
 		}
 		time.Sleep(time.Hour)
 		show(by(s), "y")
 		time.Sleep(2 * outputIdle)
-		if n := told(); n != 2 {
-			t.Errorf("told %d times, want twice", n)
+		if n := published(); n != 2 {
+			t.Errorf("%d events, want 2", n)
 		}
 	})
 }

@@ -16,8 +16,8 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// Whatever is done to a few ids by many at the same time, each is answered,
-// with an answer that it may get; and all of it ends.
+// Many callers use a few session ids at the same time. Each call must return one of the errors in mayBe, and all
+// sessions must end.
 func TestConcurrent(t *testing.T) {
 	testkit.CheckLeaks(t)
 	tb, by := fakeTable(t, Config{RingBytes: 1, InputBytes: 1000, ExitRecords: 2, MaxSessions: 5, Grace: time.Millisecond})
@@ -38,7 +38,7 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// mayBe are the answers that somebody may get who shares a session with others.
+// mayBe are the codes that a call may return if other callers use the same session.
 var mayBe = []protocol.Code{
 	protocol.CodeSessionExists, protocol.CodeSessionNotFound, protocol.CodeSessionExited, protocol.CodeSessionRunning,
 	protocol.CodeInstanceMismatch, protocol.CodeAlreadyAttached, protocol.CodeInputFull, protocol.CodeInputGap,
@@ -115,7 +115,7 @@ func (c *caller) use(s *Session) (what string, err error) {
 	return "", nil
 }
 
-// view uses an attachment, whatever has become of it and of its session.
+// view reads from an attachment, resizes it and sends input, whether or not it and its session still exist.
 func (c *caller) view(v *viewer) (what string, err error) {
 	switch c.rnd.IntN(5) {
 	case 0:
@@ -130,7 +130,7 @@ func (c *caller) view(v *viewer) (what string, err error) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		for range 20 {
-			if _, err := v.a.Next(ctx, v.buf); err != nil { // canceled, or the end
+			if _, err := v.a.Next(ctx, v.buf); err != nil { // canceled, or at the end of the session
 				return "", nil
 			}
 		}

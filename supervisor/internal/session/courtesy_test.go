@@ -8,25 +8,24 @@ import (
 	"time"
 )
 
-// While somebody types in one session the others are polite, for a while; it
-// itself is not.
+// After input in one session the others are polite for a while. The session with the input is not.
 func TestCourtesy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, _ := fakeTable(t, Config{})
 		s, other := create(t, tb, bash("")), create(t, tb, bash(""))
 		c := s.cfg.courtesy
 		if c.due(s.instance) || c.due(other.instance) {
-			t.Error("nobody has typed")
+			t.Error("a session is polite although no input has arrived")
 		}
 		if _, err := s.Type("w", 0, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
 		if c.due(s.instance) || !c.due(other.instance) {
-			t.Errorf("polite: the one %v, the other %v", c.due(s.instance), c.due(other.instance))
+			t.Errorf("polite: the session with input %v, the other %v; want false, true", c.due(s.instance), c.due(other.instance))
 		}
 		time.Sleep(courtesyTime)
 		if c.due(other.instance) {
-			t.Error("polite for ever")
+			t.Error("the other session is still polite after the time of courtesy")
 		}
 	})
 }

@@ -20,7 +20,7 @@ import (
 type stage struct {
 	display
 	t       *testing.T
-	replies []byte // that the display has given
+	replies []byte // the replies to queries that the display has sent
 	losses  int
 }
 
@@ -213,7 +213,7 @@ func TestDisplayRestoreIsUrgent(t *testing.T) {
 	}{
 		{"text", "text", true, 0, false, false},
 		{"an escape sequence", "\x1b[6n", true, 0, true, false},
-		{"that a viewer answers", "\x1b[6n", false, 0, false, false},
+		{"a query that a viewer answers", "\x1b[6n", false, 0, false, false},
 		{"for a suspect screen", "\x1b[6n", true, 1, false, true},
 	} {
 		g := newStage(t, protocol.Size{Cols: 20, Rows: 4})

@@ -50,7 +50,7 @@ func recorded(t *testing.T, dir string) (Config, *past.Store) {
 }
 
 // recordedLife returns a machine whose sessions also outlive its supervisor.
-func recordedLife(t *testing.T, dir string) (*mortal, *machine) {
+func recordedLife(t *testing.T, dir string) (*tableLife, *machine) {
 	t.Helper()
 	cfg, store := recorded(t, dir)
 	l := newLife(t, cfg)
@@ -59,7 +59,7 @@ func recordedLife(t *testing.T, dir string) (*mortal, *machine) {
 
 // lostLife returns a supervisor whose machine has lost the session "a", with its store, and the text
 // that the session showed.
-func lostLife(t *testing.T) (l *mortal, store *past.Store, shown string) {
+func lostLife(t *testing.T) (l *tableLife, store *past.Store, shown string) {
 	t.Helper()
 	dir := t.TempDir()
 	m := boot(t, dir)
@@ -77,7 +77,7 @@ func newRecorder(t *testing.T, store *past.Store) *recorder.Recorder {
 	return r
 }
 
-// stored waits until all output of a session, and what describes it, is on disk.
+// stored waits until all output of a session and its meta data are on disk.
 func (m *machine) stored(t *testing.T, s *Session, holds func(past.Meta) bool) {
 	t.Helper()
 	testkit.Eventually(t, patience, func() bool {
@@ -125,7 +125,7 @@ func (m *machine) must(t *testing.T, id protocol.SessionID) *Session {
 	return s
 }
 
-// cut ends the machine: the store keeps what it has.
+// cut ends the machine. The store keeps the output that it has, and gets no more.
 func (m *machine) cut(t *testing.T) {
 	t.Helper()
 	if err := m.recorder.Close(patience); err != nil {
@@ -162,13 +162,13 @@ func TestLost(t *testing.T) {
 		t.Fatalf("the session is %+v, want the lost instance %s", i, before.Instance)
 	}
 	if i.Lost.Offset != before.OutputOffset || i.Lost.Cwd != home || i.Labels["task"] != "build" || i.Size != before.Size {
-		t.Errorf("it is %+v, lost %+v; want offset %d, directory %s, size %s and the label", i, i.Lost, before.OutputOffset, home, before.Size)
+		t.Errorf("the session is %+v, lost %+v; want offset %d, directory %s, size %s and the label", i, i.Lost, before.OutputOffset, home, before.Size)
 	}
 	if got := text(t, lost); got != want {
-		t.Errorf("its screen is\n%s\nwant\n%s", got, want)
+		t.Errorf("the screen is\n%s\nwant\n%s", got, want)
 	}
 	if slices.Contains(lost.spec.Env, "TOKEN=a secret") || !slices.Contains(lost.spec.Env, "LANG=C") {
-		t.Errorf("its environment is %q, want LANG without TOKEN", lost.spec.Env)
+		t.Errorf("the environment is %q, want LANG without TOKEN", lost.spec.Env)
 	}
 	v := look(t, lost, protocol.AttachSpec{})
 	v.until(t, "ALTERNATE")
@@ -222,7 +222,7 @@ func TestLostHasCommands(t *testing.T) {
 	lost := boot(t, dir).must(t, "work")
 	ended, err := lost.Commands()
 	if err != nil || len(ended.Commands) != 2 || *ended.Commands[0].ExitCode != 1 {
-		t.Fatalf("its commands are %+v, %v; want two, the first with exit code 1", ended.Commands, err)
+		t.Fatalf("the commands are %+v, %v; want two, the first with exit code 1", ended.Commands, err)
 	}
 	c, err := lost.History(protocol.HistorySpec{SessionID: "work", Command: -1})
 	if err != nil {
@@ -318,13 +318,13 @@ func TestEndedIsNotLost(t *testing.T) {
 
 // next starts the supervisor that follows one that has died, or that was replaced in place. It takes
 // over the sessions. The disk has all that the one before wrote.
-func (m *mortal) next(h Heritage, store *past.Store) *mortal {
+func (m *tableLife) next(h Heritage, store *past.Store) *tableLife {
 	m.t.Helper()
 	if err := m.cfg.Recorder.Close(patience); err != nil {
 		m.t.Fatal(err)
 	}
 	m.cfg.Recorder = newRecorder(m.t, store)
-	next := m.dies(h)
+	next := m.restart(h)
 	next.AddLost(store, nil) // no instance counts as held: the identity of the supervisor suffices
 	return next
 }
@@ -524,7 +524,7 @@ func TestClearedIsErased(t *testing.T) {
 					}
 					checkPastCleared(t, s, "planted")
 				} else {
-					m.cut(t) // the recorder does nothing any more
+					m.cut(t) // stops the recorder
 					if err := s.Clear(true); err != nil {
 						t.Fatal(err)
 					}

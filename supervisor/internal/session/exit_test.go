@@ -21,8 +21,8 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// All that was printed comes once and in order, then the exit, then io.EOF, to
-// whoever looks; in between there is no exit code.
+// Every viewer receives all output once and in order, then the exit, then io.EOF. Until the exit, the info has no
+// exit code.
 func TestOutputThenExit(t *testing.T) {
 	s, v := ready(t, "stty -echo; echo READY; read go; seq 1 20000; echo $go; exit 3")
 	spec := fromStart(s)
@@ -98,8 +98,7 @@ func TestExitRecord(t *testing.T) {
 	}
 }
 
-// Whoever attaches to what has exited is told how, and can still have what it
-// missed.
+// A client that attaches after the exit receives the exit record, and can still receive the output that it missed.
 func TestAttachAfterExit(t *testing.T) {
 	s, v := ready(t, "echo READY; read go; seq 1 100; exit 7")
 	v.a.Close()
@@ -114,7 +113,7 @@ func TestAttachAfterExit(t *testing.T) {
 	if e.Exit == nil || e.Exit.ExitCode != 7 || len(e.Exit.Tail) != protocol.TailLines || e.Exit.Tail[19] != "100" {
 		t.Errorf("got record %+v, want code 7 and the tail", e.Exit)
 	}
-	for range 2 { // and again: reading takes nothing away
+	for range 2 { // twice, because reading must not remove output
 		v := look(t, s, protocol.AttachSpec{Resume: &left})
 		if got, want := v.end(t), "go\n"+numbers(100); got != want || !v.exited || v.info.Replay != protocol.ReplayExact {
 			t.Errorf("resumed: got %s, %d bytes, exit %v; want the %d missing and the exit", v.info.Replay, len(got), v.exited, len(want))
@@ -128,9 +127,7 @@ func TestAttachAfterExit(t *testing.T) {
 	wantCode(t, "never printed", err, protocol.CodeInvalidArgument)
 }
 
-// A child that prints a megabyte and exits at once loses none of it, and the
-// exit comes behind.
-//
+// A child that prints a megabyte and exits at once loses none of it. The exit comes after the last byte.
 // demand: M13
 func TestLastOutput(t *testing.T) {
 	tb := newTable(t, Config{RingBytes: 2 << 20})
@@ -156,9 +153,7 @@ func TestLastOutput(t *testing.T) {
 	}
 }
 
-// A grandchild that keeps the terminal open, silent or not, does not hold up
-// the end.
-//
+// A grandchild that keeps the terminal open, silent or not, does not delay the end of the session.
 // demand: M13
 func TestGrandchildHoldsTerminal(t *testing.T) {
 	for _, tt := range []struct {
@@ -180,11 +175,11 @@ func TestGrandchildHoldsTerminal(t *testing.T) {
 				t.Errorf("got %+v, want code 6, natural", rec)
 			}
 			pid := readPID(t, pidFile)
-			// What still prints fails when the terminal is closed.
+			// A process that prints fails when the terminal is closed.
 			if tt.name == "silent" && !running(pid) {
-				t.Errorf("%d was ended", pid)
+				t.Errorf("the silent grandchild %d was ended", pid)
 			}
-			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+			_ = unix.Kill(pid, unix.SIGKILL) // a grandchild that prints has ended by itself
 		})
 	}
 }
@@ -202,7 +197,7 @@ func readPID(t *testing.T, path string) int {
 	return pid
 }
 
-// eofTold is a terminal that tells of each io.EOF it returns.
+// eofTold is a terminal that sends on eof after each io.EOF that it returns.
 type eofTold struct {
 	PTY
 	eof chan struct{}
@@ -219,8 +214,8 @@ func (p *eofTold) ReadEach(b []byte, each func(int)) (int, error) {
 	return n, err
 }
 
-// A child may close its terminal and live on, and what it prints when it has
-// opened it again comes, be it the last thing it does.
+// A child may close its terminal and open it again. All that it prints then is read, even if the child ends right
+// afterwards.
 func TestChildClosesTerminal(t *testing.T) {
 	eof := make(chan struct{}, 1)
 	tb := newTable(t, Config{Start: func(spec pty.Spec) (PTY, error) {
@@ -236,7 +231,7 @@ func TestChildClosesTerminal(t *testing.T) {
 	for _, want := range []string{"first", "again"} {
 		v.until(t, want)
 		select {
-		case <-eof: // from before that was printed
+		case <-eof: // an earlier end of file
 		default:
 		}
 		<-eof
@@ -250,7 +245,7 @@ func TestChildClosesTerminal(t *testing.T) {
 	}
 }
 
-// release lets the child go that reads a fifo.
+// release lets a child continue that reads a fifo.
 func release(t *testing.T, fifo string) {
 	t.Helper()
 	fd, err := unix.Open(fifo, unix.O_WRONLY|unix.O_CLOEXEC, 0)
@@ -262,13 +257,12 @@ func release(t *testing.T, fifo string) {
 	}
 }
 
-// Whoever sees exited sees the rest: the record, the end of the output, the
-// table's count, and an id that can be used again.
+// When Exited is closed, the exit record, the end of the output and the table's count are final, and the id can be
+// used again.
 func TestExitOrder(t *testing.T) {
 	var tb *Table
 	var early atomic.Int64
-	// The session logs that it has exited right before it is seen to have: nothing
-	// may be missing then.
+	// The session logs its exit right before Exited is closed. At that moment the table must not count it any more.
 	log := zerolog.New(logWriter(func(line string) {
 		if strings.Contains(line, "session exited") && tb.Live() != 0 {
 			early.Add(1)
@@ -287,7 +281,7 @@ func TestExitOrder(t *testing.T) {
 		}
 		// demand: M9
 		if live := tb.Live(); live != 0 || early.Load() != 0 {
-			t.Errorf("got %d live sessions, %d seen as exited before, want none", live, early.Load())
+			t.Errorf("got %d live sessions, and %d were live when the exit was logged; want none", live, early.Load())
 		}
 		if _, end, final := s.ring.Bounds(); end != 3 || !final {
 			t.Errorf("got %d bytes, final %v, want all 3", end, final)
@@ -306,8 +300,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The exit code stands before the event says exited.
-//
+// The event exited has the exit code.
 // demand: K5
 func TestExitEvent(t *testing.T) {
 	tb := newTable(t, Config{})
@@ -318,7 +311,7 @@ func TestExitEvent(t *testing.T) {
 	}
 }
 
-// M13's signals: which the child gets, and what the record says of its end.
+// Terminate sends the child these signals, and the exit record tells how the child has ended.
 func TestTerminate(t *testing.T) {
 	zero, long := time.Duration(0), forever
 	for _, tt := range []struct {
@@ -328,16 +321,16 @@ func TestTerminate(t *testing.T) {
 	}{
 		// demand: M13
 		{"hangup", "echo READY; exec sleep 1000", End{Grace: &long}, protocol.ExitRecord{ExitCode: 129, Signal: "SIGHUP", Outcome: protocol.OutcomeSoft}},
-		{"goes by itself when asked", "trap 'exit 3' TERM; echo READY; while :; do read x; done", End{Soft: syscall.SIGTERM, Grace: &long},
+		{"ends by itself at SIGTERM", "trap 'exit 3' TERM; echo READY; while :; do read x; done", End{Soft: syscall.SIGTERM, Grace: &long},
 			protocol.ExitRecord{ExitCode: 3, Outcome: protocol.OutcomeSoft}},
 		{"last words", "trap 'echo bye; exit 0' HUP; echo READY; while :; do read x; done", End{Grace: &long},
 			protocol.ExitRecord{Outcome: protocol.OutcomeSoft, LastLines: []string{"READY", "bye"}}},
-		{"does not go", "trap '' HUP; echo READY; while :; do sleep 1000; done", End{},
+		{"ignores SIGHUP", "trap '' HUP; echo READY; while :; do sleep 1000; done", End{},
 			protocol.ExitRecord{ExitCode: 137, Signal: "SIGKILL", Outcome: protocol.OutcomeHard}},
 		{"no grace", "trap '' HUP; echo READY; while :; do sleep 1000; done", End{Grace: &zero},
 			protocol.ExitRecord{ExitCode: 137, Signal: "SIGKILL", Outcome: protocol.OutcomeHard}},
 		// demand: M8
-		{"its reason", "echo READY; exec sleep 1000", End{Reason: protocol.ReasonIdleTimeout, TimedOut: true},
+		{"the reason of the request", "echo READY; exec sleep 1000", End{Reason: protocol.ReasonIdleTimeout, TimedOut: true},
 			protocol.ExitRecord{ExitCode: 129, Signal: "SIGHUP", Outcome: protocol.OutcomeSoft, Reason: protocol.ReasonIdleTimeout, TimedOut: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -357,20 +350,20 @@ func TestTerminate(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 			if v.end(t); !v.exited || !gone(s.pty.PID()) {
-				t.Errorf("told the exit: %v; reaped: %v", v.exited, gone(s.pty.PID()))
+				t.Errorf("the viewer received the exit: %v; reaped: %v", v.exited, gone(s.pty.PID()))
 			}
 			wantCode(t, "once more", s.Terminate(End{}), protocol.CodeSessionExited)
 		})
 	}
 }
 
-// An end that is for idle sessions alone finds out whether this is one.
+// A request with End.Idle ends the session only if it has been idle for that time.
 // demand: M11
 func TestTerminateIdle(t *testing.T) {
 	s, v := ready(t, "echo READY; exec cat")
 	wantCode(t, "in use", s.Terminate(End{Idle: time.Hour}), protocol.CodeSessionRunning)
 	if i := info(t, s); i.State != protocol.StateRunning {
-		t.Errorf("it is %s", i.State)
+		t.Errorf("the session is %s", i.State)
 	}
 	s.cage.frozen.Store(true)
 	wantCode(t, "frozen", s.Terminate(End{Idle: time.Nanosecond}), protocol.CodeSessionRunning)
@@ -384,9 +377,8 @@ func TestTerminateIdle(t *testing.T) {
 	v.end(t)
 }
 
-// The first reason stays; while the end goes on, input and sizes find no
-// session.
-//
+// The first request for an end decides the reason. After it, input and resizes fail with session_not_found, although
+// the child still runs.
 // demand: M8
 func TestEnding(t *testing.T) {
 	fifo := t.TempDir() + "/go"
@@ -399,7 +391,7 @@ func TestEnding(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Terminate(End{Reason: protocol.ReasonShutdown}); err != nil {
-		t.Errorf("once more: %v", err)
+		t.Errorf("the second request: %v", err)
 	}
 	_, err := s.Type("", 0, []byte("x"))
 	wantCode(t, "Type", err, protocol.CodeSessionNotFound)
@@ -412,27 +404,26 @@ func TestEnding(t *testing.T) {
 	if i := info(t, s); i.State != protocol.StateRunning || i.Size != (protocol.Size{Cols: 80, Rows: 24}) {
 		t.Errorf("got %s at %v, want it running at its size", i.State, i.Size)
 	}
-	second := look(t, s, protocol.AttachSpec{}) // looking is still allowed
+	second := look(t, s, protocol.AttachSpec{}) // an attach is still allowed
 	release(t, fifo)
 	if rec := ended(t, s); rec.Reason != protocol.ReasonIdleTimeout || !rec.TimedOut || rec.ExitCode != 1 || rec.Outcome != protocol.OutcomeSoft {
 		t.Errorf("got %+v, want idle_timeout, timed out, code 1, soft", rec)
 	}
 	if second.end(t); !second.exited {
-		t.Error("who attached meanwhile was not told the exit")
+		t.Error("the viewer that attached after the request did not receive the exit")
 	}
 	_, err = s.Type("", 0, []byte("x"))
 	wantCode(t, "Type after the exit", err, protocol.CodeSessionExited)
 	wantCode(t, "Resize after the exit", s.Resize(protocol.Size{}), protocol.CodeSessionExited)
 }
 
-// An end that is asked for after the child has gone, while its output is still
-// read, takes what is left of its tree; the record stays true.
-//
+// If an end is requested after the child has ended, while its output is still read, the remaining processes of the
+// session are killed. The exit record still tells how the child ended.
 // demand: M8
 func TestTerminateWhileDraining(t *testing.T) {
 	tb := NewTable(Config{Env: []string{"PATH=" + os.Getenv("PATH")}})
 	pidFile := t.TempDir() + "/pid"
-	// Read for another second; goes neither by SIGHUP nor without a terminal.
+	// The loop prints for another second. It ignores SIGHUP and does not end when the terminal is closed.
 	s := create(t, tb, bash("trap '' HUP; while :; do echo y; done 2>/dev/null & echo $! >"+pidFile+"; exit 6"))
 	<-s.pty.Done()
 	for range 2 {
@@ -441,10 +432,10 @@ func TestTerminateWhileDraining(t *testing.T) {
 		}
 	}
 	if rec := ended(t, s); rec.Reason != protocol.ReasonExited || rec.Outcome != protocol.OutcomeNatural || rec.ExitCode != 6 {
-		t.Errorf("got %+v, want what happened: exited, natural, 6", rec)
+		t.Errorf("got %+v, want the end of the child: exited, natural, 6", rec)
 	}
 	shutdown(t, tb)
 	if pid := readPID(t, pidFile); running(pid) {
-		t.Errorf("%d is still there after the shutdown", pid)
+		t.Errorf("process %d runs after the shutdown", pid)
 	}
 }

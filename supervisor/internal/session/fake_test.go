@@ -18,22 +18,22 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// fakePTY is a terminal without a kernel: the test prints and reads for the
-// child. It blocks on channels and timers alone, for testing/synctest.
+// fakePTY is a terminal without a kernel. The test prints and reads in place of the child. It blocks on channels and
+// timers alone, as testing/synctest requires.
 type fakePTY struct {
 	spec pty.Spec
 
 	mu            sync.Mutex
 	changed       chan struct{} // closed and replaced at each change
-	out           []byte        // printed, not read by the session
-	perRead       int           // bytes a Read returns at most; 0 is what there is
+	out           []byte        // printed, and not read by the session yet
+	perRead       int           // the most bytes that one Read returns; 0 means no limit
 	deadline      time.Time
 	writeDeadline time.Time
-	in            []byte // typed, not read by the child
-	room          int    // what in holds at most
-	plain         bool   // cannot be spliced to
-	deaf          bool   // ends by SIGKILL only
-	words         []byte // printed when it is asked to end
+	in            []byte // input that the child has not read yet
+	room          int    // the most bytes that in holds
+	plain         bool   // input cannot be spliced to the terminal
+	deaf          bool   // the child ends by SIGKILL only
+	words         []byte // printed when the child is asked to end
 	held          bool   // a grandchild has the terminal open
 	sizes         []protocol.Size
 	pixels        [2]int
@@ -47,7 +47,7 @@ func newFake(spec pty.Spec) *fakePTY {
 	return &fakePTY{spec: spec, changed: make(chan struct{}), done: make(chan struct{}), room: 4096}
 }
 
-// fakeTable is a table whose terminals are fakes; by returns that of a session.
+// fakeTable returns a table whose terminals are fakes, and a function that returns the fake of a session.
 func fakeTable(t *testing.T, cfg Config) (tb *Table, by func(*Session) *fakePTY) {
 	t.Helper()
 	cfg.Start = func(spec pty.Spec) (PTY, error) { return newFake(spec), nil }
@@ -56,7 +56,7 @@ func fakeTable(t *testing.T, cfg Config) (tb *Table, by func(*Session) *fakePTY)
 	return tb, func(s *Session) *fakePTY { return s.pty.(*fakePTY) }
 }
 
-// change changes the fake and wakes who waits for it.
+// change calls how with the lock held, and wakes all goroutines that wait for a change.
 func (f *fakePTY) change(how func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,7 +67,7 @@ func (f *fakePTY) change(how func()) {
 
 func (f *fakePTY) print(p []byte) { f.change(func() { f.out = append(f.out, p...) }) }
 
-// take is the child reading up to n bytes.
+// take reads up to n bytes of input, as the child.
 func (f *fakePTY) take(n int) (got []byte) {
 	f.change(func() {
 		n = min(n, len(f.in))
@@ -88,8 +88,7 @@ func (f *fakePTY) exit(status pty.Status) {
 	})
 }
 
-// wait waits for a change, or for the deadline if there is one. It is called
-// with mu held and returns so.
+// wait waits for a change, or for the deadline if there is one. The caller holds mu, before and after the call.
 func (f *fakePTY) wait(deadline time.Time) {
 	changed := f.changed
 	f.mu.Unlock()
@@ -110,7 +109,7 @@ func (f *fakePTY) PID() int { return 1 << 30 }
 
 func (f *fakePTY) ReadEach(b []byte, each func(int)) (int, error) { return readEach(f.Read, b, each) }
 
-// readEach is ReadEach of a terminal whose output comes in one piece.
+// readEach implements ReadEach for a terminal whose output comes in one piece.
 func readEach(read func([]byte) (int, error), b []byte, each func(int)) (int, error) {
 	n, err := read(b)
 	if n > 0 {
@@ -126,7 +125,7 @@ func (f *fakePTY) Read(b []byte) (int, error) {
 		switch {
 		case f.closed:
 			return 0, os.ErrClosed
-		case !f.deadline.IsZero() && !time.Now().Before(f.deadline): // even if there is something, as in the kernel's
+		case !f.deadline.IsZero() && !time.Now().Before(f.deadline): // even if there is output, as in the kernel
 			return 0, os.ErrDeadlineExceeded
 		case len(f.out) > 0:
 			if f.perRead > 0 {
@@ -191,7 +190,7 @@ func (f *fakePTY) AwaitWritable() error {
 	}
 }
 
-// free is how many bytes may be typed; none once it is closed.
+// free returns how many bytes of input the terminal has room for, or 0 after it was closed.
 func (f *fakePTY) free() int {
 	if f.closed {
 		return 0

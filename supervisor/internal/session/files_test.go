@@ -10,8 +10,8 @@ import (
 	"holdfast/protocol"
 )
 
-// A session is refused before its files would leave a successor no room to adopt all, with the
-// limit's name; exit records make room, the oldest first.
+// A session is refused if a successor would not have enough file descriptors to adopt all sessions. The error names
+// the limit. The oldest exit records are forgotten to make room.
 func TestFileRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 5
@@ -22,7 +22,7 @@ func TestFileRoom(t *testing.T) {
 		}
 		_, err := tb.Create("more", bash(""), "")
 		if protocol.CodeOf(err) != protocol.CodeLimitExceeded || !strings.Contains(err.Error(), "RLIMIT_NOFILE") {
-			t.Errorf("one too many: %v", err)
+			t.Errorf("one session too many: %v", err)
 		}
 		for _, s := range all {
 			exits(by, s)
@@ -32,7 +32,7 @@ func TestFileRoom(t *testing.T) {
 			synctest.Wait()
 			room := most*filesPerSession - (i+1)*filesPerSession
 			if n, want := len(tb.List("")), i+1+min(most, room/filesPerExited); n != want {
-				t.Errorf("after %d new ones %d are listed, want %d", i+1, n, want)
+				t.Errorf("after %d new sessions %d are listed, want %d", i+1, n, want)
 			}
 		}
 		if _, err := tb.Create("more", bash(""), ""); err == nil || tb.Live() != most {

@@ -18,9 +18,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A session that comes to rest again and again, while its child prints as fast as
-// it can and is typed at: at rest nothing changes, and afterwards every byte was
-// printed once, and typed once.
+// A session is halted again and again while its child prints as fast as it can and receives input. During a halt its
+// state does not change, and afterwards every byte of output and input has arrived once.
 func TestHalt(t *testing.T) {
 	testkit.CheckLeaks(t)
 	tb := NewTable(Config{RingBytes: 64 << 20, InputBytes: 4 << 20})
@@ -37,13 +36,13 @@ func TestHalt(t *testing.T) {
 		var before uint64
 		thaw, err := s.halt(patience, func() { _, before, _ = s.ring.Bounds() })
 		if err != nil {
-			t.Fatal("it is gone")
+			t.Fatal("the session's loop has ended")
 		}
-		time.Sleep(time.Duration(rnd.IntN(300)) * time.Microsecond) // in which the child could print
+		time.Sleep(time.Duration(rnd.IntN(300)) * time.Microsecond) // time in which the child could print
 		_, after, _ := s.ring.Bounds()
 		thaw()
 		if after != before {
-			t.Fatalf("at rest it printed %d bytes", after-before)
+			t.Fatalf("during the halt the output grew by %d bytes", after-before)
 		}
 		time.Sleep(time.Duration(rnd.IntN(300)) * time.Microsecond)
 	}
@@ -62,8 +61,8 @@ func TestHalt(t *testing.T) {
 	}
 }
 
-// A session that was behind with dear output when it was thawed reads on, also if it was a
-// request that caught up, and not loop.
+// A session whose screen was behind with costly output when it was thawed must read on, even if a request and not
+// loop has brought the screen up to date.
 func TestThawCaughtUpByRequest(t *testing.T) {
 	tb := newTable(t, Config{})
 	for range cap(tb.cfg.costlyTurns) { // loop has no turn until the test's end
@@ -89,7 +88,7 @@ func TestThawCaughtUpByRequest(t *testing.T) {
 	late := false
 	s.do(func() { late = s.reader.unfinished != nil })
 	if !late {
-		t.Fatal("the screen is not behind after the rest, so that this shows nothing")
+		t.Fatal("the screen is not behind after the halt, so the test shows nothing")
 	}
 	for behind := true; behind; {
 		s.do(func() { s.feed(); behind = s.display.isBehind() })
@@ -100,8 +99,7 @@ func TestThawCaughtUpByRequest(t *testing.T) {
 	v.until(t, "DONE")
 }
 
-// What a child that does not read was given to read waits through a rest, in its
-// order.
+// Input that the child does not read yet survives a halt, in its order.
 func TestHaltTyping(t *testing.T) {
 	testkit.CheckLeaks(t)
 	tb := NewTable(Config{RingBytes: 8 << 20})
@@ -117,7 +115,7 @@ func TestHaltTyping(t *testing.T) {
 	const ready = "READY\n"
 	printed := func(n int) []byte {
 		t.Helper()
-		testkit.Eventually(t, patience, func() bool { _, end, _ := s.ring.Bounds(); return end >= uint64(n) }, "it prints")
+		testkit.Eventually(t, patience, func() bool { _, end, _ := s.ring.Bounds(); return end >= uint64(n) }, "the child prints")
 		got, _, _, err := s.Read(0, n)
 		if err != nil {
 			t.Fatal(err)
@@ -145,15 +143,15 @@ func TestHaltTyping(t *testing.T) {
 		}
 	}
 	if waits == 0 {
-		t.Error("nothing had to wait")
+		t.Error("no input had to wait, so the test shows nothing")
 	}
 	want := append([]byte(ready), typed...)
 	if got := printed(len(want)); !bytes.Equal(got, want) {
-		t.Errorf("typed and printed differ at %d of %d", differ(got, want), len(want))
+		t.Errorf("input and output differ at %d of %d", differ(got, want), len(want))
 	}
 }
 
-// differ is where two texts begin to differ.
+// differ returns the index at which two texts begin to differ.
 func differ(a, b []byte) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -164,8 +162,7 @@ func differ(a, b []byte) int {
 	return n
 }
 
-// A session that has ended, or ends, comes to rest as others do; one that is gone
-// does not.
+// A session that ends or has ended can be halted. A session whose loop has ended cannot.
 func TestHaltEnds(t *testing.T) {
 	testkit.CheckLeaks(t)
 	tb := NewTable(Config{})
@@ -177,20 +174,20 @@ func TestHaltEnds(t *testing.T) {
 		var state protocol.State
 		thaw, err := s.halt(patience, func() { state = s.saved.State })
 		if err != nil {
-			t.Fatal("it is gone")
+			t.Fatal("the session's loop has ended")
 		}
 		thaw()
 		done = state == protocol.StateExited
 	}
 	<-s.Exited()
 	if s.Exit().ExitCode != 3 {
-		t.Errorf("it ended as %+v", s.Exit())
+		t.Errorf("the session ended as %+v", s.Exit())
 	}
 	if err := tb.Forget("s", ""); err != nil {
 		t.Fatal(err)
 	}
 	<-s.gone
 	if _, err := s.halt(patience, func() { t.Error("looked at") }); err == nil {
-		t.Error("it is gone, and comes to rest")
+		t.Error("a session was halted after its loop had ended")
 	}
 }

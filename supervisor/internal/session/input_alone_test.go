@@ -67,12 +67,12 @@ func TestInputWrites(t *testing.T) {
 		}
 		in.reply(make([]byte, maxReplies+1))
 		if got := f.take(100); len(got) != 0 {
-			t.Errorf("the terminal has %q", got)
+			t.Errorf("after a refused paste the terminal has %q", got)
 		}
 	})
 }
 
-// A terminal that takes no input any more ends with an error, and nothing is kept for it.
+// If the terminal fails, input ends with an error, and the journal keeps no bytes for it.
 func TestInputGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, f := newInput(t)
@@ -83,7 +83,7 @@ func TestInputGivesUp(t *testing.T) {
 		_ = f.Close()
 		in.resume(<-in.writable)
 		if in.journal.Pending() != 0 {
-			t.Errorf("%d bytes are kept", in.journal.Pending())
+			t.Errorf("the journal keeps %d bytes", in.journal.Pending())
 		}
 		n, err := in.queue("w", 6, []byte("x"))
 		wantCode(t, "input after the end", err, protocol.CodeSessionNotFound)

@@ -13,16 +13,16 @@ import (
 	"holdfast/protocol"
 )
 
-// A typist is a client's side of the input: it keeps what was not accepted and
-// sends it again from where it is told to.
+// A typist is the client's side of the input: it keeps input that was not accepted, and sends it again from the
+// offset that an error names.
 type typist struct {
 	a    *Attachment
 	data []byte
 	sent uint64
-	full int // how often the queue was
+	full int // how often the queue was full
 }
 
-// send types the next piece, and goes back where it was not taken.
+// send sends the next piece, and goes back to the offset of the error if it was not accepted.
 func (c *typist) send(n int) error {
 	end := min(c.sent+uint64(n), uint64(len(c.data)))
 	err := c.a.Type(c.sent, c.data[c.sent:end])
@@ -41,8 +41,8 @@ func (c *typist) send(n int) error {
 	return nil
 }
 
-// Five megabytes arrive whole and once, although the child reads slower than
-// they come and the queue holds but a part of them.
+// Five megabytes of input arrive whole and once, although the child reads more slowly than they are sent and the
+// queue has room for only a part.
 func TestPaste(t *testing.T) {
 	tb := newTable(t, Config{RingBytes: 8 << 20, InputBytes: 256 << 10})
 	s := create(t, tb, bash("stty raw -echo; echo READY; exec cat"))
@@ -59,7 +59,7 @@ func TestPaste(t *testing.T) {
 		if err := c.send(piece); err != nil {
 			t.Fatal(err)
 		}
-		if c.full > full { // there is room when something has come back
+		if c.full > full { // an echo shows that the queue has room again
 			if _, err := v.next(t); err != nil {
 				t.Fatal(err)
 			}
@@ -73,8 +73,7 @@ func TestPaste(t *testing.T) {
 	if !bytes.Equal(v.seen, c.data) || c.full == 0 {
 		t.Errorf("got %d bytes, equal %v, of %d; the queue was full %d times", len(v.seen), bytes.Equal(v.seen, c.data), len(c.data), c.full)
 	}
-	// Acknowledgements come, rarer than the pieces of input that the session
-	// writes: the last one covers all.
+	// Acknowledgements are fewer than the pieces of input that the session writes. The last one covers all input.
 	for v.accepted < uint64(len(c.data)) {
 		if _, err := v.next(t); err != nil {
 			t.Fatal(err)
@@ -82,30 +81,30 @@ func TestPaste(t *testing.T) {
 	}
 }
 
-// What Type does with offsets. The child does not read; the terminal takes 4096
-// bytes and the queue 1000. There is no pipe, which would take more.
+// How Type treats offsets. The child does not read. The terminal holds 4096 bytes and the queue 1000. There is no
+// pipe, because a pipe would hold more.
 func TestType(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		before int // bytes accepted
+		before int // bytes accepted before the call
 		offset uint64
 		n      int
 		want   protocol.Code
-		after  uint64 // accepted
+		after  uint64 // bytes accepted after the call
 	}{
 		{"first", 0, 0, 10, "", 10},
 		{"next", 10, 10, 10, "", 20},
 		{"nothing", 10, 10, 0, "", 10},
 		{"again", 10, 0, 10, "", 10},
 		{"again, a part", 10, 3, 4, "", 10},
-		{"again and more", 10, 5, 10, "", 15},
+		{"bytes that were accepted, and more", 10, 5, 10, "", 15},
 		{"gap", 10, 11, 5, protocol.CodeInputGap, 10},
-		{"gap of nothing", 10, 11, 0, protocol.CodeInputGap, 10},
+		{"empty input after a gap", 10, 11, 0, protocol.CodeInputGap, 10},
 		{"overflow", 10, ^uint64(0), 2, protocol.CodeInvalidArgument, 10},
 		{"the terminal is full", 4096, 4096, 1000, "", 5096},
 		{"the queue is full", 4096, 4096, 1001, protocol.CodeInputFull, 5096},
 		{"the queue was full", 5096, 5096, 1, protocol.CodeInputFull, 5096},
-		{"full, and again what was had", 5096, 5000, 96, "", 5096},
+		{"full, and bytes that were accepted", 5096, 5000, 96, "", 5096},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -140,7 +139,7 @@ func TestType(t *testing.T) {
 	}
 }
 
-// The queue's bound holds, plus what a pipe takes, however much is sent.
+// However much input is sent, at most the limit of the queue waits, and the capacity of a pipe.
 func TestInputBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 100 << 10
@@ -153,8 +152,8 @@ func TestInputBound(t *testing.T) {
 			synctest.Wait()
 		}
 		_, err := s.Type("", 0, []byte("x"))
-		wantCode(t, "one more", err, protocol.CodeInputFull)
-		const pipe = 64 << 10 // by default; the journal wants less
+		wantCode(t, "input above the limit", err, protocol.CodeInputFull)
+		const pipe = 64 << 10 // the default capacity; the journal asks for less
 		if j := s.input.journal; j.Queued() > limit || j.Pending() > limit+pipe || j.Room() != 0 {
 			t.Errorf("got %d bytes queued of %d that wait, want at most %d", j.Queued(), j.Pending(), limit)
 		}
@@ -168,8 +167,7 @@ func TestInputBound(t *testing.T) {
 	})
 }
 
-// Two that type at the same time: whatever the order between them, each one's
-// bytes come in order, all of them.
+// If two writers send input at the same time, the bytes of each arrive completely and in order.
 func TestTwoWriters(t *testing.T) {
 	s, v := ready(t, "stty raw -echo; echo READY; exec cat")
 	v.until(t, "READY\n")
@@ -179,7 +177,7 @@ func TestTwoWriters(t *testing.T) {
 	var typed [2][]byte
 	for i := range typed {
 		for k := range each {
-			typed[i] = append(typed[i], byte(0x40|(k*2+i)&0x1f)) // which asks a terminal nothing
+			typed[i] = append(typed[i], byte(0x40|(k*2+i)&0x1f)) // a control character that does not query a terminal
 		}
 		c := &typist{a: look(t, s, protocol.AttachSpec{}).a, data: typed[i]}
 		go func() {
@@ -202,7 +200,7 @@ func TestTwoWriters(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for i, low := range []byte{0, 1} { // the lowest bit says whose a byte is
+	for i, low := range []byte{0, 1} { // the lowest bit tells which writer sent the byte
 		var got []byte
 		for _, b := range v.seen {
 			if b&1 == low {
@@ -215,7 +213,7 @@ func TestTwoWriters(t *testing.T) {
 	}
 }
 
-// Accepted input is told after a while, all at once; a burst is told sooner.
+// Accepted input is acknowledged after a delay, all at once. A large amount is acknowledged without delay.
 func TestAcknowledgements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, _ := fakeTable(t, Config{})
@@ -240,23 +238,22 @@ func TestAcknowledgements(t *testing.T) {
 			t.Errorf("got %+v, %v after %v; want %d at once", item, err, took, 100+ackBytes)
 		}
 		time.Sleep(time.Second)
-		if _, err := v.drain(); err != nil { // which fails on an offset told twice
+		if _, err := v.drain(); err != nil { // fails if an offset is acknowledged twice
 			t.Error(err)
 		}
-		if err := v.a.Type(0, []byte("x")); err != nil { // had before: nothing to tell
+		if err := v.a.Type(0, []byte("x")); err != nil { // accepted before, so no acknowledgement is due
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if item, err := v.take(ctx); err != context.Canceled {
-			t.Errorf("got %+v, %v; want nothing more", item, err)
+			t.Errorf("got %+v, %v; want no further item", item, err)
 		}
 	})
 }
 
-// However many writers come and go, one that is attached, and those that wrote
-// last, are known.
+// However many writers come and go, the session remembers the attached writer, and those that wrote last.
 func TestWritersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -273,17 +270,17 @@ func TestWritersAreForgotten(t *testing.T) {
 			}
 		}
 		if n := s.input.journal.Known(); n != known+1 {
-			t.Errorf("got %d writers, want %d and the one attached", n, known)
+			t.Errorf("got %d writers, want %d and the attached writer", n, known)
 		}
 		for i := others - known; i < others; i++ {
 			if _, err := s.Type(fmt.Sprint(i), 1, []byte("y")); err != nil {
-				t.Errorf("%d, which wrote late: %v", i, err)
+				t.Errorf("writer %d, one of the last: %v", i, err)
 			}
 		}
 		_, err := s.Type("0", 1, []byte("y"))
-		wantCode(t, "one that wrote early", err, protocol.CodeInputGap)
+		wantCode(t, "one of the first writers", err, protocol.CodeInputGap)
 		if err := v.a.Type(1, []byte("y")); err != nil {
-			t.Errorf("the one attached: %v", err)
+			t.Errorf("the attached writer: %v", err)
 		}
 		v.a.Close()
 		again := look(t, s, protocol.AttachSpec{Writer: "attached"})
@@ -293,8 +290,8 @@ func TestWritersAreForgotten(t *testing.T) {
 	})
 }
 
-// What was accepted when the client went away is known when it comes back, so
-// that it neither types twice nor leaves out.
+// A client that attaches again learns how much of its input was accepted, so that it sends no byte twice and leaves
+// none out.
 func TestResumeInput(t *testing.T) {
 	s, v := ready(t, "stty -echo; echo READY; read x; echo got $x")
 	a, info, err := s.Attach(protocol.AttachSpec{Writer: "w"})
@@ -305,7 +302,7 @@ func TestResumeInput(t *testing.T) {
 	if err := a.Type(0, input[:7]); err != nil {
 		t.Fatal(err)
 	}
-	a.Close() // before any acknowledgement
+	a.Close() // before the client has received an acknowledgement
 	again := look(t, s, protocol.AttachSpec{Writer: "w"})
 	if again.info.InputOffset != 7 {
 		t.Errorf("got input offset %d, want 7", again.info.InputOffset)
@@ -313,7 +310,7 @@ func TestResumeInput(t *testing.T) {
 	if got := look(t, s, protocol.AttachSpec{}).info; got.Writer == "" || got.Writer == "w" || got.InputOffset != 0 {
 		t.Errorf("without a name: got %q at %d, want a new one at 0", got.Writer, got.InputOffset)
 	}
-	if err := again.a.Type(3, input[3:]); err != nil { // from before: what was had is skipped
+	if err := again.a.Type(3, input[3:]); err != nil { // begins with bytes that were accepted before; they are skipped
 		t.Fatal(err)
 	}
 	v.until(t, "got one two three\r\n")

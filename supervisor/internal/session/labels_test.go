@@ -11,7 +11,7 @@ import (
 	"holdfast/protocol"
 )
 
-// Labels that are changed are told, and hold in the next life and when it is reopened.
+// Changed labels are published, and stay after the supervisor is replaced and after the session is reopened.
 func TestRelabel(t *testing.T) {
 	l := newLife(t, Config{})
 	spec := bash("read x; exit 3")
@@ -29,7 +29,7 @@ func TestRelabel(t *testing.T) {
 			t.Errorf("after %v the labels are %v, want %v", change, got, want)
 		}
 		if fmt.Sprint(before) != kept {
-			t.Errorf("those given out before are %v now", before)
+			t.Errorf("the labels that info returned before are %v now", before)
 		}
 	}
 	relabel(map[string]string{"title": "B", "more": "1"}, map[string]string{"title": "B", "more": "1", "empty": ""})
@@ -37,15 +37,15 @@ func TestRelabel(t *testing.T) {
 	relabel(map[string]string{"more": ""}, map[string]string{"title": "B", "empty": ""})
 	events := since(t, l.Table, seq, protocol.EventLabels)
 	if len(events) != 2 || events[0].Session.Labels["more"] != "1" || len(events[1].Session.Labels) != 2 {
-		t.Errorf("told of %+v", events)
+		t.Errorf("the events are %+v", events)
 	}
 	wantCode(t, "no key", s.Relabel(map[string]string{"": "x"}), protocol.CodeInvalidArgument)
 	wantCode(t, "too much", s.Relabel(map[string]string{"x": strings.Repeat("x", protocol.MaxLabelBytes)}), protocol.CodeLimitExceeded)
 
-	l = l.dies(Heritage{})
+	l = l.restart(Heritage{})
 	s = l.get(s.ID())
 	if got := info(t, s).Labels; got["title"] != "B" || len(got) != 2 {
-		t.Errorf("in the next life they are %v", got)
+		t.Errorf("in the next life the labels are %v", got)
 	}
 	if _, err := s.Type("w", 0, []byte("\n")); err != nil {
 		t.Fatal(err)
@@ -57,11 +57,11 @@ func TestRelabel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := info(t, again).Labels; got["title"] != "C" || len(got) != 2 {
-		t.Errorf("reopened it has %v", got)
+		t.Errorf("after the reopen the labels are %v", got)
 	}
 }
 
-// One whose labels were never given any has none.
+// The labels of a session that was created without any can be changed.
 func TestRelabelFromNone(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash("exec cat"))

@@ -17,12 +17,11 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// Two hundred sessions come and go, by every way that there is, and leave no
-// goroutine, descriptor, memory mapping, child or entry behind.
-//
+// Two hundred sessions begin and end, each in one of the ways of comeAndGo, and leave no goroutine, descriptor,
+// memory mapping, child or entry behind.
 // demand: M13
 func TestNothingIsLeft(t *testing.T) {
-	shutdown(t, newTable(t, Config{})) // what is made once is made by now
+	shutdown(t, newTable(t, Config{})) // makes the objects that a process makes once
 	testkit.CheckLeaks(t)
 	mapped := mappings(t)
 	tb := NewTable(Config{Env: []string{"PATH=" + os.Getenv("PATH")}})
@@ -47,7 +46,7 @@ func TestNothingIsLeft(t *testing.T) {
 	testkit.Eventually(t, patience, func() bool { return mappings(t) <= mapped }, "rings are unmapped")
 }
 
-// comeAndGo has a session in the i-th way.
+// comeAndGo begins and ends a session in the i-th way.
 func comeAndGo(tb *Table, i int) error {
 	code := []string{"exit 3", "echo x; read y", "cat", "trap '' HUP; read y"}[i%4]
 	s, err := tb.Create("", bash(code), fmt.Sprint(i))
@@ -56,7 +55,7 @@ func comeAndGo(tb *Table, i int) error {
 	}
 	a, _, err := s.Attach(protocol.AttachSpec{})
 	if err == nil {
-		_ = a.Type(0, []byte("hello\n")) // the child may be gone
+		_ = a.Type(0, []byte("hello\n")) // fails if the child has ended, which does not matter
 	} else if protocol.CodeOf(err) != protocol.CodeSessionExited {
 		return err
 	}
@@ -74,13 +73,13 @@ func comeAndGo(tb *Table, i int) error {
 	if err := tb.Forget(s.ID(), s.Instance()); err != nil {
 		return err
 	}
-	if a != nil { // after all
+	if a != nil { // later than the end of the session
 		a.Close()
 	}
 	return nil
 }
 
-// mappings is how many rings are mapped into memory.
+// mappings returns how many rings are mapped into memory.
 func mappings(t *testing.T) int {
 	t.Helper()
 	maps, err := filepath.Glob("/proc/self/maps")

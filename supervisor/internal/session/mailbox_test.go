@@ -74,14 +74,14 @@ func TestMailbox(t *testing.T) {
 func TestMailboxFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMailbox(&identity{id: "s"})
-		run := func() { t.Error("it was run") }
+		run := func() { t.Error("the request was run") }
 		wantCode(t, "busy", m.ask(time.Second, run), protocol.CodeBusy)
 		close(m.gone)
 		wantCode(t, "gone", m.ask(time.Second, run), protocol.CodeSessionNotFound)
 		wantCode(t, "gone", m.request(func() error { run(); return nil }), protocol.CodeSessionNotFound)
 		wantCode(t, "gone", m.try(func() error { run(); return nil }), protocol.CodeSessionNotFound)
 		if m.do(run) || !m.isGone() {
-			t.Error("done though loop has ended")
+			t.Error("a request was run although loop has ended")
 		}
 	})
 }

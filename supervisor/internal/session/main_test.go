@@ -20,15 +20,15 @@ import (
 	"holdfast/supervisor/internal/session/event"
 )
 
-// patience is how long a test waits for what must come, and forever is a grace
-// that must not be waited for.
+// patience is the time after which a test fails if an expected event does not come. forever is a grace that is longer
+// than any test.
 const (
 	patience = 30 * time.Second
 	forever  = time.Hour
 )
 
-// TestMain packs and unpacks a screen before any test: what compresses them is
-// the process's own, and must not be made within the bubble of one test.
+// TestMain compresses and decompresses a screen before any test. The compressor belongs to the whole process, so it
+// must not be made within the synctest bubble of one test.
 func TestMain(m *testing.M) {
 	s := screen.New(protocol.Size{Cols: 80, Rows: 24}, 1000)
 	s.Write([]byte(numbers(1000)))
@@ -77,7 +77,7 @@ func run(t testing.TB, code string) *Session {
 	return create(t, newTable(t, Config{}), bash(code))
 }
 
-// ready runs a script and waits until it has said READY.
+// ready runs a script and waits until it has printed READY.
 func ready(t testing.TB, code string) (*Session, *viewer) {
 	t.Helper()
 	s := run(t, code)
@@ -106,7 +106,7 @@ func info(t testing.TB, s *Session) protocol.SessionInfo {
 	return i
 }
 
-// wantCode checks an error by its code, "" for none.
+// wantCode checks that an error has a code, or that there is no error if the code is empty.
 func wantCode(t testing.TB, what string, err error, want protocol.Code) *protocol.Error {
 	t.Helper()
 	if got := protocol.CodeOf(err); got != want {
@@ -115,11 +115,10 @@ func wantCode(t testing.TB, what string, err error, want protocol.Code) *protoco
 	return protocol.AsError(err)
 }
 
-// gone reports whether a pid is nobody's any more, not even a zombie's that we
-// have not reaped.
+// gone reports whether no process has the pid, not even a zombie that was not reaped.
 func gone(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 
-// running is false for a zombie that its new parent has not collected.
+// running reports whether the pid has a process that is not a zombie.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -128,7 +127,7 @@ func running(pid int) bool {
 	return !strings.HasPrefix(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " Z")
 }
 
-// await returns the first event of a kind that a session has had.
+// await returns the first event of a kind that is about the session.
 func await(t testing.TB, h *event.Hub, id protocol.SessionID, kind protocol.EventKind) event.Event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -146,7 +145,7 @@ func await(t testing.TB, h *event.Hub, id protocol.SessionID, kind protocol.Even
 	}
 }
 
-// within fails the test if what took longer than a bound that a demand names.
+// within fails the test if f takes longer than a limit, which a demand names.
 func within(t testing.TB, limit time.Duration, what string, f func()) {
 	t.Helper()
 	begun := time.Now()
@@ -156,8 +155,7 @@ func within(t testing.TB, limit time.Duration, what string, f func()) {
 	}
 }
 
-// look attaches a viewer that checks what it is told, and closes it after the
-// test.
+// look attaches a viewer that checks the items it receives, and detaches it after the test.
 func look(t testing.TB, s *Session, spec protocol.AttachSpec) *viewer {
 	t.Helper()
 	v, err := attach(s, spec, nil)
@@ -168,12 +166,12 @@ func look(t testing.TB, s *Session, spec protocol.AttachSpec) *viewer {
 	return v
 }
 
-// fromStart attaches to all that a session has printed, byte by byte.
+// fromStart attaches at offset 0, so that the viewer receives the output as it was printed.
 func fromStart(s *Session) protocol.AttachSpec {
 	return protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance()}}
 }
 
-// next returns the next item, which has to come.
+// next returns the next item. The test fails if none comes.
 func (v *viewer) next(t testing.TB) (Item, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -185,19 +183,18 @@ func (v *viewer) next(t testing.TB) (Item, error) {
 	return item, err
 }
 
-// until looks until a text has come, and returns all that has.
+// until reads until the output has the text, and returns all output so far.
 func (v *viewer) until(t testing.TB, text string) string {
 	t.Helper()
 	for !strings.Contains(string(v.seen), text) {
 		if _, err := v.next(t); err != nil {
-			t.Fatalf("the end came instead of %q, after %.200q", text, v.seen)
+			t.Fatalf("the output ended without %q, after %.200q", text, v.seen)
 		}
 	}
 	return string(v.seen)
 }
 
-// end looks to the end and returns all that has come, with lines as they were
-// printed.
+// end reads to the end and returns all output, with the line ends that the child printed.
 func (v *viewer) end(t testing.TB) string {
 	t.Helper()
 	for {
@@ -207,11 +204,10 @@ func (v *viewer) end(t testing.TB) string {
 	}
 }
 
-// realStart is what Config.Start is by default, for tests that put something
-// before it.
+// realStart is the default of Config.Start, for tests that wrap it.
 func realStart(spec pty.Spec) (PTY, error) { return pty.Start(spec) }
 
-// numbers is what seq prints.
+// numbers returns the output of seq.
 func numbers(n int) string {
 	var b strings.Builder
 	for i := range n {

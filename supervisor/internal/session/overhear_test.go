@@ -40,14 +40,14 @@ func TestAsterisks(t *testing.T) {
 	}
 }
 
-// overheard returns what an attachment is told of what was typed, and "#" before what
-// is masked; it has to be so many.
+// overheardBy returns the next n items of other viewers' input that an attachment receives, with "#" before input
+// that was masked.
 func overheardBy(t testing.TB, v *viewer, n int) (got []string) {
 	t.Helper()
 	for len(got) < n {
 		item, err := v.next(t)
 		if errors.Is(err, io.EOF) {
-			t.Fatalf("the end came after %q", got)
+			t.Fatalf("the attachment ended after %q", got)
 		}
 		if item.Kind != ItemInput {
 			continue
@@ -61,7 +61,7 @@ func overheardBy(t testing.TB, v *viewer, n int) (got []string) {
 	return got
 }
 
-// Who asks for it is told what all others type, and no password.
+// An attachment that asks to see input receives the input of all other viewers, except passwords.
 func TestOverheard(t *testing.T) {
 	s, v := ready(t, `echo READY; read -r a; stty -echo; echo HIDDEN; read -r b; stty echo; echo SHOWN; read -r c
 		stty -echo; printf '\e]133;A\aPROMPT\e]133;B\a'; read -r d; printf '\e]133;C\aRUNS'; read -r e; read -r f; read -r g`)
@@ -69,7 +69,7 @@ func TestOverheard(t *testing.T) {
 	want := func(what ...string) {
 		t.Helper()
 		if got := overheardBy(t, w, len(what)); !slices.Equal(got, what) {
-			t.Errorf("told %q, want %q", got, what)
+			t.Errorf("received %q, want %q", got, what)
 		}
 	}
 	offset := uint64(0)
@@ -101,17 +101,17 @@ func TestOverheard(t *testing.T) {
 	w.a.Close()
 	w = look(t, s, protocol.AttachSpec{Writer: w.a.Writer(), Typed: true})
 	by("y")
-	want("#", "#*") // it was lost, and may have missed something
+	want("#", "#*") // the attachment was lost meanwhile, and may have missed input
 	w.a.Detach()
 	s.do(func() {
 		if s.viewers.echoCount != 0 {
-			t.Errorf("%d are told after the last has gone", s.viewers.echoCount)
+			t.Errorf("%d attachments are counted after the last has detached", s.viewers.echoCount)
 		}
 	})
 }
 
-// What is held for one that does not read is bounded; it is told that something is
-// left out, and whoever comes in its place, that of the same client, has the rest.
+// The input that waits for a viewer that does not read is bounded. The viewer learns that some was left out, and the
+// next attachment of the same client receives the remainder.
 func TestOverheardBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -131,11 +131,11 @@ func TestOverheardBounds(t *testing.T) {
 			}
 		}
 		if a.echo.size > maxEchoHeld {
-			t.Errorf("%d bytes are held", a.echo.size)
+			t.Errorf("%d bytes wait for the viewer", a.echo.size)
 		}
 		w := look(t, s, protocol.AttachSpec{Writer: "w", Typed: true})
 		if got := overheardBy(t, w, 1); got[0] != "#" {
-			t.Errorf("first comes %.20q", got[0])
+			t.Errorf("the first item is %.20q", got[0])
 		}
 		held := len(w.a.echo.items)
 		for i, got := range overheardBy(t, w, held) {
@@ -145,7 +145,7 @@ func TestOverheardBounds(t *testing.T) {
 		}
 		a.Close()
 		if len(w.a.echo.items) > 0 || w.a.echo.cut != nil {
-			t.Error("what was inherited comes with more")
+			t.Error("the new attachment received more than the remainder of its predecessor")
 		}
 		if _, err := s.Type("", 0, []byte(strings.Repeat("y", 2*maxEchoHeld))); err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func TestOverheardBounds(t *testing.T) {
 	})
 }
 
-// A viewer that goes on by another attachment, after a rest, is told all of it once.
+// A viewer that a proxy has paused and that resumes by another attachment receives all input once.
 func TestOverheardHandoff(t *testing.T) {
 	s, _ := ready(t, `echo READY; cat >/dev/null`)
 	v := look(t, s, protocol.AttachSpec{Writer: "w", Typed: true})
@@ -184,6 +184,6 @@ func TestOverheardHandoff(t *testing.T) {
 	w := look(t, s, protocol.AttachSpec{Writer: "w", Typed: true})
 	types("three\n")
 	if got = append(got, overheardBy(t, w, 2)...); !slices.Equal(got, []string{"one\n", "two\n", "three\n"}) {
-		t.Errorf("told %q", got)
+		t.Errorf("received %q", got)
 	}
 }

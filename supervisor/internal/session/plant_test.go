@@ -11,17 +11,17 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// A plant is a bug that the simulation has to find.
+// A plant is a bug that the simulation must find.
 type plant struct {
 	name string
-	pty  func(*fakePTY) PTY // in place of the fake
-	step func(*sim)         // after each step
+	pty  func(*fakePTY) PTY // wraps the fake terminal
+	step func(*sim)         // is called after each step
 }
 
 // badPTY is a terminal with a bug.
 type badPTY struct {
 	*fakePTY
-	read, write func(p []byte, at int) []byte // what becomes of the bytes at an offset
+	read, write func(p []byte, at int) []byte // returns the bytes that a bug makes of p, which begins at an offset
 	out, in     int
 }
 
@@ -45,12 +45,12 @@ func (b *badPTY) TryWrite(p []byte) (n int, err error) {
 		n = min(len(p), b.free())
 		got := b.write(append([]byte(nil), p[:n]...), b.in)
 		b.in += n
-		b.fakePTY.in = append(b.fakePTY.in, got...) // one may come to it
+		b.fakePTY.in = append(b.fakePTY.in, got...) // the bug may return one byte more than there is room for
 	})
 	return n, nil
 }
 
-// once does something to the bytes where the one at an offset is not the last.
+// once applies a bug once: to the byte at an offset or, if that is the last byte of a piece, to the next piece.
 func once(at int, how func(p []byte, i int) []byte) func([]byte, int) []byte {
 	done := false
 	return func(p []byte, from int) []byte {
@@ -77,8 +77,7 @@ func badWrite(how func([]byte, int) []byte) func(*fakePTY) PTY {
 	}
 }
 
-// inLoop does something to the session's state after each step from the tenth
-// on, for every client that is attached.
+// inLoop changes the session's state in its goroutine after each step from the tenth on, for every attached client.
 func inLoop(how func(m *sim, c *client)) func(*sim) {
 	return func(m *sim) {
 		for _, c := range m.clients {
@@ -89,7 +88,7 @@ func inLoop(how func(m *sim, c *client)) func(*sim) {
 	}
 }
 
-// The simulation is worth as much as the bugs that it finds.
+// The simulation must find each of these bugs.
 func TestSimulateFindsBugs(t *testing.T) {
 	for _, p := range []plant{
 		{name: "a printed byte is dropped", pty: badRead(dropByte)},
@@ -104,13 +103,13 @@ func TestSimulateFindsBugs(t *testing.T) {
 			}
 		})},
 		{name: "a viewer sees a byte twice", step: inLoop(func(_ *sim, c *client) { c.v.a.pos = max(1, c.v.a.pos) - 1 })},
-		{name: "a size is not told", step: inLoop(func(m *sim, c *client) { c.v.a.size = m.s.size })},
+		{name: "a size is not sent", step: inLoop(func(m *sim, c *client) { c.v.a.size = m.s.size })},
 		{name: "a snapshot lacks its end", step: inLoop(func(_ *sim, c *client) {
 			if n := len(c.v.a.snapshot); n > 0 {
 				c.v.a.snapshot = c.v.a.snapshot[:n-1]
 			}
 		})},
-		{name: "input is counted and not typed", step: inLoop(func(m *sim, c *client) { _, _ = m.s.input.journal.Replace(c.spec.Writer, 1, nil) })},
+		{name: "input is counted and not written", step: inLoop(func(m *sim, c *client) { _, _ = m.s.input.journal.Replace(c.spec.Writer, 1, nil) })},
 		{name: "a writer is forgotten", step: inLoop(func(m *sim, c *client) {
 			j := m.s.input.journal
 			accepted, _, _ := j.Writer(c.spec.Writer)
@@ -132,25 +131,25 @@ func TestSimulateFindsBugs(t *testing.T) {
 				c.v.a.pos = end
 			}
 		})},
-		{name: "a view is another size's", step: inLoop(func(_ *sim, c *client) {
+		{name: "a view has another size", step: inLoop(func(_ *sim, c *client) {
 			if c.v.a.view != nil {
 				c.v.a.view = screen.NewOwn(protocol.Size{Cols: 33, Rows: 7})
 			}
 		})},
-		{name: "who is lost is forgotten at once", step: inLoop(func(m *sim, _ *client) { clear(m.s.viewers.lost) })},
-		{name: "who types does not decide", step: inLoop(func(m *sim, _ *client) { m.s.saved.Decider = "" })},
+		{name: "a lost viewer is forgotten at once", step: inLoop(func(m *sim, _ *client) { clear(m.s.viewers.lost) })},
+		{name: "the last writer does not decide the size", step: inLoop(func(m *sim, _ *client) { m.s.saved.Decider = "" })},
 		{name: "the policy is forgotten", step: inLoop(func(m *sim, _ *client) { m.s.saved.SizePolicy = protocol.SizeLatest })},
 		{name: "a window is mistaken", step: inLoop(func(_ *sim, c *client) { c.v.a.window.Rows++ })},
-		{name: "a thief leaves the other there", step: inLoop(func(m *sim, c *client) { c.v.a.spec.Mode = protocol.ModeShared })},
+		{name: "a steal does not evict the other viewer", step: inLoop(func(m *sim, c *client) { c.v.a.spec.Mode = protocol.ModeShared })},
 	} {
 		t.Run(p.name, func(t *testing.T) {
-			for seed := range uint64(500) { // most are found by the first
+			for seed := range uint64(500) { // the first seeds find most of the bugs
 				if err := simulate(t, seed, p); err != nil {
 					t.Logf("found: %v", err)
 					return
 				}
 			}
-			t.Error("no history finds it")
+			t.Error("no seed finds the bug")
 		})
 	}
 }

@@ -10,9 +10,8 @@ import (
 	"holdfast/protocol"
 )
 
-// While loop is busy, others read what was published last, with what has been printed
-// since, and an end that is asked for begins; a request that loop must answer is refused as
-// busy, and was not carried out.
+// While loop is busy, list and info return the state that was published last, with the present output offset, and a
+// requested end begins. A request that needs loop fails with busy, and is not carried out later.
 func TestBusyLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -55,11 +54,11 @@ func TestBusyLoop(t *testing.T) {
 			t.Errorf("the ends waited %v for a busy session", took)
 		}
 		wantCode(t, "signal", s.Interrupt(), protocol.CodeSessionNotFound)
-		<-s.pty.Done() // the signals are sent meanwhile
+		<-s.pty.Done() // although loop is busy, the signals are sent
 		close(over)
 		e := ended(t, s)
 		if e.EndedBy != "first" || e.Reason != protocol.ReasonIdleTimeout || !e.TimedOut || e.Outcome == protocol.OutcomeNatural {
-			t.Errorf("got %+v, want the first asker and reason", e)
+			t.Errorf("got %+v, want the first requester and reason", e)
 		}
 		if got := info(t, s); got.Labels["a"] != "" {
 			t.Error("a request that was refused as busy was carried out")
@@ -67,7 +66,7 @@ func TestBusyLoop(t *testing.T) {
 	})
 }
 
-// What loop publishes costs nothing while only output comes.
+// Publishing allocates no memory if only output has come.
 func TestPublishAllocates(t *testing.T) {
 	s := run(t, "sleep 1000")
 	s.do(func() {

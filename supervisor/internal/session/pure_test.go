@@ -43,7 +43,7 @@ func TestAwaySteps(t *testing.T) {
 		{"the last has left", []func(*away){come(false), leave(40), giveUp, bell}, 40, 20, 1, false},
 		{"the lost viewer returns", []func(*away){bell, come(false), leave(40), bell, bell, come(true)}, 0, 50, 1, true},
 		{"another comes instead", []func(*away){come(false), leave(40), bell, bell, come(false)}, 40, 10, 2, true},
-		{"it returns too late", []func(*away){come(false), leave(40), giveUp, bell, come(true)}, 40, 10, 1, true},
+		{"the lost viewer returns too late", []func(*away){come(false), leave(40), giveUp, bell, come(true)}, 40, 10, 1, true},
 	} {
 		w := away{Open: true}
 		for _, step := range tt.steps {
@@ -110,7 +110,7 @@ func TestCommandMarks(t *testing.T) {
 	})
 }
 
-// The program is told of the focus if that has changed, or if it has asked again.
+// The program receives a focus report if the focus has changed, or if the program has asked again.
 func TestFocusReports(t *testing.T) {
 	var f focus
 	for _, tt := range []struct {
@@ -217,7 +217,7 @@ func TestSilence(t *testing.T) {
 // A session has a bounded number of awaiters, and each is notified once until it looks.
 func TestAwaiters(t *testing.T) {
 	var all awaiters
-	all.notify() // of none
+	all.notify() // without awaiters notify does nothing
 	first := &awaiter{changed: make(chan struct{}, 1)}
 	for i := range maxAwaits + 1 {
 		w := first
@@ -238,7 +238,7 @@ func TestAwaiters(t *testing.T) {
 	}
 	all.remove(first)
 	if all.notify(); len(first.changed) != 0 || len(all) != maxAwaits-1 {
-		t.Errorf("notified after it has gone, %d are left", len(all))
+		t.Errorf("an awaiter was notified after its removal, %d are left", len(all))
 	}
 }
 

@@ -11,8 +11,7 @@ import (
 	"holdfast/protocol"
 )
 
-// threeViewers attaches three viewers whose terminals answer. The first one
-// decides.
+// threeViewers attaches three viewers whose terminals answer queries. The first one decides.
 func threeViewers(t *testing.T, s *Session) [3]*viewer {
 	t.Helper()
 	var viewers [3]*viewer
@@ -22,7 +21,7 @@ func threeViewers(t *testing.T, s *Session) [3]*viewer {
 	return viewers
 }
 
-// saw returns what a viewer was shown since.
+// saw returns the output that a viewer has received since the last call.
 func (v *viewer) saw(t *testing.T) string {
 	t.Helper()
 	v.seen = nil
@@ -32,8 +31,8 @@ func (v *viewer) saw(t *testing.T) string {
 	return string(v.seen)
 }
 
-// Of three viewers one alone sees each question, in all of its forms, and none
-// sees it whole whose answer would be the second one.
+// Of three viewers only one receives each query whole, in all of its forms. The queries of the others are masked, so
+// that no second answer comes.
 func TestThreeViewersOneQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -59,8 +58,7 @@ func TestThreeViewersOneQuestion(t *testing.T) {
 	})
 }
 
-// Nothing answers in place of a terminal what the session cannot do; what it can
-// tell it tells once.
+// While no viewer is attached the session answers each query that it supports once, and does not answer the others.
 func TestDetachedAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -70,14 +68,14 @@ func TestDetachedAnswers(t *testing.T) {
 		show(by(s), "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[?1;1;0S\x1b[1$w\x1b]1337;Capabilities\x07\x1b]21;foreground=?\x1b\\\u009f"+
 			"\x1b[>4;1m\x1b[?4m\x1b[?5522$p\u009b5n")
 		if got, want := typedBy(by(s)), "\x1b[>4;1m\x1b[?5522;0$y\x1b[0n"; got != want {
-			t.Errorf("answered with %q, want %q", got, want)
+			t.Errorf("the session answered with %q, want %q", got, want)
 		}
 	})
 }
 
-// The core keeps no left and right margins, and reports the size itself: whatever
-// a viewer's terminal can do, the program learns that from the session. It learns the
-// name from the session, too, because programs know by a name what a terminal can do.
+// The session, and not the viewer's terminal, answers queries about left and right margins, about reports of the size
+// and about the terminal's name. The terminal core has no such margins and reports the size itself, and programs
+// conclude from the name which features a terminal has.
 func TestViewerGrantsNoMargins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -116,42 +114,42 @@ func TestViewerGrantsNoMargins(t *testing.T) {
 	})
 }
 
-// A program that asks for reports of the size (mode 2048) gets one for each
-// change, from the session alone, with a viewer and without.
+// A program that has requested reports of the size (mode 2048) receives one report for each change. The session alone
+// sends it, whether or not a viewer is attached.
 func TestSizeIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
 		v := look(t, s, protocol.AttachSpec{Answers: true, Cols: 80, Rows: 24})
 		v.saw(t)
-		told := func(what, want string) {
+		wantReport := func(what, want string) {
 			t.Helper()
 			if got := typedBy(by(s)); got != want {
-				t.Errorf("%s: the program is told %q, want %q", what, got, want)
+				t.Errorf("%s: the program receives %q, want %q", what, got, want)
 			}
 		}
 		show(by(s), "\x1b[?1004;2048h\x1b[?2048h")
-		told("at once", "\x1b[48;24;80;0;0t\x1b[48;24;80;0;0t")
+		wantReport("at once", "\x1b[48;24;80;0;0t\x1b[48;24;80;0;0t")
 		if got, want := v.saw(t), "\x1b[?1004;0000h\x1b[?2048\x18"; got != want {
-			t.Errorf("the viewer is shown %q, want %q", got, want)
+			t.Errorf("the viewer receives %q, want %q", got, want)
 		}
 		if err := v.a.Resize(protocol.Size{Cols: 100, Rows: 30}); err != nil {
 			t.Fatal(err)
 		}
-		told("a viewer's size", "\x1b[48;30;100;0;0t")
+		wantReport("a viewer's size", "\x1b[48;30;100;0;0t")
 		if err := v.a.Resize(protocol.Size{Cols: 100, Rows: 30}); err != nil {
 			t.Fatal(err)
 		}
-		told("the same size", "")
+		wantReport("the same size", "")
 		if err := v.a.Appear(protocol.Appearance{CellWidth: 8, CellHeight: 16}); err != nil {
 			t.Fatal(err)
 		}
-		told("pixels", "\x1b[48;30;100;480;800t")
+		wantReport("pixels", "\x1b[48;30;100;480;800t")
 		v.a.Detach()
 		if err := s.Resize(protocol.Size{Cols: 50, Rows: 20}); err != nil {
 			t.Fatal(err)
 		}
-		told("nobody looks", "\x1b[48;20;50;320;400t")
+		wantReport("no viewer", "\x1b[48;20;50;320;400t")
 		late := look(t, s, protocol.AttachSpec{Answers: true})
 		if got := late.saw(t); strings.Contains(got, "2048") {
 			t.Errorf("the snapshot has the viewer's terminal report, too: %q", got)
@@ -160,6 +158,6 @@ func TestSizeIsReportedOnce(t *testing.T) {
 		if err := s.Resize(protocol.Size{Cols: 60, Rows: 20}); err != nil {
 			t.Fatal(err)
 		}
-		told("off", "")
+		wantReport("off", "")
 	})
 }

@@ -109,7 +109,7 @@ func TestReaderHalts(t *testing.T) {
 		r.resume(first)
 		synctest.Wait()
 		if len(r.chunks) > 0 {
-			t.Error("it reads before it is released")
+			t.Error("the reader reads before it is released")
 		}
 		r.stop(second, receive)
 		if got != 6 {

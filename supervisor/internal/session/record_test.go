@@ -17,8 +17,7 @@ import (
 	"holdfast/supervisor/internal/postmortem"
 )
 
-// The record names whoever asked for the end or for the signal that it was, and
-// nobody else.
+// The exit record names the requester of the end, or of the signal by which the child ended, and no other requester.
 func TestEndedBy(t *testing.T) {
 	const sleeper = "trap : USR1; echo READY; while :; do read x; done"
 	ann := protocol.Asker{By: "ann's laptop", ByUser: "ann"}
@@ -29,17 +28,17 @@ func TestEndedBy(t *testing.T) {
 		end  func(s *Session) error
 		want protocol.Asker
 	}{
-		{"nobody", func(s *Session) error { return unix.Kill(s.pty.PID(), unix.SIGKILL) }, protocol.Asker{}},
+		{"no request", func(s *Session) error { return unix.Kill(s.pty.PID(), unix.SIGKILL) }, protocol.Asker{}},
 		{"terminated", func(s *Session) error { return s.Terminate(End{Asker: ann}) }, ann},
-		{"by nobody known", func(s *Session) error { return s.Terminate(End{}) }, protocol.Asker{}},
+		{"by an unknown requester", func(s *Session) error { return s.Terminate(End{}) }, protocol.Asker{}},
 		{"a long name", func(s *Session) error { return s.Terminate(End{Asker: long}) }, protocol.Asker{By: strings.Repeat("ö", protocol.MaxAsker/2)}},
 		{"the first", func(s *Session) error {
 			forget(s.Terminate(End{Asker: ann}))
-			forget(s.Terminate(End{Asker: long})) // by now it may be over
+			forget(s.Terminate(End{Asker: long})) // fails if the session has already ended
 			return nil
 		}, ann},
 		{"a signal", func(s *Session) error { return s.SignalFor(ann, unix.SIGTERM) }, ann},
-		{"its signal was another", func(s *Session) error {
+		{"ended by another signal", func(s *Session) error {
 			forget(s.SignalFor(ann, unix.SIGUSR1))
 			return unix.Kill(s.pty.PID(), unix.SIGTERM)
 		}, protocol.Asker{}},
@@ -66,11 +65,11 @@ func TestEndedBy(t *testing.T) {
 	})
 }
 
-// The directory is where the child was at its start, when it fell idle, and when
-// its end was asked for; what it says itself goes before that.
+// The record has the directory of the child at its start, when it became idle, and when its end was requested. A
+// directory that the child has reported takes precedence.
 func TestRecordCwd(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("looks in /proc")
+		t.Skip("needs /proc")
 	}
 	a, b := t.TempDir(), t.TempDir()
 	const wait = "echo READY; while :; do sleep 1000; done"
@@ -81,8 +80,8 @@ func TestRecordCwd(t *testing.T) {
 	}{
 		{"at its start", wait, false, false, a},
 		{"idle", "cd " + b + "; " + wait, true, false, b},
-		{"its end", "cd " + b + "; " + wait, false, true, b},
-		{"it says", `printf '\033]7;file:///some/where\007'; ` + wait, true, true, "/some/where"},
+		{"at the request of its end", "cd " + b + "; " + wait, false, true, b},
+		{"reported by the child", `printf '\033]7;file:///some/where\007'; ` + wait, true, true, "/some/where"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := bash(tt.code)
@@ -107,11 +106,11 @@ func TestRecordCwd(t *testing.T) {
 	}
 }
 
-// Where nobody asked for it to be killed, or for a program that a shell ends by,
-// it is found out whether memory ran out: here by what its cgroup counts.
+// If the child or a program of its shell was killed, and no user has requested that, the record tells whether memory
+// ran out. The counter of the cgroup shows it.
 func TestRecordOOM(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("looks at cgroups")
+		t.Skip("needs cgroups")
 	}
 	file := t.TempDir() + "/memory.events"
 	if err := os.WriteFile(file, []byte("oom_kill 5\n"), 0o600); err != nil {
@@ -120,17 +119,17 @@ func TestRecordOOM(t *testing.T) {
 	kill := func(s *Session) error { return unix.Kill(s.pty.PID(), unix.SIGKILL) }
 	for _, tt := range []struct {
 		name  string
-		kills uint64 // counted before
+		kills uint64 // the counter before the start
 		end   func(s *Session) error
 		want  protocol.OOMSource
 	}{
 		{"killed", 4, kill, protocol.OOMCgroup},
 		{"killed, and memory ran out long before", 5, kill, ""},
-		{"its program was killed", 4, func(s *Session) error { _, err := s.Type("", 0, []byte("exit 137\n")); return err }, protocol.OOMCgroup},
+		{"a program of the shell was killed", 4, func(s *Session) error { _, err := s.Type("", 0, []byte("exit 137\n")); return err }, protocol.OOMCgroup},
 		{"ended by itself", 4, func(s *Session) error { _, err := s.Type("", 0, []byte("exit 1\n")); return err }, ""},
 		{"hung up", 4, func(s *Session) error { return unix.Kill(s.pty.PID(), unix.SIGHUP) }, ""},
-		{"somebody sent the signal", 4, func(s *Session) error { return s.SignalFor(protocol.Asker{}, unix.SIGKILL) }, ""},
-		{"somebody asked for the end", 4, func(s *Session) error { return s.Terminate(End{Grace: new(time.Duration)}) }, ""},
+		{"a user sent the signal", 4, func(s *Session) error { return s.SignalFor(protocol.Asker{}, unix.SIGKILL) }, ""},
+		{"a user requested the end", 4, func(s *Session) error { return s.Terminate(End{Grace: new(time.Duration)}) }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, _ := ready(t, "stty -echo; echo READY; read x; $x")
@@ -145,7 +144,7 @@ func TestRecordOOM(t *testing.T) {
 	}
 }
 
-// What the child took is in its record.
+// The exit record has the processor time and memory that the child used.
 func TestRecordUsage(t *testing.T) {
 	s := run(t, "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")
 	e := ended(t, s)
@@ -154,7 +153,7 @@ func TestRecordUsage(t *testing.T) {
 	}
 }
 
-// BenchmarkStart is what a session's start and end take.
+// BenchmarkStart measures the start and the end of a session.
 func BenchmarkStart(b *testing.B) {
 	path, err := exec.LookPath("true")
 	if err != nil {

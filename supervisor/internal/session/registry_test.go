@@ -10,7 +10,7 @@ import (
 	"holdfast/protocol"
 )
 
-// An entry is an instance of a session that exists in the books alone.
+// An entry is an instance of a session that exists only in the registry.
 type entry struct {
 	identity
 	exited, gone bool
@@ -20,7 +20,7 @@ func (e *entry) hasExited() bool { return e.exited }
 func (e *entry) isLost() bool    { return false }
 func (e *entry) isGone() bool    { return e.gone }
 
-// A shelf is a registry of entries, with what a table does around it.
+// A shelf is a registry of entries, and does the locking and counting of a table.
 type shelf struct {
 	*registry[*entry]
 	t *testing.T
@@ -82,7 +82,7 @@ func TestRegistryLimits(t *testing.T) {
 	} {
 		h := newShelf(t, tt.bounds)
 		free := h.bounds
-		h.bounds.files = 0 // until all of them are there
+		h.bounds.files = 0 // the limits apply only after these sessions have been made
 		var lives, surplus []*entry
 		for i := range tt.live + tt.exited {
 			l, _ := h.start(protocol.SessionID(rune('a'+i)), "1", "a")
@@ -198,7 +198,7 @@ func TestRegistryAsideLimit(t *testing.T) {
 	first, _ := h.start(id(maxAside), "1", "a")
 	h.exit(first)
 	if _, r := h.start(id(maxAside), "2", "a"); r.isAside || r.giveUp != first {
-		t.Errorf("one too many: %+v", r)
+		t.Errorf("an instance above the limit: %+v", r)
 	}
 	before := h.aside[id(0)]
 	second := h.get(id(0))
@@ -208,7 +208,7 @@ func TestRegistryAsideLimit(t *testing.T) {
 	}
 }
 
-// Of two instances that were adopted, the later one gets the id, in whatever order they come.
+// Of two instances that were adopted, the later one gets the id, in each order of adoption.
 func TestRegistryAdopt(t *testing.T) {
 	early := &entry{identity: identity{id: "s", instance: "1", created: time.Unix(1, 0)}, exited: true}
 	late := &entry{identity: identity{id: "s", instance: "2", created: time.Unix(2, 0)}}

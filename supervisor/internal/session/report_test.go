@@ -11,7 +11,7 @@ func TestOnlyReports(t *testing.T) {
 		{"focus", "\x1b[I\x1b[O", true},
 		{"the cursor's place", "\x1b[12;40R", true},
 		{"the same with ?", "\x1b[?12;40;1R", true},
-		{"what kind of terminal", "\x1b[?1;2c\x1b[>0;276;0c", true},
+		{"the kind of terminal", "\x1b[?1;2c\x1b[>0;276;0c", true},
 		{"a status", "\x1b[0n", true},
 		{"a mode", "\x1b[?2026;2$y\x1b[4;2$y", true},
 		{"a size", "\x1b[8;24;80t", true},

@@ -56,8 +56,8 @@ func whole() *savedState {
 	}
 }
 
-// What a released version has written is read for as long as its version is: these
-// bytes may be added to and never change otherwise.
+// A state that a released version has written can be read as long as its version number is supported. The golden file
+// may get new names; no other line may change.
 func TestGoldenState(t *testing.T) {
 	const path = "testdata/v1/state.json"
 	v := whole()
@@ -68,9 +68,9 @@ func TestGoldenState(t *testing.T) {
 	}
 	got := new(savedState)
 	if err := json.Unmarshal(data, got); err != nil || got.validate() != nil {
-		t.Fatalf("it cannot be read: %v, %v", err, got.validate())
+		t.Fatalf("the golden state cannot be read: %v, %v", err, got.validate())
 	}
-	var compact, want any // the spec is kept as it was written
+	var compact, want any // the spec is stored as raw JSON, so only its value must be the same
 	if json.Unmarshal(got.Spec, &compact) != nil || json.Unmarshal(v.Spec, &want) != nil || !reflect.DeepEqual(compact, want) {
 		t.Errorf("the spec is %s", got.Spec)
 	}
@@ -94,15 +94,15 @@ func TestStateRefused(t *testing.T) {
 		v := whole()
 		change(v)
 		if v.validate() == nil {
-			t.Errorf("one %s is taken", name)
+			t.Errorf("the state %s was accepted", name)
 		}
 	}
 }
 
-// A word says how a child ended.
+// The exit word stores how a child ended.
 func TestExitWord(t *testing.T) {
 	if _, ok := exitStatus(0); ok {
-		t.Error("nothing says something")
+		t.Error("the word 0 counts as an exit")
 	}
 	for _, want := range []pty.Status{{}, {Code: 7}, {Code: 255}, {Code: -1}, {Code: 137, Signal: "SIGKILL"}, {Code: 128 + 11, Signal: "SIGSEGV"}} {
 		if got, ok := exitStatus(exitWord(want)); !ok || got.Code != want.Code || got.Signal != want.Signal {

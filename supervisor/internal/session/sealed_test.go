@@ -16,8 +16,8 @@ import (
 	"holdfast/supervisor/internal/past"
 )
 
-// sealed starts a machine whose recordings are sealed with an identity, or whose key cannot be had
-// if that is empty.
+// sealed starts a machine whose recordings are sealed with an identity. If the identity is empty, the key is not
+// available.
 func sealed(t *testing.T, dir, identity string) *machine {
 	t.Helper()
 	store := past.NewSealed(dir, past.NewKey(func(context.Context) (string, error) {
@@ -52,13 +52,13 @@ func TestSealedLost(t *testing.T) {
 	m = sealed(t, dir, newIdentity(t))
 	i := info(t, m.must(t, "work"))
 	if i.State != protocol.StateLost || i.Instance != s.Instance() || i.Title != "sealed recording" {
-		t.Errorf("with another key: %+v", i)
+		t.Errorf("with another key the session is %+v", i)
 	}
 	if got := text(t, m.must(t, "work")); !strings.Contains(got, "cannot be read") || strings.Contains(got, "READY") {
-		t.Errorf("its screen: %q", got)
+		t.Errorf("with another key the screen is %q", got)
 	}
 	if _, err := m.Reopen("work", "", protocol.RespawnSpec{KeepScreen: true}, ""); protocol.CodeOf(err) != protocol.CodeNotStored {
-		t.Errorf("it was started again: %v", err)
+		t.Errorf("a session that cannot be read was started again: %v", err)
 	}
 	if st := m.RecordingStatus(); st == nil || st.Sealed != 1 || st.Failing != 0 {
 		t.Errorf("the status is %+v", st)
@@ -81,7 +81,7 @@ func TestSealedLost(t *testing.T) {
 	m.has(t)
 }
 
-// If the key cannot be had, a session runs, its recording fails, and nothing is stored in the clear.
+// If the key is not available, a session runs, its recording fails, and no output is stored in the clear.
 func TestNoKey(t *testing.T) {
 	dir := t.TempDir()
 	m := sealed(t, dir, "")

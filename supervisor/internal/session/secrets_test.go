@@ -36,7 +36,7 @@ const (
 // A planter prints secrets in all the ways in which programs do.
 type planter struct {
 	rng    *rand.Rand
-	values []string // of variables
+	values []string // values of secret variables
 	made   []string // all secrets that were printed
 }
 
@@ -88,7 +88,7 @@ func (p *planter) piece() []string {
 	}
 }
 
-// A finder looks for the planted secrets.
+// A finder searches data for the planted secrets.
 type finder struct {
 	t       *testing.T
 	secrets map[string][]string // by their first bytes
@@ -129,7 +129,7 @@ func (f *finder) noneIn(where string, v any) {
 	f.none(where, data)
 }
 
-// shown returns the text of a screen, as people would read it.
+// shown returns the text of a screen as a person reads it.
 func shown(sc *screen.Screen) []byte {
 	c := sc.History(protocol.HistorySpec{Lines: protocol.MaxHistoryLines, Before: new(uint64(1 << 60))}).Content()
 	var b strings.Builder
@@ -145,7 +145,7 @@ func shown(sc *screen.Screen) []byte {
 	return []byte(b.String() + sc.Title() + "\n")
 }
 
-// noneStored looks into all that the store has: files, output, screens at many offsets.
+// noneStored searches all that the store has: files, output, and screens at many offsets.
 func (f *finder) noneStored(store *past.Store, dir string) {
 	f.t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -196,7 +196,7 @@ func (f *finder) noneStored(store *past.Store, dir string) {
 	}
 }
 
-// Of a thousand planted secrets none is stored or returned. HOLDFAST_SEED repeats a run.
+// A thousand planted secrets are printed, and none is stored or returned. HOLDFAST_SEED repeats a run.
 // demand: D8
 func TestPlantedSecrets(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
@@ -247,7 +247,7 @@ func TestPlantedSecrets(t *testing.T) {
 	}
 }
 
-// run prints half of the secrets in a session, and looks into everything that the session returns.
+// run prints half of the secrets in a session, and searches everything that the session returns.
 func (f *finder) run(p *planter, s *Session, terminal *fakePTY) {
 	t := f.t
 	none := 0
@@ -263,7 +263,7 @@ func (f *finder) run(p *planter, s *Session, terminal *fakePTY) {
 		for _, part := range p.piece() {
 			terminal.print([]byte(part))
 			printed = append(printed, part...)
-			if p.rng.IntN(4) == 0 { // otherwise parts are read together
+			if p.rng.IntN(4) == 0 { // without this wait several parts are read at once
 				testkit.Eventually(t, patience, func() bool { return info(t, s).OutputOffset == uint64(len(printed)) }, "the part is read")
 			}
 		}
@@ -273,7 +273,7 @@ func (f *finder) run(p *planter, s *Session, terminal *fakePTY) {
 	f.add(p.made...)
 	plain.until(t, "THE END")
 	if !bytes.Equal(plain.seen, printed) {
-		t.Errorf("the viewer's output differs from what was printed: %d and %d bytes", len(plain.seen), len(printed))
+		t.Errorf("the viewer's output differs from the output that was printed: %d and %d bytes", len(plain.seen), len(printed))
 	}
 	masked.until(t, "THE END")
 	f.none("masked attachment", masked.seen)
@@ -315,7 +315,7 @@ func (f *finder) run(p *planter, s *Session, terminal *fakePTY) {
 	f.noneIn("labels", s.ShownLabels())
 }
 
-// past looks into the replies about the past, and into the state of a screen.
+// past searches the replies about the past, and the state of a screen.
 func (f *finder) past(s *Session) {
 	t := f.t
 	end := info(t, s).OutputOffset
@@ -362,7 +362,7 @@ func (f *finder) past(s *Session) {
 	f.noneIn("past", c)
 }
 
-// replies looks into the replies of the requests about a session.
+// replies searches the replies of the requests about a session.
 func (f *finder) replies(s *Session, secret string) {
 	f.past(s)
 	t := f.t
@@ -519,7 +519,7 @@ func TestInputIsNotStored(t *testing.T) {
 	f.noneStored(store, dir)
 }
 
-// A session tells which of its variables are secret without being masked.
+// Info names the secret variables whose values cannot be masked.
 func TestUnmasked(t *testing.T) {
 	tb, _ := fakeTable(t, Config{SecretEnv: []string{"ELSEWHERE", "*_PIN"}})
 	s := create(t, tb, protocol.SpawnSpec{Argv: []string{"x"}, Env: []string{"MY_PIN=123", "SHORT=abc", "LONG=abcdef"}, SecretEnv: []string{"SHORT", "LONG", "TYPO"}})
@@ -554,6 +554,6 @@ func TestLostSecrets(t *testing.T) {
 		t.Errorf("the lost session shows %q", got)
 	}
 	if i := info(t, lost); i.State != protocol.StateLost || len(i.Unmasked) > 0 {
-		t.Errorf("it is %s, and names %q as not masked", i.State, i.Unmasked)
+		t.Errorf("the session is %s, and names %q as not masked", i.State, i.Unmasked)
 	}
 }

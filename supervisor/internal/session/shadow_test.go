@@ -15,8 +15,8 @@ import (
 	"holdfast/protocol"
 )
 
-// A life tells what can be noticed of a session to which all kinds of things
-// happen; between any two of them others may come and go.
+// life runs a session through events of all kinds and returns everything about it that a client or the program can
+// notice. It calls between after each event, where other attachments may come and go.
 func life(t *testing.T, policy protocol.SizePolicy, between func(t *testing.T, s *Session)) (noticed []string) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -28,30 +28,30 @@ func life(t *testing.T, policy protocol.SizePolicy, between func(t *testing.T, s
 			name string
 			do   func()
 		}{
-			{"it begins", func() {}},
-			{"a question is nobody's yet", func() { f.print([]byte("\x1b[c")) }},
-			{"it is ours", func() { time.Sleep(claimTime); f.print([]byte("\x1b[c")) }},
+			{"the session begins", func() {}},
+			{"a query before any viewer", func() { f.print([]byte("\x1b[c")) }},
+			{"the session answers", func() { time.Sleep(claimTime); f.print([]byte("\x1b[c")) }},
 			{"a size is set", func() { _ = s.Resize(sz(70, 30)) }},
-			{"the first comes", func() { v = look(t, s, spec) }},
-			{"it is set again", func() { _ = s.Resize(sz(71, 31)) }},
-			{"the second comes", func() { w = look(t, s, protocol.AttachSpec{Writer: "w", Cols: 60, Rows: 50, Answers: true}) }},
-			{"the first is asked", func() { f.print([]byte("\x1b[c")); synctest.Wait(); _, _ = v.drain() }},
-			{"it wants to know the focus", func() { f.print([]byte("\x1b[?1004h")) }},
-			{"the second types", func() { _ = w.a.Type(0, []byte("\x1b[Ix")) }},
-			{"the first is lost", func() { v.a.Close() }},
-			{"and not forgotten", func() { time.Sleep(reconnectTime / 2) }},
-			{"it is back", func() {
+			{"the first viewer attaches", func() { v = look(t, s, spec) }},
+			{"a size is set again", func() { _ = s.Resize(sz(71, 31)) }},
+			{"the second viewer attaches", func() { w = look(t, s, protocol.AttachSpec{Writer: "w", Cols: 60, Rows: 50, Answers: true}) }},
+			{"the first viewer receives the query", func() { f.print([]byte("\x1b[c")); synctest.Wait(); _, _ = v.drain() }},
+			{"the program requests focus reports", func() { f.print([]byte("\x1b[?1004h")) }},
+			{"the second viewer sends input", func() { _ = w.a.Type(0, []byte("\x1b[Ix")) }},
+			{"the first viewer is lost", func() { v.a.Close() }},
+			{"the lost viewer still counts", func() { time.Sleep(reconnectTime / 2) }},
+			{"the first viewer resumes", func() {
 				spec.Resume = &protocol.Resume{Instance: s.Instance(), Offset: v.pos}
 				v = look(t, s, spec)
 			}},
-			{"the second is lost", func() { w.a.Close() }},
-			{"and forgotten", func() { time.Sleep(2 * reconnectTime) }},
-			{"it is set once more", func() { _ = s.Resize(sz(72, 32)) }},
-			{"and stays so", func() { time.Sleep(2 * reconnectTime) }},
-			{"the first leaves", func() { v.a.Detach() }},
-			{"we answer again", func() { f.print([]byte("\x1b[c")) }},
-			{"it is idle", func() { time.Sleep(time.Minute) }},
-			{"it ends", func() { exits(by, s) }},
+			{"the second viewer is lost", func() { w.a.Close() }},
+			{"the second viewer is forgotten", func() { time.Sleep(2 * reconnectTime) }},
+			{"a size is set once more", func() { _ = s.Resize(sz(72, 32)) }},
+			{"the size stays", func() { time.Sleep(2 * reconnectTime) }},
+			{"the first viewer detaches", func() { v.a.Detach() }},
+			{"the session answers again", func() { f.print([]byte("\x1b[c")) }},
+			{"the session is idle", func() { time.Sleep(time.Minute) }},
+			{"the session ends", func() { exits(by, s) }},
 		} {
 			step.do()
 			synctest.Wait()
@@ -63,7 +63,7 @@ func life(t *testing.T, policy protocol.SizePolicy, between func(t *testing.T, s
 			s.do(func() { writers = s.input.journal.Known() })
 			var sizes []protocol.Size
 			f.change(func() { sizes = slices.Clone(f.sizes) })
-			noticed = append(noticed, fmt.Sprintf("%s: %v %s, %d look, I/O at %v, %d writers; typed %q, sizes %v",
+			noticed = append(noticed, fmt.Sprintf("%s: %v %s, %d attachments, I/O at %v, %d writers; input %q, sizes %v",
 				step.name, i.Size, i.State, i.Attachments, i.LastIOAt, writers, f.take(1<<10), sizes))
 		}
 		events, missed, err := tb.Events().Next(context.Background(), 0)
@@ -71,14 +71,13 @@ func life(t *testing.T, policy protocol.SizePolicy, between func(t *testing.T, s
 			t.Fatalf("%d events missed, %v", missed, err)
 		}
 		for _, e := range events {
-			noticed = append(noticed, fmt.Sprintf("%d %s: %v, %d look", e.Seq, e.Kind, e.Session.Size, e.Session.Attachments))
+			noticed = append(noticed, fmt.Sprintf("%d %s: %v, %d attachments", e.Seq, e.Kind, e.Session.Size, e.Session.Attachments))
 		}
 	})
 	return noticed
 }
 
-// Whatever shadows do, a session, its program and its viewers are as they would
-// be without them.
+// Shadows attach and detach all the time, and the session, its program and its viewers notice no difference.
 func TestShadow(t *testing.T) {
 	for _, policy := range []protocol.SizePolicy{protocol.SizeLatest, protocol.SizeOwner, protocol.SizeSmallest, protocol.SizeLargest, protocol.SizeFixed} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -98,7 +97,7 @@ func TestShadow(t *testing.T) {
 						continue
 					}
 					if i.Writer == "v" || i.InputOffset != 0 {
-						t.Errorf("its input goes by %s, accepted to %d", i.Writer, i.InputOffset)
+						t.Errorf("the shadow has the writer %s, with input accepted to %d", i.Writer, i.InputOffset)
 					}
 					if s.Exit() == nil {
 						if err := a.Resize(sz(44, 22)); err != nil {
@@ -108,7 +107,7 @@ func TestShadow(t *testing.T) {
 					if err := a.Appear(protocol.Appearance{Background: "#654321"}); err != nil {
 						t.Error(err)
 					}
-					wantCode(t, "it types", a.Type(0, []byte("x")), protocol.CodePermissionDenied)
+					wantCode(t, "input of a shadow", a.Type(0, []byte("x")), protocol.CodePermissionDenied)
 					if i.SnapshotBytes > 0 || i.Session.OutputOffset > 0 {
 						if _, err := a.Next(t.Context(), make([]byte, 1<<10)); err != nil {
 							t.Error(err)
@@ -121,7 +120,7 @@ func TestShadow(t *testing.T) {
 					case 1:
 						a.Detach()
 						a.Close()
-					default: // it is there while others come and go
+					default: // stays attached while others attach and detach
 						t.Cleanup(a.Close)
 					}
 				}
@@ -134,7 +133,7 @@ func TestShadow(t *testing.T) {
 				}
 			}
 			if n < 30 || seen < 30 {
-				t.Errorf("%d shadows came, %d saw something; that proves nothing", n, seen)
+				t.Errorf("%d shadows attached, %d received output; that is too few to show anything", n, seen)
 			}
 		})
 	}
@@ -147,7 +146,7 @@ func at(list []string, i int) string {
 	return "nothing"
 }
 
-// A shadow is shown what a viewer is, up to the exit.
+// A shadow receives the same items as a viewer, up to the exit.
 func TestShadowSees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -155,7 +154,7 @@ func TestShadowSees(t *testing.T) {
 		by(s).print([]byte("before\r\n\x1b[31mred"))
 		synctest.Wait()
 		spec := protocol.AttachSpec{Mode: protocol.ModeReadOnly, History: new(0)}
-		viewer, told, err := s.Attach(spec)
+		viewer, viewerInfo, err := s.Attach(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,8 +164,8 @@ func TestShadowSees(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer shadow.Close()
-		if info.SnapshotBytes == 0 || info.SnapshotBytes != told.SnapshotBytes || info.Offset != told.Offset || info.Replay != told.Replay {
-			t.Errorf("a viewer is told %+v, a shadow %+v", told, info)
+		if info.SnapshotBytes == 0 || info.SnapshotBytes != viewerInfo.SnapshotBytes || info.Offset != viewerInfo.Offset || info.Replay != viewerInfo.Replay {
+			t.Errorf("a viewer's attach returned %+v, a shadow's %+v", viewerInfo, info)
 		}
 		by(s).print([]byte("after \x1b[c"))
 		synctest.Wait()
@@ -177,12 +176,12 @@ func TestShadowSees(t *testing.T) {
 		exits(by, s)
 		want, got := allOf(t, viewer), allOf(t, shadow)
 		if !slices.Equal(got, want) || len(got) < 5 {
-			t.Errorf("a shadow is shown\n%q, a viewer\n%q", got, want)
+			t.Errorf("a shadow received\n%q, a viewer\n%q", got, want)
 		}
 	})
 }
 
-// allOf returns what an attachment is told to its end.
+// allOf returns the items that an attachment receives to its end.
 func allOf(t *testing.T, a *Attachment) (all []string) {
 	t.Helper()
 	for buf := make([]byte, 64<<10); ; {
@@ -197,8 +196,8 @@ func allOf(t *testing.T, a *Attachment) (all []string) {
 	}
 }
 
-// A shadow types and resizes nothing, so it is read-only; and it is one of the
-// attachments that a session may have.
+// A shadow is read-only, because it must not send input or resize. It counts as one of the attachments that a session
+// may have.
 func TestShadowLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, _ := fakeTable(t, Config{})
@@ -216,7 +215,7 @@ func TestShadowLimits(t *testing.T) {
 			defer a.Close()
 		}
 		_, _, err := s.Shadow(spec)
-		wantCode(t, "one shadow more", err, protocol.CodeLimitExceeded)
+		wantCode(t, "a shadow above the limit", err, protocol.CodeLimitExceeded)
 		_, _, err = s.Attach(spec)
 		wantCode(t, "a viewer beside so many shadows", err, protocol.CodeLimitExceeded)
 	})

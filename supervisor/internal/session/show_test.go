@@ -13,7 +13,7 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// typedBy is what the session's child has been typed.
+// typedBy returns the input that the session's child has received.
 func typedBy(f *fakePTY) string {
 	synctest.Wait()
 	return string(f.take(1 << 20))
@@ -26,8 +26,8 @@ func show(f *fakePTY, text string) {
 
 const askCursor, cursorIs = "\x1b[6n", "\x1b[1;1R"
 
-// Each question is answered once: by the viewer that typed last if it answers,
-// and else by the session.
+// Each query is answered once: by the viewer that sent input last if its terminal answers, and otherwise by the
+// session.
 func TestOneAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -35,24 +35,24 @@ func TestOneAnswer(t *testing.T) {
 		f := by(s)
 		show(f, askCursor)
 		if got := typedBy(f); got != "" {
-			t.Errorf("answered with %q before anybody could attach", got)
+			t.Errorf("the session answered with %q before a client could attach", got)
 		}
 		time.Sleep(claimTime)
-		ours := func(why string) {
+		sessionAnswered := func(why string) {
 			t.Helper()
 			if got := typedBy(f); got != cursorIs {
-				t.Errorf("%s: answered with %q, want %q", why, got, cursorIs)
+				t.Errorf("%s: the session answered with %q, want %q", why, got, cursorIs)
 			}
 		}
-		ours("nobody came")
+		sessionAnswered("no viewer has attached")
 		plain := look(t, s, protocol.AttachSpec{})
 		readOnly := look(t, s, protocol.AttachSpec{Answers: true, Mode: protocol.ModeReadOnly})
 		show(f, askCursor)
-		ours("nobody answers")
+		sessionAnswered("no viewer answers")
 		first := look(t, s, protocol.AttachSpec{Answers: true, Writer: "first"})
 		second := look(t, s, protocol.AttachSpec{Answers: true, Writer: "second"})
 		show(f, askCursor)
-		ours("who came first decides, and does not answer")
+		sessionAnswered("the first viewer decides, and its terminal does not answer")
 		seen := func(v *viewer, want int) {
 			t.Helper()
 			v.seen = nil
@@ -60,7 +60,7 @@ func TestOneAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := strings.Count(string(v.seen), askCursor); got != want {
-				t.Errorf("%s sees %d questions in %q, want %d", v.a.spec.Writer, got, v.seen, want)
+				t.Errorf("viewer %s receives %d queries in %q, want %d", v.a.spec.Writer, got, v.seen, want)
 			}
 		}
 		types := func(v *viewer, what string) {
@@ -80,19 +80,19 @@ func TestOneAnswer(t *testing.T) {
 		seen(first, 1)
 		seen(second, 0)
 		seen(plain, 1)
-		types(second, "\x1b[I\x1b[<35;1;1M\x1b[1;1R\x1b]11;rgb:0/0/0\x1b\\") // its terminal's words
+		types(second, "\x1b[I\x1b[<35;1;1M\x1b[1;1R\x1b]11;rgb:0/0/0\x1b\\") // the terminal answers queries and reports the focus and the mouse
 		show(f, askCursor)
 		seen(first, 1)
-		types(second, "\x1b[A") // a key
+		types(second, "\x1b[A") // a key, which the user has pressed
 		show(f, askCursor)
 		seen(second, 1)
 		seen(first, 0)
 		if got := typedBy(f); got != "" {
-			t.Errorf("answered with %q, while viewers do", got)
+			t.Errorf("the session answered with %q, although a viewer answers", got)
 		}
 		second.a.Close()
 		show(f, askCursor)
-		ours("who decides has gone")
+		sessionAnswered("the viewer that decides has detached")
 		back := look(t, s, protocol.AttachSpec{Answers: true, Writer: "second", Resume: &protocol.Resume{Instance: s.Instance(), Offset: second.pos}})
 		seen(back, 0)
 		show(f, askCursor)
@@ -101,12 +101,12 @@ func TestOneAnswer(t *testing.T) {
 		late := look(t, s, protocol.AttachSpec{Answers: true, Writer: "late", Resume: &protocol.Resume{Instance: s.Instance()}})
 		seen(late, 0)
 		if got := typedBy(f); got != "" {
-			t.Errorf("answered with %q, while a viewer does", got)
+			t.Errorf("the session answered with %q, although a viewer answers", got)
 		}
 	})
 }
 
-// Whoever starts a session and attaches at once gets its first questions.
+// A client that starts a session and attaches at once receives the first queries of the program.
 func TestClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -116,25 +116,25 @@ func TestClaim(t *testing.T) {
 		spec.Answers = true
 		v := look(t, s, spec)
 		if v.drain(); string(v.seen) != askCursor {
-			t.Errorf("it sees %q, want the question", v.seen)
+			t.Errorf("the viewer received %q, want the query", v.seen)
 		}
 		time.Sleep(2 * claimTime)
 		if got := typedBy(by(s)); got != "" {
-			t.Errorf("answered with %q as well", got)
+			t.Errorf("the session answered with %q as well", got)
 		}
 		v.a.Close()
 
 		other := create(t, tb, bash(""))
 		show(by(other), askCursor)
-		look(t, other, protocol.AttachSpec{Answers: true}) // it sees a snapshot, and no question
+		look(t, other, protocol.AttachSpec{Answers: true}) // this viewer receives a snapshot, which has no query
 		if got := typedBy(by(other)); got != cursorIs {
-			t.Errorf("who came has not seen the question: answered with %q, want %q", got, cursorIs)
+			t.Errorf("the viewer did not receive the query: the session answered with %q, want %q", got, cursorIs)
 		}
 	})
 }
 
-// A child that asks and does not read is answered for a while, and costs its
-// writers no room.
+// A child that queries and does not read receives a bounded amount of answers, which take no room from the input of
+// its writers.
 func TestAnswersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{InputBytes: 64 << 10})
@@ -145,7 +145,7 @@ func TestAnswersAreBounded(t *testing.T) {
 			show(f, strings.Repeat(askCursor, 600))
 		}
 		if n, err := s.Type("", 0, make([]byte, 16<<10)); err != nil || n != 16<<10 {
-			t.Errorf("%d bytes of input were taken, %v", n, err)
+			t.Errorf("%d bytes of input were accepted, %v", n, err)
 		}
 		total := 0
 		for n := len(typedBy(f)); n > 0; n = len(typedBy(f)) {
@@ -156,12 +156,13 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 		show(f, askCursor)
 		if got := typedBy(f); got != cursorIs {
-			t.Errorf("later: answered with %q, want %q", got, cursorIs)
+			t.Errorf("later the session answered with %q, want %q", got, cursorIs)
 		}
 	})
 }
 
-// What a program tells its terminal comes as events, a few however much it is.
+// Titles, directories and notifications that a program prints are published as events. However many are printed, few
+// are published.
 func TestNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -185,33 +186,33 @@ func TestNews(t *testing.T) {
 			}
 		}
 		if kinds[protocol.EventTitle] != 2 || kinds[protocol.EventCwd] != 1 || kinds[protocol.EventBell] != 2 || *text != (protocol.Notification{Title: "T", Body: "B"}) {
-			t.Errorf("got %v, the last notification %+v", kinds, text)
+			t.Errorf("the events are %v, the last notification is %+v", kinds, text)
 		}
 		if i := info(t, s); i.Title != "last" || i.CurrentCwd != "/tmp" || events[len(events)-1].Session.Title != "last" {
-			t.Errorf("the session is called %q, in %q", i.Title, i.CurrentCwd)
+			t.Errorf("the title is %q, the directory %q", i.Title, i.CurrentCwd)
 		}
 	})
 }
 
-// A session that prints nothing is made small, and then is left alone.
+// A session that is silent compresses its screen once, and then sets no timer.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
 		runs := func() (on bool) { s.do(func() { on = s.idle.c != nil }); return on }
 		if runs() {
-			t.Error("a timer runs before anything was printed")
+			t.Error("a timer runs before the first output")
 		}
 		for range 20 {
 			show(by(s), strings.ReplaceAll(numbers(100), "\n", "\r\n"))
 			time.Sleep(time.Second)
 			if !runs() {
-				t.Error("no timer runs while it prints")
+				t.Error("no timer runs after output")
 			}
 		}
 		time.Sleep(3 * idleAfter)
 		if runs() {
-			t.Error("a timer runs for ever")
+			t.Error("the timer still runs after the session was silent")
 		}
 		c, err := s.Show(protocol.ScreenSpec{Scrollback: protocol.AllScrollback})
 		if err != nil || len(c.Lines) != 2000 || !runs() {
@@ -220,8 +221,8 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// A viewer that wants a view of its own gets the screen in its size; how much of
-// the history comes is as it wishes.
+// A viewer that asks for its own view receives the screen in its own size, with as much of the history as it asks
+// for.
 func TestSnapshotAsWished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -230,10 +231,10 @@ func TestSnapshotAsWished(t *testing.T) {
 		for _, tt := range []struct {
 			name  string
 			spec  protocol.AttachSpec
-			lines int // that it sees
-			width int // of the last one's first row
+			lines int // lines that the viewer shows
+			width int // width of the first row of the last line
 		}{
-			{"as it is", protocol.AttachSpec{}, 1000 + 22, 80},
+			{"in the session's size", protocol.AttachSpec{}, 1000 + 22, 80},
 			{"no history", protocol.AttachSpec{History: new(0)}, 22, 80},
 			{"all history", protocol.AttachSpec{History: new(1 << 30)}, 3001, 80},
 			{"the screen only", protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance()}, Snapshot: true, ScreenOnly: true}, 22, 80},
@@ -245,18 +246,17 @@ func TestSnapshotAsWished(t *testing.T) {
 				t.Fatal(err)
 			}
 			if v.info.Session.Size != (protocol.Size{Cols: 80, Rows: 24}) || v.info.BytesMissed != 0 {
-				t.Errorf("%s: told %v, %d missed", tt.name, v.size, v.info.BytesMissed)
+				t.Errorf("%s: the attach returned %v, %d missed", tt.name, v.size, v.info.BytesMissed)
 			}
 			if got := linesIn(string(v.seen), tt.width); got != tt.lines {
-				t.Errorf("%s: it shows %d lines, want %d", tt.name, got, tt.lines)
+				t.Errorf("%s: the viewer shows %d lines, want %d", tt.name, got, tt.lines)
 			}
 		}
 	})
 }
 
-// A few bytes may change every cell of a large screen. Loop answers requests between
-// pieces of such a chunk, and none of them waits until all of it is on the screen; a
-// resize meanwhile takes effect where it was made.
+// A few bytes of output may change every cell of a large screen. Loop answers requests between pieces of such output,
+// so that no request waits until the screen has all of it. A resize takes effect at the offset at which it was made.
 func TestDearOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -277,7 +277,7 @@ func TestDearOutput(t *testing.T) {
 		}
 		at, between := uint64(0), 0
 		if err := s.askScreen(func(sc *screen.Screen) { at = sc.Offset() }); err != nil || at == 0 || at == end {
-			t.Errorf("the screen is looked at at offset %d (%v), want one within the %d bytes", at, err, end)
+			t.Errorf("a request finds the screen at offset %d (%v), want one within the %d bytes", at, err, end)
 		}
 		resize(later)
 		for ; at < end; between++ {
@@ -288,11 +288,11 @@ func TestDearOutput(t *testing.T) {
 			})
 		}
 		if between < 10 {
-			t.Errorf("%d requests were answered until all was shown, want some between pieces", between)
+			t.Errorf("%d requests were answered before the screen had all output, want at least 10", between)
 		}
 		c, err := s.Show(protocol.ScreenSpec{})
 		if err != nil || c.Offset != end || c.Cols != later.Cols || !strings.Contains(strings.Join(c.Lines, "\n"), "here") {
-			t.Errorf("in the end: offset %d, %d columns, %q, %v", c.Offset, c.Cols, c.Lines, err)
+			t.Errorf("after all output: offset %d, %d columns, %q, %v", c.Offset, c.Cols, c.Lines, err)
 		}
 	})
 }

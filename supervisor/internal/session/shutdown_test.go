@@ -15,10 +15,8 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// Twenty sessions that ignore SIGHUP take one grace, not twenty; each of
-// several callers returns after the last of them has been reaped, and nothing
-// opens after that.
-//
+// Twenty sessions that ignore SIGHUP take one grace, not twenty. Each of several callers of Shutdown returns after
+// the last session has been reaped, and no session opens after that.
 // demand: M12
 func TestShutdown(t *testing.T) {
 	const sessions, grace = 20, time.Second
@@ -32,7 +30,7 @@ func TestShutdown(t *testing.T) {
 	for _, v := range viewers {
 		v.until(t, "READY")
 	}
-	// Who gives up leaves the end going on.
+	// If a caller's context is canceled, its call returns and the shutdown continues.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := tb.Shutdown(ctx); !errors.Is(err, context.Canceled) {
@@ -47,17 +45,17 @@ func TestShutdown(t *testing.T) {
 				shutdown(t, tb)
 				for _, s := range all {
 					if !isClosed(s.gone) || !gone(s.pty.PID()) {
-						t.Errorf("session %s is still there", s.ID())
+						t.Errorf("session %s has not ended", s.ID())
 					}
 				}
 			})
 		}
 		wg.Wait()
 	})
-	// Viewers get the end, although the sessions are forgotten.
+	// Viewers receive the end, although the sessions are forgotten.
 	for i, v := range viewers {
 		if v.end(t); !v.exited {
-			t.Errorf("viewer %d was not told the exit", i)
+			t.Errorf("viewer %d did not receive the exit", i)
 		}
 		if rec := all[i].Exit(); rec.Reason != protocol.ReasonShutdown || rec.Outcome != protocol.OutcomeHard {
 			t.Errorf("got %+v, want shutdown, hard", rec)
@@ -70,12 +68,11 @@ func TestShutdown(t *testing.T) {
 	if live, list := tb.Live(), tb.List(""); live != 0 || len(list) != 0 {
 		t.Errorf("got %d live, %d listed, want none", live, len(list))
 	}
-	shutdown(t, tb) // and again
+	shutdown(t, tb) // a second shutdown returns at once
 }
 
-// A child that was being started when the shutdown began is ended and reaped
-// before the shutdown returns, and its caller is told that all is closed.
-//
+// A child that was being started when the shutdown began is ended and reaped before the shutdown returns. The request
+// that started it fails with an error that tells of the shutdown.
 // demand: M5
 func TestCreateDuringShutdown(t *testing.T) {
 	starting, goOn := make(chan struct{}), make(chan struct{})
@@ -103,7 +100,7 @@ func TestCreateDuringShutdown(t *testing.T) {
 	go func() { ended <- tb.Shutdown(ctx) }()
 	select {
 	case err := <-ended:
-		t.Fatalf("the shutdown returned %v before the child was there", err)
+		t.Fatalf("the shutdown returned %v before the child was started", err)
 	default:
 	}
 	close(goOn)
@@ -117,13 +114,12 @@ func TestCreateDuringShutdown(t *testing.T) {
 	_, err := tb.Get("a")
 	wantCode(t, "Get", err, protocol.CodeSessionNotFound)
 	if tb.Events().Seq() != 0 {
-		t.Errorf("got %d events, want none of what never was", tb.Events().Seq())
+		t.Errorf("got %d events, want none of a session that was never created", tb.Events().Seq())
 	}
 }
 
-// A close with every queue full takes no longer than any other: the child does
-// not read, the input queue is full, and viewers never look.
-//
+// A session ends in the usual time even if every queue is full: its child does not read, the input queue is full, and
+// viewers do not read.
 // demand: M10
 func TestEndWithQueuesFull(t *testing.T) {
 	tb := newTable(t, Config{RingBytes: 64 << 10, InputBytes: 1 << 20})
@@ -138,7 +134,7 @@ func TestEndWithQueuesFull(t *testing.T) {
 		if protocol.CodeOf(err) == protocol.CodeInputFull {
 			break
 		}
-		if err != nil && protocol.CodeOf(err) != protocol.CodeLineTooLong { // before stty has run
+		if err != nil && protocol.CodeOf(err) != protocol.CodeLineTooLong { // the terminal is not raw before stty has run
 			t.Fatal(err)
 		}
 		typed += uint64(len(input))
@@ -156,7 +152,7 @@ func TestEndWithQueuesFull(t *testing.T) {
 			t.Errorf("got %+v, want hard", rec)
 		}
 	})
-	for _, v := range idle { // who looks after all sees the end
+	for _, v := range idle { // a viewer that reads only now receives the end
 		if v.end(t); !v.exited || v.missed == 0 {
 			t.Errorf("got exit %v, %d missed", v.exited, v.missed)
 		}
@@ -177,7 +173,7 @@ func TestCloseIfIdle(t *testing.T) {
 	if tb.CloseIfIdle(true) {
 		t.Error("closed beside an exit record")
 	}
-	create(t, tb, bash("exit")) // nothing was closed by the refusals
+	create(t, tb, bash("exit")) // the refused calls have not closed the table
 	all, _ := tb.registry.all()
 	for _, s := range all {
 		ended(t, s)
@@ -186,5 +182,5 @@ func TestCloseIfIdle(t *testing.T) {
 		t.Error("not closed, although no session runs")
 	}
 	_, err := tb.Create("", bash("exit"), "")
-	wantCode(t, "Create after it", err, protocol.CodeClosed)
+	wantCode(t, "Create after the close", err, protocol.CodeClosed)
 }

@@ -23,9 +23,8 @@ var (
 	simSeeds = flag.Int("sim.seeds", 40, "how many histories are simulated")
 )
 
-// TestSimulate plays other histories each time; a failure names its seed. The
-// seed says what is done, not how the session's goroutines take turns: a rare
-// failure may take many tries of its seed (-count).
+// TestSimulate runs other histories each time. A failure prints its seed. The seed decides the actions, but not how
+// the session's goroutines are scheduled, so that a rare failure may need many runs of its seed (-count).
 func TestSimulate(t *testing.T) {
 	seed := *simSeed
 	if seed == 0 {
@@ -38,13 +37,11 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// simulate: a seeded history of print, type, resize, look, fall behind, drop,
-// resume, steal, handoff, the proxy's crash and the end, against the plainest
-// model. A viewer that resumes at its offset has seen every byte once, unless
-// told how many it missed, and knows the size of each; one that wants a view of
-// its own has that screen. The session has the size that its policy says. Every
-// typed byte arrives once and in order. Every viewer that stays is told the exit
-// after the last byte.
+// simulate runs a seeded history of output, input, resizes, reads, slow viewers, lost connections, resumes, steals,
+// handoffs, crashes of the proxy and the end, and compares it with a plain model. A viewer that resumes at its offset
+// receives every byte once, unless it is told how many it has missed, and knows at which size each was printed. A
+// viewer with its own view has that screen. The session has the size that its policy demands. Every byte of input
+// arrives once and in order. Every viewer that stays attached receives the exit after the last byte.
 func simulate(t *testing.T, seed uint64, p plant) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newSim(t, seed, p)
@@ -65,7 +62,7 @@ func simulate(t *testing.T, seed uint64, p plant) (err error) {
 type sim struct {
 	t     *testing.T
 	rnd   *rand.Rand
-	noise *rand.ChaCha8 // what is printed
+	noise *rand.ChaCha8 // random output
 	plant plant
 	step  int
 
@@ -75,17 +72,17 @@ type sim struct {
 	model   *model
 	sizes   *sizes
 	clients []*client
-	got     []byte // what the child has read
+	got     []byte // input that the child has read
 }
 
-// A client views and types, one attachment after the other.
+// A client reads and sends input through one attachment after the other.
 type client struct {
-	mark     byte // the upper two bits of each byte that it types
+	mark     byte // the upper two bits of each byte of its input
 	spec     protocol.AttachSpec
 	v        *viewer // nil while it is not attached
 	left     *protocol.Resume
-	evicted  bool   // it is to be told so, or was
-	accepted uint64 // of its input
+	evicted  bool   // another attachment has evicted it
+	accepted uint64 // bytes of its input that were accepted
 }
 
 const simClients = 4
@@ -122,7 +119,7 @@ func (m *sim) close() {
 	shutdown(m.t, m.tb)
 }
 
-// often weighs the actions.
+// often lists the actions with their weights.
 var often = []struct {
 	weight int
 	do     func(*sim, *client) error
@@ -178,7 +175,7 @@ func (m *sim) bytes(n int) []byte {
 	p := make([]byte, n)
 	_, _ = m.noise.Read(p) // never fails
 	for i, b := range p {
-		switch b &= 0x7f; b { // what a terminal answers would look like input
+		switch b &= 0x7f; b { // avoids bytes whose answer by the terminal would look like input
 		case 0x1b:
 			p[i] = '\n'
 		case 0x05:
@@ -190,7 +187,7 @@ func (m *sim) bytes(n int) []byte {
 	return p
 }
 
-// look takes some items, or all there are.
+// look reads up to nine items.
 func (m *sim) look(c *client) error {
 	if c.v == nil {
 		return nil
@@ -198,38 +195,38 @@ func (m *sim) look(c *client) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	c.v.buf = make([]byte, 1+m.rnd.IntN(64<<10))
-	for n := m.rnd.IntN(10); n != 0; n-- { // 0 goes on to the end
+	for n := m.rnd.IntN(10); n != 0; n-- {
 		_, err := c.v.take(ctx)
 		c.v.seen = nil
 		switch {
 		case errors.Is(err, context.Canceled):
-			return m.told(c)
+			return m.checkAcknowledged(c)
 		case err == io.EOF:
 			if c.v.stolen != c.evicted || c.v.exited == c.evicted {
-				return fmt.Errorf("the end came; stolen %v, exited %v, want stolen %v", c.v.stolen, c.v.exited, c.evicted)
+				return fmt.Errorf("the attachment ended; stolen %v, exited %v, want stolen %v", c.v.stolen, c.v.exited, c.evicted)
 			}
 			return nil
 		case err != nil:
 			return err
 		}
 	}
-	return m.told(c)
+	return m.checkAcknowledged(c)
 }
 
-// told checks that no more input was told to be accepted than was.
-func (m *sim) told(c *client) error {
+// checkAcknowledged checks that no more input was acknowledged than was accepted.
+func (m *sim) checkAcknowledged(c *client) error {
 	if c.v.accepted > c.accepted {
-		return fmt.Errorf("told that %d bytes are accepted, of %d", c.v.accepted, c.accepted)
+		return fmt.Errorf("%d bytes were acknowledged, but %d were accepted", c.v.accepted, c.accepted)
 	}
 	return nil
 }
 
-// attach attaches anew or resumes, in whatever mode, and knows who has to go.
+// attach attaches anew or resumes, in a random mode, and notes which clients the attach evicts.
 func (m *sim) attach(c *client) error {
 	spec := c.spec
 	spec.Mode = []protocol.Mode{"", "", protocol.ModeShared, protocol.ModeExclusive}[m.rnd.IntN(4)]
 	if c == m.clients[len(m.clients)-1] {
-		spec.Mode = protocol.ModeReadOnly // always: a writer that may type does not come back to look
+		spec.Mode = protocol.ModeReadOnly // always, because a writer's name cannot be used by a read-only attachment
 	}
 	spec.Steal = m.rnd.IntN(2) == 0
 	if m.rnd.IntN(4) > 0 {
@@ -244,7 +241,7 @@ func (m *sim) attach(c *client) error {
 	return m.attachAs(c, spec)
 }
 
-// handoff: every client is attached by another proxy, while it still is by this.
+// handoff attaches every client again, as another proxy does while the first proxy still has its attachments.
 func (m *sim) handoff(*client) error {
 	for _, c := range m.clients {
 		if c.v == nil || c.evicted {
@@ -259,7 +256,7 @@ func (m *sim) handoff(*client) error {
 	return nil
 }
 
-// crash: the proxy is killed, and with it every attachment.
+// crash closes every attachment, as if the proxy had been killed.
 func (m *sim) crash(*client) error {
 	for _, c := range m.clients {
 		if err := m.lose(c); err != nil {
@@ -308,7 +305,7 @@ func (m *sim) attachAs(c *client, spec protocol.AttachSpec) error {
 		other.evicted = true
 	}
 	if c.v != nil {
-		c.v.a.Close() // the newer one has its place: it disturbs nothing
+		c.v.a.Close() // the newer attachment has replaced this one, so closing it has no effect
 	}
 	if spec.Writer != "" && v.info.InputOffset != c.accepted {
 		return fmt.Errorf("attached with %d bytes of input accepted, want %d", v.info.InputOffset, c.accepted)
@@ -321,8 +318,8 @@ func (m *sim) attachAs(c *client, spec protocol.AttachSpec) error {
 	return nil
 }
 
-// size does something that may change the size, when all that was printed
-// before has come, so that the model knows where.
+// size calls how, which may change the size, after all earlier output has been read, so that the model knows the
+// offset of the change.
 func (m *sim) size(how func()) {
 	synctest.Wait()
 	before := m.sizes.now
@@ -363,7 +360,7 @@ func (m *sim) resized(size protocol.Size) {
 	m.model.sizes = append(m.model.sizes, sizeAt{uint64(len(m.model.printed)), size})
 }
 
-// drop: a client goes, or is lost.
+// drop detaches a client, or loses its connection.
 func (m *sim) drop(c *client) error {
 	if m.rnd.IntN(2) == 0 {
 		return m.lose(c)
@@ -393,7 +390,7 @@ func (m *sim) lose(c *client) error {
 	return nil
 }
 
-// leaves remembers where the client was, if that is a position.
+// leaves remembers where the client can resume, if it has a position.
 func (c *client) leaves() {
 	at, half := c.v.resume()
 	if c.left = at; half {
@@ -402,10 +399,10 @@ func (c *client) leaves() {
 	c.v, c.evicted = nil, false
 }
 
-// typedAt is the byte that a client types at an offset.
+// typedAt returns the byte of a client's input at an offset.
 func (c *client) typedAt(k uint64) byte { return c.mark | byte(k^k>>6^k>>12)&63 }
 
-// typed types what comes next, or what was typed before, or leaves some out.
+// typed sends the next input, or input that was sent before, or leaves some out.
 func (m *sim) typed(c *client) error {
 	if c.v == nil {
 		return nil
@@ -430,7 +427,7 @@ func (m *sim) typed(c *client) error {
 	return m.accept(c, from, from+uint64(len(p)), c.v.a.Type(from, p))
 }
 
-// accept checks the answer to Type, and notes how far the input was taken.
+// accept checks the result of Type, and notes how much input was accepted.
 func (m *sim) accept(c *client, from, end uint64, err error) error {
 	e := protocol.AsError(err)
 	var want protocol.Code
@@ -449,7 +446,7 @@ func (m *sim) accept(c *client, from, end uint64, err error) error {
 		return nil
 	}
 	if e == nil || e.Code != want || want == protocol.CodeInputGap && *e.Offset != c.accepted {
-		return fmt.Errorf("typed [%d, %d) after %d: %v, want %q", from, end, c.accepted, err, want)
+		return fmt.Errorf("input [%d, %d) after %d accepted: %v, want %q", from, end, c.accepted, err, want)
 	}
 	return nil
 }
@@ -478,8 +475,7 @@ func (m *sim) resize(c *client) error {
 	return err
 }
 
-// end lets the child read all that was typed, ends it in one way or another,
-// and lets every client see the end.
+// end lets the child read all input, ends the session in one of several ways, and lets every client read to the end.
 func (m *sim) end() error {
 	for synctest.Wait(); len(m.pty.in) > 0; synctest.Wait() {
 		m.read(1 + m.rnd.IntN(5000))
@@ -496,12 +492,12 @@ func (m *sim) end() error {
 	time.Sleep(time.Second)
 	synctest.Wait()
 	if !isClosed(m.s.Exited()) {
-		return errors.New("it does not exit")
+		return errors.New("the session does not exit")
 	}
 	if got := m.s.Exit(); got.Outcome != want.Outcome || got.Reason != want.Reason || got.ExitCode != want.ExitCode {
 		return fmt.Errorf("got record %+v, want %+v", got, want)
 	}
-	if m.rnd.IntN(2) == 0 { // it can go, and those that are attached get all the same
+	if m.rnd.IntN(2) == 0 { // the session may be forgotten; attached clients still receive everything
 		if err := m.tb.Forget(m.s.ID(), ""); err != nil {
 			return err
 		}
@@ -515,7 +511,7 @@ func (m *sim) end() error {
 	return nil
 }
 
-// arrived checks a client's input, whole and in order.
+// arrived checks that a client's input arrived whole and in order.
 func (m *sim) arrived(c *client) error {
 	n := uint64(0)
 	for _, b := range m.got {
@@ -523,7 +519,7 @@ func (m *sim) arrived(c *client) error {
 			continue
 		}
 		if want := c.typedAt(n); b != want {
-			return fmt.Errorf("byte %d of %s came as %#x, typed was %#x", n, c.spec.Client, b, want)
+			return fmt.Errorf("byte %d of %s arrived as %#x, sent was %#x", n, c.spec.Client, b, want)
 		}
 		n++
 	}
@@ -551,11 +547,11 @@ func (m *sim) ends() (want protocol.ExitRecord, err error) {
 	return want, m.s.Terminate(End{})
 }
 
-// last lets a client see the end, wherever it is.
+// last lets a client read to the end of the output, attached or not.
 func (m *sim) last(c *client) error {
 	if c.v == nil && c.left != nil && !isClosed(m.s.gone) {
 		spec := c.spec
-		spec.Resume, spec.Mode, spec.View, spec.Writer = c.left, protocol.ModeReadOnly, "", "" // it has no say any more
+		spec.Resume, spec.Mode, spec.View, spec.Writer = c.left, protocol.ModeReadOnly, "", "" // a read-only viewer without a writer can still attach
 		if err := m.attachAs(c, spec); err != nil {
 			return err
 		}
@@ -570,7 +566,7 @@ func (m *sim) last(c *client) error {
 	case !over || c.v.stolen != c.evicted || c.v.exited == c.evicted:
 		return fmt.Errorf("over %v, stolen %v, exited %v; want stolen %v", over, c.v.stolen, c.v.exited, c.evicted)
 	case c.v.exited && c.v.pos != uint64(len(m.model.printed)):
-		return fmt.Errorf("told the exit at %d of %d", c.v.pos, len(m.model.printed))
+		return fmt.Errorf("received the exit at offset %d of %d", c.v.pos, len(m.model.printed))
 	}
 	return nil
 }

@@ -16,9 +16,8 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// Sizes: zero columns and rows each on its own, at a resize and at an attach,
-// and what the child sees of them.
-//
+// A resize sets the size. Columns or rows of zero mean their default, and an attach without a size changes none. The
+// child and the viewer learn the same size.
 // demand: M1
 func TestResize(t *testing.T) {
 	size := func(cols, rows int) protocol.Size { return protocol.Size{Cols: cols, Rows: rows} }
@@ -34,9 +33,9 @@ func TestResize(t *testing.T) {
 		{"no rows", s.Resize, size(132, 0), size(132, 24)},
 		{"neither", s.Resize, size(0, 0), size(80, 24)},
 		{"beyond any display", s.Resize, size(1<<20, 1<<20), size(protocol.MaxCols, protocol.MaxRows)},
-		{"by one that attaches", attachSized(t, s, nil), size(0, 33), size(80, 33)},
-		{"by one that attaches without a size", attachSized(t, s, nil), size(0, 0), size(80, 33)},
-		{"by one that comes back", attachSized(t, s, &protocol.Resume{Instance: s.Instance()}), size(10, 10), size(80, 33)},
+		{"by a viewer that attaches", attachSized(t, s, nil), size(0, 33), size(80, 33)},
+		{"by a viewer that attaches without a size", attachSized(t, s, nil), size(0, 0), size(80, 33)},
+		{"by a viewer that resumes", attachSized(t, s, &protocol.Resume{Instance: s.Instance()}), size(10, 10), size(80, 33)},
 		{"by a viewer that does not decide", v.a.Resize, size(90, 0), size(80, 33)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -52,7 +51,7 @@ func TestResize(t *testing.T) {
 			}
 			v.until(t, fmt.Sprintf("%d %d\r\n", tt.want.Rows, tt.want.Cols))
 			if v.size != tt.want {
-				t.Errorf("told %v, want %v", v.size, tt.want)
+				t.Errorf("the viewer received the size %v, want %v", v.size, tt.want)
 			}
 		})
 	}
@@ -64,16 +63,15 @@ func attachSized(t *testing.T, s *Session, resume *protocol.Resume) func(protoco
 		if err == nil {
 			t.Cleanup(a.Close)
 			if want := s.ring.SizeAt(info.Session.OutputOffset); info.Session.Size != want {
-				t.Errorf("told %v, want %v", info.Session.Size, want)
+				t.Errorf("the attach returned the size %v, want %v", info.Session.Size, want)
 			}
 		}
 		return err
 	}
 }
 
-// A viewer that the ring has overtaken while the size changed is told the size
-// before the snapshot that is for it, also when the session is forgotten by
-// then.
+// If the ring overtakes a viewer while the size changes, the viewer receives the size before the snapshot that was
+// made at it, even if the session is forgotten by then.
 func TestResync(t *testing.T) {
 	for _, forgotten := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -89,7 +87,7 @@ func TestResync(t *testing.T) {
 			defer v.a.Close()
 			print(0, 100)
 			if _, err := v.drain(); err != nil || v.pos != 100 {
-				t.Fatalf("came to %d, %v", v.pos, err)
+				t.Fatalf("read up to offset %d, %v", v.pos, err)
 			}
 			print(100, 100_000)
 			if err := s.Resize(small); err != nil {
@@ -124,8 +122,8 @@ func TestResync(t *testing.T) {
 	}
 }
 
-// A viewer is told each size where it begins: on its way, when it attaches
-// anew, and when it comes back, even if nothing was printed since.
+// A viewer receives each size at the offset where it begins: while it reads, when it attaches anew, and when it
+// resumes, even if no output followed.
 func TestResizedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -155,29 +153,29 @@ func TestResizedAt(t *testing.T) {
 			seen string
 			want []sizeAt
 		}{
-			"on its way":      {v, "abcdef", []sizeAt{{0, size(20)}, {3, size(30)}, {6, size(50)}}},
-			"back":            {back, "abcdef", []sizeAt{{6, size(40)}, {6, size(50)}}},
-			"back at the end": {atEnd, "", []sizeAt{{6, size(50)}}},
-			"anew":            {anew, "abcdef", nil},
+			"while it reads":     {v, "abcdef", []sizeAt{{0, size(20)}, {3, size(30)}, {6, size(50)}}},
+			"back":               {back, "abcdef", []sizeAt{{6, size(40)}, {6, size(50)}}},
+			"resumed at the end": {atEnd, "", []sizeAt{{6, size(50)}}},
+			"anew":               {anew, "abcdef", nil},
 		} {
 			if _, err := tt.v.drain(); err != nil || !slices.Equal(tt.v.sizes, tt.want) || !shows(tt.v.seen, tt.seen) || tt.v.size != size(50) {
-				t.Errorf("%s: told %v, %q, %v; want %v", name, tt.v.sizes, tt.v.seen, err, tt.want)
+				t.Errorf("%s: the viewer received the sizes %v, and shows %q, %v; want %v", name, tt.v.sizes, tt.v.seen, err, tt.want)
 			}
 		}
 		if got := by(s).sizes; got[len(got)-1] != size(50) {
-			t.Errorf("the terminal was given %v", got)
+			t.Errorf("the sizes of the terminal were %v", got)
 		}
 	})
 }
 
-// shows reports whether output, or a snapshot, shows a text and nothing else.
+// shows reports whether output, or a snapshot, shows a text and no other.
 func shows(seen []byte, text string) bool {
 	s := screen.New(protocol.Size{Cols: 80, Rows: 24}, 0)
 	s.Write(seen)
 	return strings.Join(s.Text(100), "\n") == text
 }
 
-// linesIn is how many lines a snapshot has for a terminal so wide.
+// linesIn returns how many lines a terminal with cols columns shows after a snapshot.
 func linesIn(snapshot string, cols int) int {
 	s := screen.New(protocol.Size{Cols: cols, Rows: 24}, 10_000)
 	s.Write([]byte(snapshot))
@@ -185,17 +183,17 @@ func linesIn(snapshot string, cols int) int {
 	return len(c.Lines)
 }
 
-// Sizes that change while the child prints and viewers look all the time: each
-// is told every size where the ring has it.
+// Sizes change while the child prints and viewers read. Each viewer receives every size at the offset that the ring
+// has for it.
 func TestResizeWhilePrinting(t *testing.T) {
 	tb, by := fakeTable(t, Config{RingBytes: 16 << 20})
 	s := create(t, tb, bash(""))
-	told := make(chan error)
+	polled := make(chan error)
 	viewers := []*viewer{look(t, s, protocol.AttachSpec{}), look(t, s, protocol.AttachSpec{})}
 	for _, v := range viewers {
-		go func() { told <- v.poll() }()
+		go func() { polled <- v.poll() }()
 	}
-	for i := range 1000 { // as many sizes as the ring remembers
+	for i := range 1000 { // the ring remembers this many sizes
 		if err := s.Resize(protocol.Size{Cols: 1 + i, Rows: 24}); err != nil {
 			t.Fatal(err)
 		}
@@ -203,11 +201,11 @@ func TestResizeWhilePrinting(t *testing.T) {
 	}
 	by(s).exit(pty.Status{})
 	for range viewers {
-		if err := <-told; err != nil {
+		if err := <-polled; err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := map[uint64]protocol.Size{} // at one offset the last counts
+	want := map[uint64]protocol.Size{} // if several sizes have one offset, the last one counts
 	for m, ok := s.ring.NextMark(0); ok; m, ok = s.ring.NextMark(m.Offset) {
 		want[m.Offset] = m.Size
 	}
@@ -218,7 +216,7 @@ func TestResizeWhilePrinting(t *testing.T) {
 		}
 		delete(got, 0)
 		if !maps.Equal(got, want) {
-			t.Errorf("told %d sizes, want those of the ring's %d, where they are", len(got), len(want))
+			t.Errorf("received %d sizes, want the %d sizes of the ring at their offsets", len(got), len(want))
 		}
 	}
 }

@@ -10,22 +10,21 @@ import (
 	"holdfast/protocol"
 )
 
-// sizes is the plainest there is of whose size a session has: everybody who
-// ever came, and a rule for each policy.
+// sizes is the plain model of a session's size: every viewer that ever attached, and a rule for each policy.
 type sizes struct {
 	policy  protocol.SizePolicy
 	now     protocol.Size
 	decider string
-	came    []*sized // in the order of coming
+	came    []*sized // in the order in which they attached
 }
 
-// sized is a viewer as far as sizes go.
+// sized is a viewer, as far as sizes depend on it.
 type sized struct {
 	writer  string
-	window  protocol.Size // zero where it has given none
-	looks   bool          // it is read-only
-	until   time.Time     // it was lost, and counts up to then
-	present bool          // or lost
+	window  protocol.Size // zero if the viewer has sent none
+	looks   bool          // the viewer is read-only
+	until   time.Time     // the viewer was lost, and counts until this time
+	present bool          // attached or lost
 }
 
 func (z *sizes) of(writer string) *sized {
@@ -37,7 +36,7 @@ func (z *sizes) of(writer string) *sized {
 	return nil
 }
 
-// voters are those whose windows count.
+// voters returns the viewers whose windows count.
 func (z *sizes) voters() (all []*sized) {
 	for _, v := range z.came {
 		if v.votes() {
@@ -49,7 +48,7 @@ func (z *sizes) voters() (all []*sized) {
 
 func (v *sized) votes() bool { return v.present && !v.looks && v.window != protocol.Size{} }
 
-// wanted is the size by the policy, or what it is.
+// wanted returns the size that the policy demands, or the present one.
 func (z *sizes) wanted() protocol.Size {
 	size, ok := z.asked()
 	if !ok {
@@ -58,7 +57,7 @@ func (z *sizes) wanted() protocol.Size {
 	return protocol.Size{Cols: max(20, size.Cols), Rows: max(5, size.Rows)}
 }
 
-// asked is the size that the windows ask for, and whether they do.
+// asked returns the size that the windows demand, and whether they demand one.
 func (z *sizes) asked() (size protocol.Size, ok bool) {
 	voters := z.voters()
 	if len(voters) == 0 {
@@ -90,7 +89,7 @@ func (z *sizes) asked() (size protocol.Size, ok bool) {
 	return size, false
 }
 
-// free reports whether v may decide without having typed.
+// free reports whether v may decide the size without having sent input.
 func (z *sizes) free(v *sized) bool {
 	now := z.of(z.decider)
 	return now == nil || !now.votes() && v.votes()
@@ -117,7 +116,7 @@ func (z *sizes) attach(writer string, window protocol.Size, looks, fresh bool) {
 	}
 }
 
-// stolen is followed by the thief's attach, detached by nothing.
+// stolen removes an evicted viewer. The attach that evicts it chooses the size afterwards.
 func (z *sizes) stolen(writer string)   { z.of(writer).present = false }
 func (z *sizes) detached(writer string) { z.stolen(writer); z.now = z.wanted() }
 
@@ -141,7 +140,7 @@ func (z *sizes) resized(writer string, window protocol.Size) {
 	z.now = z.wanted()
 }
 
-// passed is called when time has passed. It returns the sizes in between.
+// passed expires lost viewers after time has passed, and returns each size that the session had meanwhile.
 func (z *sizes) passed() (all []protocol.Size) {
 	for {
 		var next *sized

@@ -15,7 +15,7 @@ import (
 
 func sz(cols, rows int) protocol.Size { return protocol.Size{Cols: cols, Rows: rows} }
 
-// typeBy types what a viewer's own terminal would.
+// typeBy sends input as a viewer.
 func typeBy(t *testing.T, v *viewer, f *fakePTY, what string) {
 	t.Helper()
 	if err := v.a.Type(v.typed, []byte(what)); err != nil {
@@ -25,9 +25,8 @@ func typeBy(t *testing.T, v *viewer, f *fakePTY, what string) {
 	f.take(len(what))
 }
 
-// Two people at one session, with windows of 100x40 and 60x50: whose size it
-// has under each policy, as they come, type, change their windows, are lost
-// and come back, and leave.
+// Two viewers have windows of 100x40 and 60x50. Each policy chooses the session's size as they attach, send input,
+// resize their windows, are lost, resume and detach.
 func TestSizePolicies(t *testing.T) {
 	for _, tt := range []struct {
 		policy                                              protocol.SizePolicy
@@ -58,7 +57,7 @@ func TestSizePolicies(t *testing.T) {
 				first := look(t, s, protocol.AttachSpec{Writer: "first", Cols: 100, Rows: 40})
 				second := look(t, s, protocol.AttachSpec{Writer: "second", Cols: 60, Rows: 50})
 				look(t, s, protocol.AttachSpec{Mode: protocol.ModeReadOnly, Cols: 10, Rows: 10})
-				is("two are there", tt.second)
+				is("two viewers are attached", tt.second)
 				typeBy(t, second, f, "x")
 				is("the second types", tt.typed)
 				resizeBy(t, first, 90, 40)
@@ -75,7 +74,7 @@ func TestSizePolicies(t *testing.T) {
 				is("the first makes its window lower", tt.last)
 				first.a.Close()
 				time.Sleep(2 * reconnectTime)
-				is("all have gone", tt.gone)
+				is("all viewers have detached", tt.gone)
 			})
 		})
 	}
@@ -89,8 +88,7 @@ func resizeBy(t *testing.T, v *viewer, cols, rows int) {
 	v.resized(sz(cols, rows))
 }
 
-// One who leaves for good is forgotten, one who does not come back after a
-// while.
+// A viewer that detaches does not count any more. A viewer that was lost counts for a while.
 func TestLostViewerCountsForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, _ := fakeTable(t, Config{})
@@ -100,22 +98,21 @@ func TestLostViewerCountsForAWhile(t *testing.T) {
 		lost.a.Close()
 		time.Sleep(reconnectTime - 1)
 		if got := info(t, s).Size; got != sz(50, 20) {
-			t.Errorf("just lost: %v", got)
+			t.Errorf("right after the loss the size is %v", got)
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if got := info(t, s).Size; got != sz(100, 40) {
-			t.Errorf("lost for good: %v", got)
+			t.Errorf("after the lost viewer has expired the size is %v", got)
 		}
 		look(t, s, protocol.AttachSpec{Cols: 1, Rows: 1})
 		if got := info(t, s).Size; got != sz(protocol.SmallestCols, protocol.SmallestRows) {
-			t.Errorf("a tiny window makes it %v", got)
+			t.Errorf("a tiny window makes the size %v", got)
 		}
 	})
 }
 
-// A window that was made tiny does not make everybody's useless, whatever the policy; a
-// request still may.
+// A tiny window cannot make a session too small to use, under any policy. A resize request can.
 func TestTinyWindow(t *testing.T) {
 	least := sz(protocol.SmallestCols, protocol.SmallestRows)
 	for _, policy := range []protocol.SizePolicy{protocol.SizeLatest, protocol.SizeOwner, protocol.SizeSmallest, protocol.SizeLargest} {
@@ -125,19 +122,19 @@ func TestTinyWindow(t *testing.T) {
 			look(t, s, protocol.AttachSpec{Cols: 1, Rows: 1})
 			synctest.Wait()
 			if got := info(t, s).Size; got != least {
-				t.Errorf("%s: a window of 1x1 makes it %v, want %v", policy, got, least)
+				t.Errorf("%s: a window of 1x1 makes the size %v, want %v", policy, got, least)
 			}
 			if err := s.Resize(sz(3, 2)); err != nil {
 				t.Fatal(err)
 			}
 			if got := info(t, s).Size; got != sz(3, 2) {
-				t.Errorf("%s: asked for 3x2 it is %v", policy, got)
+				t.Errorf("%s: after a request of 3x2 the size is %v", policy, got)
 			}
 		})
 	}
 }
 
-// A policy can be changed, and a size be given whatever it is.
+// The policy of a session can be changed, and its size can be set under each policy.
 func TestSetSizePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -152,7 +149,7 @@ func TestSetSizePolicy(t *testing.T) {
 			{protocol.SizeLargest, 0, 0, sz(100, 50)},
 			{protocol.SizeFixed, 0, 0, sz(100, 50)},
 			{protocol.SizeFixed, 33, 0, sz(33, 24)},
-			{protocol.SizeSmallest, 44, 44, sz(44, 44)}, // until somebody changes his window
+			{protocol.SizeSmallest, 44, 44, sz(44, 44)}, // until a viewer changes its window
 			{protocol.SizeLatest, 0, 0, sz(100, 40)},
 		} {
 			if err := s.SetSizePolicy(tt.policy, tt.cols, tt.rows); err != nil {
@@ -165,17 +162,17 @@ func TestSetSizePolicy(t *testing.T) {
 		wantCode(t, "no such policy", s.SetSizePolicy("biggest", 0, 0), protocol.CodeInvalidArgument)
 		wantCode(t, "none", s.SetSizePolicy("", 0, 0), protocol.CodeInvalidArgument)
 		if err := s.Resize(sz(70, 20)); err != nil || info(t, s).Size != sz(70, 20) {
-			t.Errorf("asked for 70x20: %v", info(t, s).Size)
+			t.Errorf("resize to 70x20: %v", info(t, s).Size)
 		}
 		typeBy(t, v, by(s), "x")
 		if got := info(t, s).Size; got != sz(100, 40) {
-			t.Errorf("who decides typed: %v", got)
+			t.Errorf("after input of the viewer that decides the size is %v", got)
 		}
 	})
 }
 
-// What a detached session tells of its terminal is what the last viewer said
-// that decided; the kernel is told its pixels.
+// A detached session answers queries about colours and cell sizes with the values of the last viewer that decided.
+// The kernel's window size includes the pixels of that viewer.
 func TestAppearance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -197,23 +194,23 @@ func TestAppearance(t *testing.T) {
 			show(f, ask)
 			time.Sleep(claimTime)
 			if got := typedBy(f); !strings.Contains(got, want) {
-				t.Errorf("%s: answered with %q, want %s", when, got, want)
+				t.Errorf("%s: the session answered with %q, want %s", when, got, want)
 			}
 		}
-		says("both have gone", "ffff/eeee/dddd")
+		says("both viewers have detached", "ffff/eeee/dddd")
 		v = look(t, s, protocol.AttachSpec{})
 		typeBy(t, v, f, "x")
-		says("one without a word decides", "ffff/eeee/dddd")
+		says("a viewer without an appearance decides", "ffff/eeee/dddd")
 		if err := v.a.Appear(protocol.Appearance{Background: "#010203"}); err != nil {
 			t.Fatal(err)
 		}
-		says("its theme changed", "0101/0202/0303")
+		says("the viewer's theme changed", "0101/0202/0303")
 		wantCode(t, "no colour", v.a.Appear(protocol.Appearance{Cursor: "red"}), protocol.CodeInvalidArgument)
 	})
 }
 
-// Focus: the program is told of the first viewer that has it and of the last
-// that loses it, and of nothing in between.
+// The program receives a focus report when the first viewer gets the focus and when the last one loses it, and none
+// in between.
 func TestFocus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -224,7 +221,7 @@ func TestFocus(t *testing.T) {
 		got := func(when, want string) {
 			t.Helper()
 			if got := typedBy(f); got != want {
-				t.Errorf("%s: the program reads %q, want %q", when, got, want)
+				t.Errorf("%s: the program receives %q, want %q", when, got, want)
 			}
 		}
 		says := func(v *viewer, what string) {
@@ -235,18 +232,18 @@ func TestFocus(t *testing.T) {
 			v.typed += uint64(len(what))
 		}
 		says(a, in)
-		got("it has not asked", in)
+		got("the program has not asked", in)
 		show(f, "\x1b[?1004h")
 		says(a, out)
-		got("nobody has it", out)
+		got("no viewer has the focus", out)
 		says(b, "x"+in+"y"+in)
-		got("one gets it", "x"+in+"y")
+		got("one viewer gets the focus", "x"+in+"y")
 		says(a, in+out+in)
-		got("both have it", "")
+		got("both viewers have the focus", "")
 		says(b, out)
-		got("one loses it", "")
+		got("one viewer loses the focus", "")
 		says(a, "1\x1b[200~pasted"+out+"\x1b[201~2"+out)
-		got("a paste is left alone", "1\x1b[200~pasted"+out+"\x1b[201~2"+out)
+		got("a paste stays unchanged", "1\x1b[200~pasted"+out+"\x1b[201~2"+out)
 		says(a, "\x1b[200~half")
 		a = look(t, s, protocol.AttachSpec{Writer: a.a.Writer(), Resume: &protocol.Resume{Instance: s.Instance()}})
 		a.typed = a.info.InputOffset
@@ -258,23 +255,23 @@ func TestFocus(t *testing.T) {
 		a.typed = a.info.InputOffset
 		got("the viewer with the focus has another connection", "")
 		says(a, out)
-		got("its terminal loses the focus then", out)
+		got("the viewer's terminal loses the focus then", out)
 		says(a, in)
-		got("its terminal gets the focus again", in)
+		got("the viewer's terminal gets the focus again", in)
 		a.a.Close()
-		got("who had it is lost", out)
+		got("the viewer with the focus is lost", out)
 		show(f, "\x1b[?1004h")
 		says(b, out)
-		got("it has asked again", out)
+		got("the program has asked again", out)
 		if err := b.a.Type(b.typed-1, []byte("Oz")); err != nil {
 			t.Fatal(err)
 		}
-		got("what comes twice", "z")
+		got("a report that comes twice", "z")
 	})
 }
 
-// Input with a line that the terminal cuts is taken all the same, and its
-// typist is told, once a line.
+// Input with a line that is longer than the terminal's limit is accepted, and its writer receives an error once for
+// each such line.
 func TestLineTooLong(t *testing.T) {
 	s, v := ready(t, "echo READY; exec sleep 1000")
 	long := strings.Repeat("x", 4096)
@@ -309,8 +306,8 @@ func TestLineTooLong(t *testing.T) {
 	_ = raw
 }
 
-// A child waits for an exclusive viewer that asked for it, for so long at a
-// time, and not again before that has caught up.
+// A child waits for an exclusive viewer that has asked for it, for a limited time. It does not wait again before the
+// viewer has caught up.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{RingBytes: 64 << 10})
@@ -321,14 +318,14 @@ func TestPace(t *testing.T) {
 		f.print(make([]byte, 1<<20))
 		first := printed()
 		if first < 32<<10 || first > 64<<10 {
-			t.Errorf("%d bytes were read before it waits", first)
+			t.Errorf("%d bytes were read before the session waited", first)
 		}
 		if _, err := v.drain(); err != nil {
 			t.Fatal(err)
 		}
 		second := printed()
-		if seen := v.a.pacer.pos.Load(); second <= first || second > seen+64<<10 { // it may have gone on while the viewer drained
-			t.Errorf("the viewer has seen %d: %d bytes were read", seen, second)
+		if seen := v.a.pacer.pos.Load(); second <= first || second > seen+64<<10 { // the session may have read on while the viewer drained
+			t.Errorf("the viewer has received %d bytes, but %d were read", seen, second)
 		}
 		begun := time.Now()
 		time.Sleep(paceTime - 1)
@@ -341,23 +338,23 @@ func TestPace(t *testing.T) {
 		}
 		f.print(make([]byte, 1<<20))
 		if now := printed(); now != 2<<20 {
-			t.Errorf("it was waited for again: %d bytes were read", now)
+			t.Errorf("the session waited again: %d bytes were read", now)
 		}
 		if _, err := v.drain(); err != nil || v.missed == 0 || v.pos != 2<<20 {
-			t.Errorf("it came to %d with %d missed, %v", v.pos, v.missed, err)
+			t.Errorf("the viewer read up to offset %d with %d missed, %v", v.pos, v.missed, err)
 		}
 		f.print(make([]byte, 1<<20))
 		if now := printed(); now >= 3<<20 {
-			t.Error("it has caught up and is not waited for")
+			t.Error("the session does not wait for a viewer that has caught up")
 		}
 		v.a.Close()
 		if now := printed(); now != 3<<20 {
-			t.Errorf("it has gone, and the child waits at %d", now)
+			t.Errorf("the viewer has detached, and the child still waits at offset %d", now)
 		}
 	})
 }
 
-// Every one of the limits on what one may start has its error.
+// Each limit on the sessions of an originator has its own error.
 func TestOriginatorLimits(t *testing.T) {
 	var now atomic.Int64 // milliseconds
 	tb, _ := fakeTable(t, Config{OriginatorSessions: 3, SpawnBurst: 5, SpawnRate: 2, Now: func() time.Time { return time.UnixMilli(now.Load()) }})
@@ -378,12 +375,12 @@ func TestOriginatorLimits(t *testing.T) {
 	err := spawn("a")
 	wantCode(t, "a fourth", err, protocol.CodeLimitExceeded)
 	if e := protocol.AsError(err); e.Retryable {
-		t.Errorf("%+v, which waiting does not mend", e)
+		t.Errorf("%+v is retryable, although waiting does not help", e)
 	}
 	if err := spawn("b"); err != nil {
 		t.Errorf("another originator: %v", err)
 	}
-	// One that counts for another is that one's, by whatever name, in each of its lives.
+	// A session that is created for an account counts for it in each of its lives, whichever originator created it.
 	for i := range 4 {
 		spec := protocol.SpawnSpec{Argv: []string{"sh"}, Originator: protocol.NewToken(4)}
 		s, err := tb.CreateFor("w", "", spec, protocol.Limits{}, "")
@@ -399,7 +396,7 @@ func TestOriginatorLimits(t *testing.T) {
 			_ = s.Terminate(End{})
 			<-ended
 			if s, err = tb.Reopen(s.ID(), "", protocol.RespawnSpec{}, ""); err != nil || s.account != "w" {
-				t.Errorf("started again it counts for %q, %v", s.account, err)
+				t.Errorf("after the reopen the session counts for %q, %v", s.account, err)
 			}
 		}
 	}
@@ -409,11 +406,11 @@ func TestOriginatorLimits(t *testing.T) {
 	}
 	last := protocol.AsError(errs[5])
 	if i := slices.IndexFunc(errs, func(e error) bool { return e != nil }); i != 5 || last.Code != protocol.CodeLimitExceeded || last.RetryAfterMS != 500 {
-		t.Errorf("number %d fails: %v", i, last)
+		t.Errorf("spawn %d failed first: %v", i, last)
 	}
 	now.Add(500)
 	if err := spawn("brief"); err != nil {
-		t.Errorf("after the time it was told: %v", err)
+		t.Errorf("after the time that the error named: %v", err)
 	}
 	for range maxLimiters + 10 {
 		now.Add(1)

@@ -6,7 +6,7 @@ import (
 	"holdfast/protocol"
 )
 
-// Each state follows its one predecessor, and anything else is our bug.
+// Each state has one predecessor, and any other transition panics, because it is a bug.
 func TestEnter(t *testing.T) {
 	states := []protocol.State{protocol.StateStarting, protocol.StateRunning, protocol.StateDraining, protocol.StateExited, protocol.StateForgotten}
 	for i, from := range states {

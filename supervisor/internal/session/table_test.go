@@ -37,11 +37,11 @@ func TestCreate(t *testing.T) {
 		token string
 		want  protocol.Code
 	}{
-		{"an id of ours", "", ok, "", ""},
-		{"an id of theirs", "a_B-9", ok, "", ""},
+		{"an id that the table chooses", "", ok, "", ""},
+		{"an id that the client chooses", "a_B-9", ok, "", ""},
 		{"taken", "taken", ok, "", protocol.CodeSessionExists},
-		{"taken, another's token", "taken", ok, "t2", protocol.CodeSessionExists},
-		{"taken by what has exited", "exited", ok, "", protocol.CodeSessionExists},
+		{"taken, with another token", "taken", ok, "t2", protocol.CodeSessionExists},
+		{"taken by an exited session", "exited", ok, "", protocol.CodeSessionExists},
 		{"the same again", "taken", ok, "t1", ""},
 		{"the same again, exited", "exited", ok, "t2", ""},
 		{"bad id", "a b", ok, "", protocol.CodeInvalidArgument},
@@ -59,7 +59,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// What a session is started with: size, directory and environment.
+// A session starts with the size, directory and environment of its spec.
 func TestCreateSpec(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -103,8 +103,7 @@ func TestCreateSpec(t *testing.T) {
 	}
 }
 
-// A spawn that fails is spawn_failed and what made it fail.
-//
+// A spawn that fails returns spawn_failed with the cause.
 // demand: M3
 func TestSpawnFails(t *testing.T) {
 	fails := func(err error) func(pty.Spec) (PTY, error) {
@@ -144,8 +143,8 @@ func TestSpawnFails(t *testing.T) {
 	}
 }
 
-// Creates of the same token at the same time make one session; without it, or
-// with another, one of them wins.
+// Concurrent creates with the same token make one session. Without a token, or with different ones, one create
+// succeeds.
 func TestCreateTogether(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -182,9 +181,8 @@ func TestCreateTogether(t *testing.T) {
 	}
 }
 
-// An exited session is started again under its id, as a new instance; what is
-// not asked for is as it was.
-//
+// An exited session is started again under its id, as a new instance. Fields that the request leaves out keep their
+// values.
 // demand: K1
 func TestReopen(t *testing.T) {
 	tb := newTable(t, Config{})
@@ -230,7 +228,7 @@ func TestReopen(t *testing.T) {
 		t.Errorf("got %+v, want a new life", i)
 	}
 	if !slices.Equal(i.Argv, old.Argv) || i.Size != old.Size || i.Labels["title"] != "x" || i.Originator != "me" || i.Cwd != "/" || i.ScrollbackLines != 77 {
-		t.Errorf("got %+v, want it as it was: %+v", i, old)
+		t.Errorf("got %+v, want the fields of the first life: %+v", i, old)
 	}
 	if got := life(second); got != want {
 		t.Errorf("second life: got %q, want %q", got, want)
@@ -254,12 +252,11 @@ func TestReopen(t *testing.T) {
 	_, err = tb.Reopen("a", "", protocol.RespawnSpec{Argv: []string{"/no/such"}}, "")
 	wantCode(t, "no such program", err, protocol.CodeSpawnFailed)
 	if s, err := tb.Get("a"); s != third || err != nil {
-		t.Errorf("after a failed start: got %v, want the exited session still there", err)
+		t.Errorf("after a failed start: got %v, want the exited session unchanged", err)
 	}
 }
 
-// Who keeps sessions by id from the events sees the old life go before the new
-// one comes.
+// A client that keeps sessions by id from events receives the end of the old life before the new life.
 func TestReopenEvents(t *testing.T) {
 	tb := newTable(t, Config{})
 	s, err := tb.Create("a", bash("exit"), "")
@@ -299,9 +296,9 @@ func TestMaxSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended(t, one)
-	create(t, tb, bash("exec sleep 1000")) // what has exited does not count
+	create(t, tb, bash("exec sleep 1000")) // an exited session does not count
 	_, err = tb.Reopen(one.ID(), "", protocol.RespawnSpec{}, "")
-	wantCode(t, "reopened as a third", err, protocol.CodeLimitExceeded)
+	wantCode(t, "reopened beside two live sessions", err, protocol.CodeLimitExceeded)
 }
 
 func TestForget(t *testing.T) {
@@ -366,6 +363,6 @@ func TestList(t *testing.T) {
 	list[3].Exit.ExitCode = 77
 	again := tb.List("")
 	if again[0].Argv[0] != "bash" || again[0].Labels["title"] != "a" || *again[3].ExitCode != 1 || again[3].Exit.ExitCode != 1 || len(again[3].Exit.Tail) != 0 {
-		t.Errorf("a change of the list is one of the sessions: %+v", again)
+		t.Errorf("a change of the returned list changed the sessions: %+v", again)
 	}
 }

@@ -15,9 +15,7 @@ import (
 	"holdfast/supervisor/internal/session/event"
 )
 
-// The time of the last I/O moves on what is read, written and resized, and on
-// nothing else.
-//
+// Output, input and a resize change the time of the last I/O. No other request does.
 // demand: M7
 func TestLastIO(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +35,7 @@ func TestLastIO(t *testing.T) {
 			{"write", func() error { _, err := s.Type("", 0, []byte("x")); return err }, true},
 			{"write by a writer", func() error { return v.a.Type(0, []byte("x")) }, true},
 			{"resize", func() error { return s.Resize(protocol.Size{Cols: 10, Rows: 10}) }, true},
-			{"resize to the same", func() error { return s.Resize(protocol.Size{Cols: 10, Rows: 10}) }, true},
+			{"resize to the same size", func() error { return s.Resize(protocol.Size{Cols: 10, Rows: 10}) }, true},
 			{"a doubled write", func() error { return v.a.Type(0, []byte("x")) }, false},
 			{"look", func() error { _, err := v.drain(); return err }, false},
 			{"ask", func() error { _, err := s.Show(protocol.ScreenSpec{}); return err }, false},
@@ -50,7 +48,7 @@ func TestLastIO(t *testing.T) {
 			}, false},
 		} {
 			before := info(t, s).LastIOAt
-			synctest.Wait() // who reads now is not running
+			synctest.Wait() // no goroutine calls Now while now changes
 			now = now.Add(time.Minute)
 			if err := tt.do(); err != nil {
 				t.Errorf("%s: %v", tt.name, err)
@@ -61,21 +59,21 @@ func TestLastIO(t *testing.T) {
 				want = now
 			}
 			if got := info(t, s).LastIOAt; got != want {
-				t.Errorf("%s: got %v, want %v; it is %v", tt.name, got, want, now)
+				t.Errorf("%s: got %v, want %v; now is %v", tt.name, got, want, now)
 			}
 		}
 	})
 }
 
-// exits lets a session's child exit and waits until it is seen.
+// exits ends a session's child and waits until the session has exited.
 func exits(by func(*Session) *fakePTY, s *Session) {
 	by(s).exit(pty.Status{})
 	<-s.Exited()
 	synctest.Wait()
 }
 
-// What has exited is remembered for a while, and forgotten after it; a new life
-// under the id is not forgotten with the old one.
+// An exit record is kept for a while and then forgotten. A new life under the same id is not forgotten with the old
+// one.
 func TestExitKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{ExitKeep: time.Minute})
@@ -87,7 +85,7 @@ func TestExitKeep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour) // only what has exited is forgotten
+		time.Sleep(time.Hour) // only exited sessions are forgotten
 		exits(by, s)
 		exits(by, again)
 		if again, err = tb.Reopen("b", "", protocol.RespawnSpec{}, ""); err != nil {
@@ -130,8 +128,7 @@ func eventsOf(t *testing.T, tb *Table) []event.Event {
 	return events
 }
 
-// No more than so many exit records are kept, the newest, also where many end
-// at the same time.
+// At most the newest exit records up to a limit are kept, even if many sessions end at the same time.
 func TestExitRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keep = 3
@@ -176,9 +173,7 @@ func listed(tb *Table) (ids []protocol.SessionID) {
 	return ids
 }
 
-// The grace is the one asked for, else the table's, else 250 ms; a child that
-// goes earlier ends it.
-//
+// The grace is that of the request, or the table's, or 250 ms. The grace is over when the child ends.
 // demand: M13
 func TestGrace(t *testing.T) {
 	zero, long := time.Duration(0), 10*time.Second
@@ -195,7 +190,7 @@ func TestGrace(t *testing.T) {
 		// demand: R3
 		{"asked for", time.Minute, &long, true, long, protocol.OutcomeHard},
 		{"none", time.Minute, &zero, true, 0, protocol.OutcomeHard},
-		{"it goes at once", time.Minute, &long, false, 0, protocol.OutcomeSoft},
+		{"the child ends at once", time.Minute, &long, false, 0, protocol.OutcomeSoft},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -215,14 +210,13 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// A session whose child has ended but whose terminal stays open is read on
-// until it is silent, and for no longer than drainMax.
-//
+// If a child has ended and its terminal stays open, the session reads on until the terminal is silent, but for at
+// most drainMax.
 // demand: M13
 func TestDrain(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
-		every    time.Duration // between two words of a grandchild; 0: it is silent
+		every    time.Duration // time between two outputs of a grandchild; 0 if it is silent
 		min, max time.Duration
 	}{
 		{"silent", 0, drainQuiet, 2 * drainQuiet},
@@ -247,7 +241,7 @@ func TestDrain(t *testing.T) {
 				}
 				<-s.Exited()
 				if took := time.Since(begun); took < tt.min || took > tt.max {
-					t.Errorf("took %v, want %v to %v", took, tt.min, tt.max)
+					t.Errorf("the end took %v, want %v to %v", took, tt.min, tt.max)
 				}
 				if data, _, _, err := s.Read(0, 10); string(data) != "last words" {
 					t.Errorf("got %q, %v; want the last words", data, err)
@@ -257,8 +251,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Output that is there when the child has ended is read, however late the
-// session comes to it.
+// Output that is in the terminal when the child ends is read, even if the session is late.
 func TestLateReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := make(chan struct{})
@@ -281,7 +274,7 @@ func TestLateReader(t *testing.T) {
 	})
 }
 
-// latePTY is one whose reader is not given the processor for a while.
+// latePTY is a terminal whose reader is not scheduled for a while.
 type latePTY struct {
 	*fakePTY
 	late chan struct{}

@@ -22,8 +22,8 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// Megabytes for a child that now reads slowly, so that the queue fills, and now
-// fast, so that it runs empty, arrive once and in order, through rests as well.
+// Megabytes of input arrive once and in order at a child that reads slowly, so that the queue fills, and then fast,
+// so that it becomes empty. Halts in between make no difference.
 func TestTypedOnce(t *testing.T) {
 	testkit.CheckLeaks(t)
 	const slowly, rounds, fast = 100 * 500, 4, 1_000_000
@@ -40,7 +40,7 @@ func TestTypedOnce(t *testing.T) {
 	for i := range c.data {
 		c.data[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[(i^i>>7^i>>14)%36]
 	}
-	full, most := 0, 0 // how often the queue was, and the most in it
+	full, most := 0, 0 // how often the queue was full, and the most bytes in it
 	for c.sent < uint64(len(c.data)) {
 		before := c.full
 		if err := c.send(1 + rnd.IntN(60_000)); err != nil {
@@ -57,13 +57,13 @@ func TestTypedOnce(t *testing.T) {
 		if rnd.IntN(20) == 0 {
 			thaw, err := s.halt(patience, look)
 			if err != nil {
-				t.Fatal("it is gone")
+				t.Fatal("the session's loop has ended")
 			}
 			thaw()
 		}
 		s.do(look)
 		if c.full > before {
-			if _, err := v.next(t); err != nil { // the child prints, because it reads more than head keeps
+			if _, err := v.next(t); err != nil { // the child prints, because its input is longer than the buffer of head
 				t.Fatal(err)
 			}
 		}
@@ -82,7 +82,7 @@ func TestTypedOnce(t *testing.T) {
 	}
 }
 
-// busy counts how often a terminal is waited for and typed to.
+// busy counts the waits for a terminal and the writes to it.
 type busy struct {
 	PTY
 	n atomic.Int64
@@ -98,20 +98,20 @@ func (b *busy) SpliceFrom(pipe uintptr, n int) (int, error) {
 	return b.PTY.SpliceFrom(pipe, n)
 }
 
-// A child that has closed its terminal, and may open it again, costs nothing
-// meanwhile; then it gets what waits for it.
+// A child that has closed its terminal costs no processor time while it is closed. If it opens the terminal again, it
+// receives the input that waits.
 func TestClosedTerminal(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		before int // bytes typed before it is closed
+		before int // bytes of input before the terminal is closed
 	}{
-		{"little, which the terminal takes", 10},
+		{"little, which fits into the terminal", 10},
 		{"some waits", 60_000},
 		{"much waits", 3_000_000},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if runtime.GOOS != "linux" {
-				t.Skip("what becomes of a terminal that nobody has open is the system's affair")
+				t.Skip("other systems treat a terminal that no process has open differently")
 			}
 			testkit.CheckLeaks(t)
 			var p *busy
@@ -138,10 +138,10 @@ func TestClosedTerminal(t *testing.T) {
 				t.Fatal(err)
 			}
 			release(t, shut)
-			testkit.Within(t, patience, "its terminal is closed", eof)
+			testkit.Within(t, patience, "the child has closed its terminal", eof)
 			before, used := p.n.Load(), processTime(t)
 			const window = 300 * time.Millisecond
-			time.Sleep(window) // in which it could turn
+			time.Sleep(window) // a busy loop would show in this time
 			if n := p.n.Load() - before; n > 10 {
 				t.Errorf("the terminal was tried %d times", n)
 			}
@@ -172,7 +172,7 @@ func processTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// deafPTY takes no input at times. Linux has none such while it is not closed.
+// deafPTY refuses input at times. Linux has no such terminal while it is open.
 type deafPTY struct {
 	*fakePTY
 	deaf atomic.Bool
@@ -192,8 +192,8 @@ func (d *deafPTY) TryWrite(p []byte) (int, error) {
 	return d.fakePTY.TryWrite(p)
 }
 
-// What a terminal does not take was not accepted, and comes again. What waited
-// was, and is gone.
+// Input that the terminal refuses is not accepted, so the client sends it again. Input that waited was accepted, and
+// is lost.
 func TestInputNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p *deafPTY
@@ -209,16 +209,16 @@ func TestInputNotTaken(t *testing.T) {
 		}
 		p.deaf.Store(true)
 		wantCode(t, "Type", v.a.Type(3, []byte("def")), protocol.CodeSessionNotFound)
-		n, err := s.Type("", 0, []byte("nobody's"))
-		if wantCode(t, "Type by nobody", err, protocol.CodeSessionNotFound); n != 0 {
-			t.Errorf("%d bytes were accepted", n)
+		n, err := s.Type("", 0, []byte("no writer"))
+		if wantCode(t, "Type without a writer", err, protocol.CodeSessionNotFound); n != 0 {
+			t.Errorf("%d bytes without a writer were accepted", n)
 		}
 		p.deaf.Store(false)
 		if err := v.a.Type(3, []byte("def")); err != nil {
 			t.Error(err)
 		}
 		if got := p.take(100); string(got) != "abcdef" {
-			t.Errorf("typed is %q", got)
+			t.Errorf("the terminal received %q", got)
 		}
 		if err := v.a.Type(6, make([]byte, 100_000)); err != nil {
 			t.Fatal(err)
@@ -231,15 +231,15 @@ func TestInputNotTaken(t *testing.T) {
 			t.Error(err)
 		}
 		if got := p.take(1 << 20); string(got) != "ghi" {
-			t.Errorf("then typed is %.20q", got)
+			t.Errorf("then the terminal received %.20q", got)
 		}
 	})
 }
 
-// However few descriptors there are: a session is made, or an error says why not
-// and nothing is left of it; and what cannot wait is not accepted.
+// With any number of free descriptors a session is created, or an error tells why not and no part of it remains.
+// Input that cannot wait is not accepted.
 func TestFewDescriptors(t *testing.T) {
-	shutdown(t, newTable(t, Config{})) // what is made once is made by now
+	shutdown(t, newTable(t, Config{})) // makes the objects that a process makes once
 	testkit.CheckLeaks(t)
 	tb := newTable(t, Config{})
 	gate := t.TempDir() + "/gate"
@@ -288,6 +288,6 @@ func TestFewDescriptors(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(v.seen, want) {
-		t.Errorf("typed and printed differ at %d of %d", differ(v.seen, want), len(want))
+		t.Errorf("input and output differ at %d of %d", differ(v.seen, want), len(want))
 	}
 }

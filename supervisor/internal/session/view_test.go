@@ -14,8 +14,8 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// A view of its own is brought up to date at once, and then every so often,
-// however much is printed; it ends where the output ends.
+// A viewer's own view is updated at once, and then at intervals, however much is printed. It ends at the end of the
+// output.
 func TestOwnView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -54,22 +54,21 @@ func TestOwnView(t *testing.T) {
 		time.Sleep(viewEvery)
 		synctest.Wait()
 		if drain(); v.pos != uint64(len(m.printed)) {
-			t.Errorf("its view stands for %d of %d", v.pos, len(m.printed))
+			t.Errorf("the view is at offset %d of %d", v.pos, len(m.printed))
 		}
-		print("\x1b[H") // it changes, and then it does not
+		print("\x1b[H") // the first change shows in the view, the second does not
 		time.Sleep(viewEvery)
 		drain()
 		print("\x1b[H")
 		time.Sleep(viewEvery)
 		if drain(); v.pos != uint64(len(m.printed)) {
-			t.Errorf("what does not show is not told: %d of %d", v.pos, len(m.printed))
+			t.Errorf("output that does not change the view does not move its offset: %d of %d", v.pos, len(m.printed))
 		}
 	})
 }
 
-// Whoever has a view of its own is given the bytes themselves while its window
-// has the session's size, and a snapshot in between; it is not asked questions
-// that it does not see.
+// A viewer with its own view receives the output itself while its window has the session's size, and a snapshot in
+// between. While it does not receive the output, the session answers queries.
 func TestOwnViewAndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -96,7 +95,7 @@ func TestOwnViewAndBack(t *testing.T) {
 			time.Sleep(viewEvery)
 			synctest.Wait()
 			if got := kinds(); !slices.Equal(got, want) {
-				t.Errorf("%s: given %v, want %v", when, got, want)
+				t.Errorf("%s: the viewer received %v, want %v", when, got, want)
 			}
 		}
 		show(f, askCursor)
@@ -104,31 +103,31 @@ func TestOwnViewAndBack(t *testing.T) {
 		other := look(t, s, protocol.AttachSpec{Cols: 100, Rows: 30, Writer: "other"})
 		typeBy(t, other, f, "x")
 		show(f, "hello"+askCursor)
-		want("another types", ItemResync, ItemSnapshot)
+		want("another viewer sends input", ItemResync, ItemSnapshot)
 		if got := typedBy(f); !strings.HasSuffix(got, "R") {
-			t.Errorf("the session answers with %q", got)
+			t.Errorf("the session answered with %q", got)
 		}
 		show(f, "more")
 		want("more is printed", ItemView)
 		typeBy(t, v, f, "x")
 		show(f, "\x1b[H"+askCursor)
 		if got := typedBy(f); got != cursorIs {
-			t.Errorf("before it has its snapshot the session answers with %q", got)
+			t.Errorf("before the viewer has its snapshot the session answered with %q", got)
 		}
-		want("it types", ItemAccepted, ItemResync, ItemSnapshot)
+		want("the viewer sends input", ItemAccepted, ItemResync, ItemSnapshot)
 		show(f, askCursor)
-		want("it is asked again", ItemOutput)
+		want("the viewer is asked again", ItemOutput)
 		if got := typedBy(f); got != "" {
-			t.Errorf("the session answers with %q", got)
+			t.Errorf("the session answered with %q", got)
 		}
 		if at, snapshot := v.resume(); at == nil || snapshot {
-			t.Error("output is no position")
+			t.Error("a viewer that receives output cannot resume at its offset")
 		}
 	})
 }
 
-// A paused viewer is told how far its input came, and then nothing, not even
-// the end, until it is let go on or goes on by another attachment.
+// A paused viewer learns how much of its input was accepted, and then receives no item, not even the end, until it
+// continues or resumes by another attachment.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -150,17 +149,17 @@ func TestPause(t *testing.T) {
 		f.exit(pty.Status{})
 		<-s.Exited()
 		if item, err := next(); err != context.DeadlineExceeded || item.Kind == ItemOutput {
-			t.Errorf("told %+v, %v", item, err)
+			t.Errorf("a paused viewer received %+v, %v", item, err)
 		}
 		v.a.Unpause()
 		if over, err := v.drain(); !over || err != nil || string(v.seen) != "beforeafter" || !v.exited {
-			t.Errorf("in the end it has seen %q, %v", v.seen, err)
+			t.Errorf("in the end the viewer has received %q, %v", v.seen, err)
 		}
 	})
 }
 
-// What the program says to its terminal reaches every viewer once, whatever the
-// size of its view; questions reach those that may answer.
+// Bells, notifications and texts for the clipboard reach every viewer once, even if it has its own view. Queries do
+// not reach a viewer with its own view.
 func TestOwnViewHears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -199,7 +198,7 @@ func TestOwnViewHears(t *testing.T) {
 			}
 			got := strings.ReplaceAll(string(v.seen)+string(v.views), "text", "")
 			for _, what := range said {
-				// What ends within a sequence is begun again when the rest comes.
+				// Output may end within a sequence. A view then begins the sequence again, so only whole ones are counted.
 				if n := strings.Count(got, what+"\x1b\\"); n != 1 && what != "\x07" || what == "\x07" && strings.Count(got, what) != 1 {
 					t.Errorf("%q is in %q %d times, want once", what, got, n)
 				}

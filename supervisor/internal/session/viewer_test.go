@@ -14,34 +14,33 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// A viewer is a client that believes nothing. It checks every item against
-// those before: each byte once and in order unless told how many were missed,
-// nothing after the end. Where it has a model of what was printed, it compares.
+// A viewer is a client that checks every item against the items before: it must receive each byte once and in order
+// unless it is told how many were missed, and no item after the end. If it has a model of the output, it compares.
 type viewer struct {
 	a     *Attachment
 	info  protocol.AttachInfo
-	model *model // nil where there is none
+	model *model // nil without a model
 	buf   []byte
 
 	resumes  bool
-	own      protocol.Size  // of its window, if it wants a view of its own
-	wants    bool           // that
-	terminal *screen.Screen // what shows its view, while it has one
-	pos      uint64         // of the next byte
-	left     int            // bytes of the snapshot to come
+	own      protocol.Size  // the size of its window, if it wants its own view
+	wants    bool           // whether it waits for a view of that size
+	terminal *screen.Screen // the terminal that shows its own view, or nil
+	pos      uint64         // offset of the next byte
+	left     int            // bytes of the snapshot that have not come yet
 	from     uint64         // offset of the first byte that the snapshot stands for
-	shot     []byte         // what has come of it
-	want     []byte         // what is to come, by the model
+	shot     []byte         // the part of the snapshot that has come
+	want     []byte         // the snapshot that the model expects
 	size     protocol.Size
 	missed   uint64
 	resyncs  int
-	accepted uint64 // as told
-	typed    uint64 // where a test counts that
+	accepted uint64 // input that was acknowledged
+	typed    uint64 // input that was sent, if the test counts it
 	exited   bool
 	stolen   bool
 	by       string
 	seen     []byte // all output and snapshots
-	views    []byte // of views of its own
+	views    []byte // its own views
 	sizes    []sizeAt
 }
 
@@ -50,7 +49,7 @@ type sizeAt struct {
 	size   protocol.Size
 }
 
-// attach attaches to s. An answer to a resume has to begin where asked.
+// attach attaches to s. The reply to a resume must begin at the requested offset.
 func attach(s *Session, spec protocol.AttachSpec, m *model) (*viewer, error) {
 	a, info, err := s.Attach(spec)
 	if err != nil {
@@ -80,21 +79,19 @@ func attach(s *Session, spec protocol.AttachSpec, m *model) (*viewer, error) {
 	return v, nil
 }
 
-// resized: the window of the viewer has another size. What is under way is for
-// the one it had.
+// resized changes the size of the viewer's window. Items that wait already are for the size before.
 func (v *viewer) resized(window protocol.Size) {
 	if v.wants {
 		v.own = window
 	}
 }
 
-// resume is where it would go on, and whether only a snapshot is of use.
+// resume returns the position at which the viewer can resume, and whether it needs a snapshot.
 func (v *viewer) resume() (at *protocol.Resume, snapshot bool) {
 	return &protocol.Resume{Instance: v.info.Session.Instance, Offset: v.pos}, v.left > 0 || v.terminal != nil
 }
 
-// take takes the next item and checks it. It returns io.EOF at the end, and
-// ctx's error where nothing comes.
+// take receives the next item and checks it. It returns io.EOF at the end, and ctx's error if no item comes.
 func (v *viewer) take(ctx context.Context) (Item, error) {
 	item, err := v.a.Next(ctx, v.buf)
 	if err == nil {
@@ -110,7 +107,7 @@ func (v *viewer) check(item Item) error {
 	switch item.Kind {
 	case ItemAccepted:
 		if item.Offset <= v.accepted {
-			return fmt.Errorf("told that %d is accepted, after %d", item.Offset, v.accepted)
+			return fmt.Errorf("%d bytes are acknowledged, after %d", item.Offset, v.accepted)
 		}
 		v.accepted = item.Offset
 	case ItemStolen:
@@ -119,10 +116,10 @@ func (v *viewer) check(item Item) error {
 		return v.snapshot(item)
 	case ItemResized:
 		if v.own != (protocol.Size{}) {
-			return fmt.Errorf("told %v, which is not its size", item.Size)
+			return fmt.Errorf("received the size %v, although it has its own view", item.Size)
 		}
 		if item.Size == v.size && !v.mayRepeat() {
-			return fmt.Errorf("told %v at %d, which it was", item.Size, v.pos)
+			return fmt.Errorf("received the size %v at %d again", item.Size, v.pos)
 		}
 		v.size = item.Size
 		v.sizes = append(v.sizes, sizeAt{v.pos, v.size})
@@ -141,15 +138,14 @@ func (v *viewer) check(item Item) error {
 	return nil
 }
 
-// mayRepeat: a resumed viewer is told the size once more, as its client may not
-// have been told before it lost the connection.
+// mayRepeat reports whether a size may be repeated. A resumed viewer receives the size once more, because its client
+// may not have received it before the connection was lost.
 func (v *viewer) mayRepeat() bool { return v.resumes && len(v.sizes) == 0 }
 
-// begins is called where a snapshot is announced: what is missed ends where it
-// begins.
+// begins is called if a snapshot is announced. The snapshot must stand for an offset behind the missed bytes.
 func (v *viewer) begins(screenOnly bool) error {
 	if v.from > v.pos {
-		return fmt.Errorf("missed up to %d, behind the snapshot for %d", v.from, v.pos)
+		return fmt.Errorf("missed up to %d, but the snapshot is for %d", v.from, v.pos)
 	}
 	v.shot, v.want, v.terminal = nil, nil, nil
 	if v.own != (protocol.Size{}) {
@@ -189,7 +185,7 @@ func (v *viewer) snapshot(item Item) error {
 	return nil
 }
 
-// shown is called where a snapshot is complete.
+// shown is called if a snapshot is complete.
 func (v *viewer) shown() error {
 	if v.model != nil && !bytes.Equal(v.shot, v.want) {
 		return fmt.Errorf("a snapshot of %d bytes for %d, want other %d", len(v.shot), v.pos, len(v.want))
@@ -197,11 +193,11 @@ func (v *viewer) shown() error {
 	return nil
 }
 
-// view is more of a view of its own. Once it is whole, its terminal shows what
-// the model's would at that size.
+// view handles the next part of the viewer's own view. If the view is complete, its terminal must show the same as
+// the model's at that size.
 func (v *viewer) view(item Item) error {
 	if v.terminal == nil || v.left != 0 || item.Offset < v.pos {
-		return fmt.Errorf("a view for %d at %d, %d of snapshot to come; has it one: %v", item.Offset, v.pos, v.left, v.terminal != nil)
+		return fmt.Errorf("a view for %d at %d, %d of snapshot to come; has a view: %v", item.Offset, v.pos, v.left, v.terminal != nil)
 	}
 	v.pos = item.Offset
 	v.terminal.Write(item.Data)
@@ -221,12 +217,12 @@ func (v *viewer) view(item Item) error {
 	return nil
 }
 
-// picture is what a screen looks like.
+// picture returns the content of a screen.
 func picture(s *screen.Screen) protocol.ScreenContent {
 	c, _ := s.View(0).Content(protocol.ScreenSpec{Format: protocol.ScreenCells})
 	c.Offset = 0
 	if len(c.Cells) > 0 {
-		c.Cells[0].Wrapped = false // no bytes can tell that it continues what was forgotten
+		c.Cells[0].Wrapped = false // a snapshot cannot tell that the first line continues a forgotten one
 	}
 	return c
 }
@@ -236,7 +232,7 @@ func (v *viewer) resync(item Item) error {
 		return fmt.Errorf("resync at %d with %d missed; %d of the last snapshot are to come", v.pos, item.Missed, v.left)
 	}
 	if item.ScreenOnly != (item.Missed == 0 && v.left == 0) {
-		return fmt.Errorf("resync at %d with %d missed and %d of snapshot to come; of the screen only: %v", v.pos, item.Missed, v.left, item.ScreenOnly)
+		return fmt.Errorf("resync at %d with %d missed and %d of snapshot to come; screen only: %v", v.pos, item.Missed, v.left, item.ScreenOnly)
 	}
 	v.resyncs++
 	v.missed += item.Missed
@@ -245,7 +241,7 @@ func (v *viewer) resync(item Item) error {
 		return err
 	}
 	if shown := v.terminal != nil; v.model != nil && shown != item.View {
-		return fmt.Errorf("resync at %d: it has a view: %v, told %v", v.pos, shown, item.View)
+		return fmt.Errorf("resync at %d: has a view: %v, the item says %v", v.pos, shown, item.View)
 	}
 	return nil
 }
@@ -265,7 +261,7 @@ func (v *viewer) output(item Item) error {
 	return v.model.checkBytes(item.Offset, item.Data)
 }
 
-// drain looks until nothing comes; it reports whether the end has.
+// drain reads until no item is available, and reports whether the end has come.
 func (v *viewer) drain() (over bool, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -283,7 +279,7 @@ func (v *viewer) drain() (over bool, err error) {
 	}
 }
 
-// poll looks without a pause until the end.
+// poll reads without a pause until the end.
 func (v *viewer) poll() error {
 	for {
 		if over, err := v.drain(); over || err != nil {
@@ -292,19 +288,17 @@ func (v *viewer) poll() error {
 	}
 }
 
-// model is the plainest there is of a session's output: all the bytes in one
-// slice, and each size with its offset.
+// model is the plain model of a session's output: all bytes in one slice, and each size with its offset.
 type model struct {
 	printed []byte
 	sizes   []sizeAt
 
-	lines  int            // of history; 0 is the default
-	screen *screen.Screen // that of a prefix of printed, with so many of sizes
+	lines  int            // lines of history; 0 means the default
+	screen *screen.Screen // the screen after a prefix of printed and sizes
 	sized  int
 }
 
-// snapshot is what a screen has to show now that has seen every byte before
-// offset, each at its size.
+// snapshot returns the snapshot of a screen that has received every byte before offset, each at its size.
 func (m *model) snapshot(offset uint64, own protocol.Size, history int) ([]byte, error) {
 	if offset > uint64(len(m.printed)) {
 		return nil, fmt.Errorf("a snapshot for %d, only %d were printed", offset, len(m.printed))
@@ -342,14 +336,14 @@ func (m *model) checkBytes(from uint64, data []byte) error {
 
 // checkSize checks that all of [from, end) was printed at one size, and that
 // the viewer knows it.
-func (m *model) checkSize(from, end uint64, told protocol.Size) error {
+func (m *model) checkSize(from, end uint64, known protocol.Size) error {
 	for i, s := range m.sizes {
 		first, last := max(from, s.offset), end
 		if i+1 < len(m.sizes) {
 			last = min(end, m.sizes[i+1].offset)
 		}
-		if first < last && s.size != told {
-			return fmt.Errorf("[%d, %d) was printed at %v, told %v", first, last, s.size, told)
+		if first < last && s.size != known {
+			return fmt.Errorf("[%d, %d) was printed at %v, but the viewer knows %v", first, last, s.size, known)
 		}
 	}
 	return nil

@@ -34,8 +34,8 @@ func TestChooseSize(t *testing.T) {
 	}
 }
 
-// A lost viewer counts with its window and its right to write until it is taken back or its time
-// is over, and a successor finds attached and lost viewers alike.
+// A lost viewer counts, with its window and its right to write, until it is taken back or its time is over. A
+// successor finds attached and lost viewers alike.
 func TestLostViewers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var v viewers
@@ -58,10 +58,10 @@ func TestLostViewers(t *testing.T) {
 			t.Errorf("%d viewers, saved %+v, want %+v", v.count(), v.saved(), before)
 		}
 		if a.hasEnded() {
-			t.Error("it knows its end before that is published")
+			t.Error("the attachment knows its end before the end is published")
 		}
 		if v.notifyDeparted(); !a.hasEnded() || !shadow.hasEnded() {
-			t.Error("it does not know its end")
+			t.Error("an attachment does not know its end")
 		}
 		again := &Attachment{spec: a.spec}
 		if !v.takeBack(again) || again.number != 1 || v.takeBack(again) || v.anyLostCouldWrite() {
@@ -72,10 +72,10 @@ func TestLostViewers(t *testing.T) {
 		next.restore(before)
 		time.Sleep(reconnectTime)
 		if <-v.c; !v.expireLost() || len(v.saved()) != 0 || v.c != nil {
-			t.Errorf("still there: %+v", v.saved())
+			t.Errorf("the lost viewer still counts: %+v", v.saved())
 		}
 		if <-next.c; !next.expireLost() || len(next.saved()) != 0 {
-			t.Errorf("still there: %+v", next.saved())
+			t.Errorf("the lost viewer still counts: %+v", next.saved())
 		}
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"holdfast/protocol"
 )
 
-// What is pasted is taken whole or not at all, framed by the modes of that moment, and
-// its writer's offset counts the text.
+// A paste is accepted whole or not at all. It is framed as the modes of that moment demand, and the writer's offset
+// counts the text without the frame.
 func TestPasteWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 32 << 10
@@ -28,16 +28,16 @@ func TestPasteWhole(t *testing.T) {
 			}
 		}
 		paste(0, "a\nb", "", 3)
-		paste(0, "a\nb", "", 3) // again
+		paste(0, "a\nb", "", 3) // the same paste again
 		show(f, "\x1b[?2004h")
 		paste(3, "c\r\n", "", 6)
 		paste(5, "xx", protocol.CodeInvalidArgument, 6)
 		paste(7, "x", protocol.CodeInputGap, 6)
 		if got, want := typedBy(f), "a\rb\x1b[200~c\r\x1b[201~"; got != want {
-			t.Errorf("typed %q, want %q", got, want)
+			t.Errorf("the child received %q, want %q", got, want)
 		}
-		paste(6, strings.Repeat("x", limit), protocol.CodeLimitExceeded, 6) // with its frame
-		// What is more than a pipe takes whole, and more than there is room for.
+		paste(6, strings.Repeat("x", limit), protocol.CodeLimitExceeded, 6) // too long with its frame
+		// A paste that is longer than a pipe holds, and one for which there is no room.
 		long := strings.Repeat("long ", 4000)
 		paste(6, long, "", 6+20_000)
 		at := uint64(6 + 20_000)
@@ -49,7 +49,7 @@ func TestPasteWhole(t *testing.T) {
 			}
 			e := wantCode(t, "full", err, protocol.CodeInputFull)
 			if !e.Retryable || *e.Offset != at || n == 0 {
-				t.Errorf("after %d it is %+v, want %d", n, e, at)
+				t.Errorf("after %d bytes the error is %+v, want %d", n, e, at)
 			}
 			break
 		}
@@ -58,11 +58,11 @@ func TestPasteWhole(t *testing.T) {
 			all = append(all, p...)
 		}
 		if want := bytes.Repeat([]byte("\x1b[200~"+long+"\x1b[201~"), int(at)/20_000); !bytes.Equal(all, want) {
-			t.Errorf("typed %d bytes, want %d", len(all), len(want))
+			t.Errorf("the child received %d bytes, want %d", len(all), len(want))
 		}
 		paste(at, long, "", at+20_000)
 		if got, err := s.Paste("", 0, []byte("n")); got != 0 && err != nil {
-			t.Errorf("by nobody: %d, %v", got, err)
+			t.Errorf("without a writer: %d, %v", got, err)
 		}
 	})
 }
@@ -82,11 +82,11 @@ func TestPress(t *testing.T) {
 			}
 		}
 		press(0, "", 2, "Up", "C-c")
-		press(0, "", 2, "Up", "C-c") // again
+		press(0, "", 2, "Up", "C-c") // the same keys again
 		press(2, protocol.CodeInvalidArgument, 0, "Up", "Nothing")
 		press(2, "", 3, "F1")
 		if got, want := typedBy(f), "\x1bOA\x03\x1bOP"; got != want {
-			t.Errorf("typed %q, want %q", got, want)
+			t.Errorf("the child received %q, want %q", got, want)
 		}
 	})
 }

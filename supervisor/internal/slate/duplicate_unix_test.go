@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A duplicate outlives the slate, and a closed slate is known by the error.
+// A duplicate outlives the slate, and the duplicate of a closed slate fails with os.ErrClosed.
 func TestDuplicate(t *testing.T) {
 	s, err := New("slate")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Another descriptor of the file finds what was written, and goes on.
+// A slate that adopts another descriptor of the file has the content, and can be written.
 func TestAdopt(t *testing.T) {
 	s, err := New("slate")
 	if err != nil {
@@ -36,17 +36,17 @@ func TestAdopt(t *testing.T) {
 	}
 	defer other.Close()
 	if got := read(t, other); string(got) != "second" {
-		t.Errorf("the other finds %q", got)
+		t.Errorf("the adopted slate has %q", got)
 	}
 	if v, err := other.Word(7); v != 39 || err != nil {
 		t.Errorf("the word is %d, %v", v, err)
 	}
-	if err := other.Write([]byte("goes on")); err != nil || string(read(t, other)) != "goes on" {
-		t.Errorf("it does not go on: %v", err)
+	if err := other.Write([]byte("more")); err != nil || string(read(t, other)) != "more" {
+		t.Errorf("the adopted slate cannot be written: %v", err)
 	}
 }
 
-// An old content takes no memory.
+// The memory of the content before is released.
 func TestReleases(t *testing.T) {
 	s, err := New("slate")
 	if err != nil {

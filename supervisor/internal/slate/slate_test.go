@@ -25,7 +25,7 @@ func TestWrite(t *testing.T) {
 	}
 	defer s.Close()
 	if p := read(t, s); len(p) != 0 {
-		t.Fatalf("a new one has %d bytes", len(p))
+		t.Fatalf("a new slate has %d bytes", len(p))
 	}
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -38,7 +38,7 @@ func TestWrite(t *testing.T) {
 			t.Fatalf("seed %d: round %d: %d bytes were written, %d read", seed, i, len(p), len(got))
 		}
 		if got, err := s.ReadFirst(8); err != nil || !bytes.Equal(got, p[:min(8, len(p))]) {
-			t.Fatalf("seed %d: round %d: it begins with %q, %v", seed, i, got, err)
+			t.Fatalf("seed %d: round %d: the slate begins with %q, %v", seed, i, got, err)
 		}
 		if err := s.SetWord(i%Words, uint64(i)); err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// A write that did not come to its end leaves the content before it.
+// A write that was interrupted leaves the content before it.
 func TestDiesWithin(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "slate")
 	file, err := os.Create(path)
@@ -83,7 +83,7 @@ func TestDiesWithin(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := read(t, other); string(got) != "whole" {
-			t.Errorf("it finds %q", got)
+			t.Errorf("the next owner reads %q", got)
 		}
 		if err := other.Close(); err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func TestNonsense(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s, err := Adopt(file); err == nil {
-			t.Errorf("%s is a slate: %v", name, s)
+			t.Errorf("%s was adopted as a slate: %v", name, s)
 		}
 		if _, err := file.Stat(); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s: the file is open: %v", name, err)

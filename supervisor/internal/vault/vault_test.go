@@ -14,8 +14,8 @@ import (
 	"holdfast/supervisor/internal/keeper/message"
 )
 
-// connected is a vault and the keeper's end of its socket, which the test has. The
-// rest is tested with real processes, in package message.
+// connected returns a vault and the keeper's end of its socket. Package message tests the connection with real
+// processes.
 func connected(t *testing.T, exited func(Exit)) (*Vault, *message.Conn) {
 	t.Helper()
 	testkit.CheckLeaks(t)
@@ -41,7 +41,7 @@ func connected(t *testing.T, exited func(Exit)) (*Vault, *message.Conn) {
 		t.Errorf("got %+v, %+v, %+v", entries, exits, v.Before())
 	}
 	if m := hear(t, end); m.Op != message.OpHello {
-		t.Errorf("it said %+v", m)
+		t.Errorf("the vault sent %+v", m)
 	}
 	return v, end
 }
@@ -68,8 +68,8 @@ func hear(t *testing.T, end *message.Conn) message.Message {
 	return m
 }
 
-// TestStuckKeeper: calls end with their context, and what they left half written
-// is ended by the next, so that the keeper understands all when it reads again.
+// TestStuckKeeper checks that calls end with their context. The next call completes a message that was written in
+// part, so that the keeper understands all messages when it reads again.
 func TestStuckKeeper(t *testing.T) {
 	v, end := connected(t, nil)
 	var err error
@@ -88,14 +88,14 @@ func TestStuckKeeper(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- v.Delete(testkit.Soon(t), "b") }()
 	m, heard := hear(t, end), 0
-	for ; m.Op == message.OpPut; m = hear(t, end) { // at most begun+1: on a slow machine some never begin
+	for ; m.Op == message.OpPut; m = hear(t, end) { // at most begun+1, because on a slow machine some calls end before they write
 		if heard++; len(m.Meta) != message.MaxMeta || heard > begun+1 {
-			t.Errorf("heard put %d of %d, of %d bytes", heard, begun+1, len(m.Meta))
+			t.Errorf("received put %d of %d, of %d bytes", heard, begun+1, len(m.Meta))
 		}
 	}
 	say(t, end, message.Message{Op: message.OpError, Seq: m.Seq, Message: "no such record"})
 	if err := <-done; m.Op != message.OpDelete || err == nil {
-		t.Errorf("heard %+v; answer %v", m, err)
+		t.Errorf("received %+v; the result is %v", m, err)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	chunkBytes   = 4 << 10 // of a write: what a PTY gives
+	chunkBytes   = 4 << 10 // size of a write, as a PTY returns output
 	historyLines = 10_000
 )
 
@@ -37,8 +37,8 @@ func write(t *vt.Term, data []byte) {
 	}
 }
 
-// cpu is the processor time of this process, with the collector's. Unlike the
-// time on the clock it is not changed much by what else the machine does.
+// cpu returns the processor time of this process, with that of the garbage collector. Unlike the elapsed time it
+// hardly depends on the load of the machine.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -47,7 +47,7 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// speed is in MB per second.
+// speed returns MB per second.
 func speed(bytes int, spent time.Duration) float64 {
 	return float64(bytes) / 1e6 / max(spent, time.Microsecond).Seconds()
 }
@@ -76,8 +76,8 @@ func benchmarkInputs(b *testing.B, inputs []vttest.Input) {
 func BenchmarkWrite(b *testing.B)   { benchmarkInputs(b, vttest.Inputs) }
 func BenchmarkHostile(b *testing.B) { benchmarkInputs(b, vttest.Hostile) }
 
-// bestSpeed is the best of some runs, the last of which is enough if it reaches
-// what is wanted: others take the processor's caches away at times.
+// bestSpeed returns the speed of the fastest run, and ends early if a run reaches the wanted speed. Other programs
+// that use the processor's caches make some runs slower.
 func bestSpeed(runs int, wanted float64, run func() (bytes int, spent time.Duration)) float64 {
 	best := 0.0
 	for ; runs > 0 && best < wanted; runs-- {
@@ -86,7 +86,7 @@ func bestSpeed(runs int, wanted float64, run func() (bytes int, spent time.Durat
 	return best
 }
 
-// ofInput makes a run of writing data.
+// ofInput returns a run that writes data.
 func ofInput(t *vt.Term, data []byte) func() (int, time.Duration) {
 	return func() (int, time.Duration) {
 		began := cpu()
@@ -97,19 +97,18 @@ func ofInput(t *vt.Term, data []byte) func() (int, time.Duration) {
 
 const (
 	slowest     = 20       // MB per CPU-second, of any input
-	noise       = 1.5      // by which a busy machine may be slower
-	hostileHeap = 24 << 20 // bytes that any input may make us hold: a full history is 16 MiB of it
+	noise       = 1.5      // factor by which a busy machine may be slower
+	hostileHeap = 24 << 20 // bytes that a terminal may hold after any input: a full history has 16 MiB of it
 )
 
-// slow are the inputs that are slower, and what they have to reach: sequences of
-// a few bytes each of which looks at every column of every row.
+// slow are the inputs that may be slower, with their least speed. Each has sequences of a few bytes that change every
+// column of every row.
 var slow = map[string]float64{"selective erase": 4}
 
-// TestNotSlow: no program can keep a processor busy for long with what it
-// prints, nor fill the memory.
+// TestNotSlow checks that output cannot keep a processor busy for long, and cannot fill the memory.
 func TestNotSlow(t *testing.T) {
 	if raceEnabled || testing.Short() || vt.OtherCore {
-		t.Skip("it measures the time of the core that is used")
+		t.Skip("measures the time of the core that programs use")
 	}
 	for _, in := range vttest.Hostile {
 		t.Run(in.Name, func(t *testing.T) {
@@ -147,7 +146,7 @@ var columns = []struct {
 	{"mix and margins", "\x1b[;200r\x1b['}\x1b[;400r\x1b['~\x1b[;600r\x1b[ @\x1b[;800r\x1b[ A", 4},
 }
 
-// columnTime is what one of them takes on average.
+// columnTime returns the average time of one of the sequences.
 func columnTime(data string, count int) time.Duration {
 	t := vt.New(vt.Config{Cols: 2000, Rows: 1000})
 	t.Write([]byte(strings.Repeat("\x1b[31mr\x1b[32mg中", 500*1000) + "\x1b[500;900H"))
@@ -178,7 +177,7 @@ func BenchmarkColumns(b *testing.B) {
 // on the largest screen, and if text or other margins come between.
 func TestColumnsNotSlow(t *testing.T) {
 	if raceEnabled || testing.Short() {
-		t.Skip("it measures time")
+		t.Skip("measures time")
 	}
 	const want = 100 * time.Microsecond
 	for _, c := range columns {
@@ -193,8 +192,8 @@ func TestColumnsNotSlow(t *testing.T) {
 	}
 }
 
-// xtermBytes is how much of an input BenchmarkAgainstXterm writes to xterm.js, whose speed does not
-// depend on it. All of the input "regions" would take xterm.js 20 s.
+// xtermBytes is the length of the part of an input that BenchmarkAgainstXterm writes to xterm.js. The speed of
+// xterm.js does not depend on it, and the whole input "regions" would take 20 s.
 const xtermBytes = 2 << 20
 
 // BenchmarkAgainstXterm measures the core and the real xterm.js in the same minute, and fails if the
@@ -212,10 +211,10 @@ func BenchmarkAgainstXterm(b *testing.B) {
 			if err := os.WriteFile(name, data[:min(len(data), xtermBytes)], 0o600); err != nil {
 				b.Fatal(err)
 			}
-			var ours, theirs float64
+			var core, xterm float64
 			for b.Loop() {
-				ours = max(ours, bestSpeed(5, 1e9, ofInput(term, data)))
-				theirs = max(theirs, bestSpeed(3, 1e9, func() (int, time.Duration) {
+				core = max(core, bestSpeed(5, 1e9, ofInput(term, data)))
+				xterm = max(xterm, bestSpeed(3, 1e9, func() (int, time.Duration) {
 					spent, err := oracle.Bench(vttest.Benchmark{File: name, Times: 1})
 					if err != nil {
 						b.Fatal(err)
@@ -224,11 +223,11 @@ func BenchmarkAgainstXterm(b *testing.B) {
 				}))
 			}
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(ours, "MB/cpu-s")
-			b.ReportMetric(theirs, "xterm-MB/cpu-s")
-			b.ReportMetric(ours/theirs, "times")
-			if ours < want*theirs {
-				b.Errorf("%s: got %.0f MB per CPU-second, want %.1f times the %.0f of xterm.js", in.Name, ours, want, theirs)
+			b.ReportMetric(core, "MB/cpu-s")
+			b.ReportMetric(xterm, "xterm-MB/cpu-s")
+			b.ReportMetric(core/xterm, "times")
+			if core < want*xterm {
+				b.Errorf("%s: got %.0f MB per CPU-second, want %.1f times the %.0f of xterm.js", in.Name, core, want, xterm)
 			}
 		})
 	}
@@ -259,7 +258,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// BenchmarkResize is from 80 columns to 100 and back, each a reflow.
+// BenchmarkResize changes the columns from 80 to 100 and back, which lays out all lines twice.
 func BenchmarkResize(b *testing.B) {
 	for _, tt := range []struct {
 		name string
@@ -284,13 +283,13 @@ func BenchmarkResize(b *testing.B) {
 	}
 }
 
-// halfOf is an input that stops in the middle of a frame.
+// halfOf returns the first half of an input, which stops in the middle of a frame.
 func halfOf(in vttest.Input) []byte {
 	data := in.Make()
 	return data[:len(data)/2]
 }
 
-// lines are the first n of an input, which is repeated if it has less.
+// lines returns the first n lines of an input, and repeats it if it has fewer.
 func lines(in vttest.Input, n int) []byte {
 	var taken []byte
 	for n > 0 {
@@ -304,8 +303,7 @@ func lines(in vttest.Input, n int) []byte {
 	return taken
 }
 
-// BenchmarkLines is a page of 100 lines in the middle of 100,000, and what a
-// search takes at a time.
+// BenchmarkLines reads a page of 100 lines in the middle of 100,000, and as many lines as one step of a search.
 func BenchmarkLines(b *testing.B) {
 	const history = 100_000
 	for _, in := range []vttest.Input{vttest.Inputs[0], vttest.Listing, vttest.Inputs[2]} {

@@ -33,13 +33,13 @@ func TestCharset(t *testing.T) {
 					got = append(got, set.at(b))
 				}
 				if string(got) != tt.want {
-					t.Errorf("%s is %s, want %s", line, string(got), tt.want)
+					t.Errorf("%s is shown as %s, want %s", line, string(got), tt.want)
 				}
 				if !knownCharset(designator) {
-					t.Error("is not known")
+					t.Error("the charset is not known")
 				}
 				if set != nil && set.designator != designator {
-					t.Errorf("calls itself %q", set.designator)
+					t.Errorf("the charset has the designator %q", set.designator)
 				}
 			})
 		}

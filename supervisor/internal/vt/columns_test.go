@@ -15,7 +15,7 @@ var columnSequences = []struct {
 	insert, cursor bool
 }{{"'}", true, true}, {"'~", false, true}, {" @", false, false}, {" A", true, false}}
 
-// columnOthers is output between them, with %d for a random row, column or count.
+// columnOthers is output between the sequences, with %d for a random row, column or count.
 var columnOthers = []string{
 	"x", "some text", "中文", "e\u0301", "\x1b[?2027h\U0001f1e6\U0001f1e7", "\r\n", "\n", "\x1bM", "\x1bD", "\b", "\t",
 	"\x1b[%d;%dH", "\x1b[%d;%dH", "\x1b[%d;%dH中", "\x1b[%d;%dH中中中中中中中中中中中中中中中中中中",
@@ -26,7 +26,7 @@ var columnOthers = []string{
 	"\x1b]133;A\a", "\x1b7", "\x1b8",
 }
 
-// moveNow does what shiftColumns puts off.
+// moveNow moves the columns at once, which shiftColumns would defer.
 func moveNow(t *Term, x, n int, insert bool) {
 	b := t.b
 	if b.y < b.top || b.y > b.bot {
@@ -39,8 +39,7 @@ func moveNow(t *Term, x, n int, insert bool) {
 	}
 }
 
-// TestColumns compares a terminal that puts off moving the columns of rows with one that
-// moves them at once.
+// TestColumns compares a terminal that defers the moving of columns with one that moves them at once.
 func TestColumns(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -111,7 +110,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestColumnsAreSwept: looks that only rows with moved columns have stay, also if they are
+// TestColumnsAreSwept checks that sweeping keeps the styles that only rows with moved columns use, even if there are
 // many.
 func TestColumnsAreSwept(t *testing.T) {
 	const cols, rows = 100, 60
@@ -133,11 +132,11 @@ func TestColumnsAreSwept(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(encodeState(t, term.State()), encodeState(t, want.State())) {
-		t.Error("looks are lost")
+		t.Error("styles are lost")
 	}
 }
 
-// TestColumnsCopied: a copy does not settle the rows of the terminal.
+// TestColumnsCopied checks that a copy does not move the deferred columns of the terminal itself.
 func TestColumnsCopied(t *testing.T) {
 	term := New(Config{Cols: 80, Rows: 24})
 	term.Write([]byte(strings.Repeat("中a", 700) + "\x1b[12;40H\x1b['}\x1b[ @\x1b[3;9r\x1b[ A"))
@@ -151,11 +150,11 @@ func TestColumnsCopied(t *testing.T) {
 		}
 	}
 	if unsettled != 24 {
-		t.Errorf("%d rows are left as they were, want all 24", unsettled)
+		t.Errorf("%d rows have deferred columns, want all 24", unsettled)
 	}
 }
 
-// TestColumnsWork: a long run of these sequences costs little more than a look at each row.
+// TestColumnsWork checks that each of many such sequences costs little more than a visit of each row.
 func TestColumnsWork(t *testing.T) {
 	const cols, rows, many = 2000, 1000, 400
 	for _, between := range []string{"", "x", "x\r\n", "\x1b[%dHx"} {

@@ -12,7 +12,7 @@ import (
 	"holdfast/supervisor/internal/vt/vttest"
 )
 
-// busy is a terminal that has had much of everything.
+// busy returns a terminal that has received much output of every kind.
 func busy(seed uint64) *vt.Term {
 	t := vt.New(vt.Config{Cols: 60, Rows: 15, HistoryLines: 100, Events: func(vt.Event) {}})
 	rgb := uint32(0x123456)
@@ -48,11 +48,11 @@ func TestCopy(t *testing.T) {
 		more := []byte("\x1b\\\x1b[31m" + string(make([]byte, 10)) + "more\r\n\x1b[Hx\x1b[2;5r\x1b[23;0t\x1b[<u")
 		c.Write(more)
 		if vttest.Diff(term.State(), want) != "" {
-			t.Fatalf("seed %d: a write to the copy changes what it is of", seed)
+			t.Fatalf("seed %d: a write to the copy changes the terminal that was copied", seed)
 		}
 		term.Write(more)
 		if diff := vttest.Diff(c.State(), term.State()); diff != "" {
-			t.Errorf("seed %d: it goes on in another way: %s", seed, diff)
+			t.Errorf("seed %d: after the same output the copy differs: %s", seed, diff)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func onScreen(s *vt.State) *vt.State {
 	return &c
 }
 
-// Nothing that changes is in both.
+// A terminal and its copy share no memory that may change.
 func TestCopySharesNothing(t *testing.T) {
 	term := busy(1)
 	a, b := make(places), make(places)
@@ -71,15 +71,15 @@ func TestCopySharesNothing(t *testing.T) {
 	b.walk(reflect.ValueOf(term.Copy(1000)), "Term")
 	for at, name := range a {
 		if other, ok := b[at]; ok {
-			t.Errorf("%s is %s of the copy", name, other)
+			t.Errorf("%s of the terminal is %s of the copy", name, other)
 		}
 	}
 	if len(a) < 50 {
-		t.Errorf("only %d places were found", len(a))
+		t.Errorf("only %d pieces of memory were found", len(a))
 	}
 }
 
-// places are where memory is that may be written to.
+// places maps each piece of memory that may be written to its path.
 type places map[unsafe.Pointer]string
 
 func (p places) walk(v reflect.Value, name string) {
@@ -95,7 +95,7 @@ func (p places) walk(v reflect.Value, name string) {
 		p[v.UnsafePointer()] = name
 		p.walk(v.Elem(), name)
 	case reflect.Struct:
-		if f := v.FieldByName("shared"); f.IsValid() && f.Bool() { // it is replaced before a change
+		if f := v.FieldByName("shared"); f.IsValid() && f.Bool() { // shared memory is replaced before a change
 			return
 		}
 		for i := range v.NumField() {
@@ -119,8 +119,8 @@ func (p places) walk(v reflect.Value, name string) {
 	}
 }
 
-// TestCopyUsedAtOnce: a terminal and its copies may change at the same time, although they
-// share styles, and although each sweeps its styles meanwhile.
+// TestCopyUsedAtOnce checks that a terminal and its copies may be written at the same time, although they share
+// styles that each of them sweeps.
 func TestCopyUsedAtOnce(t *testing.T) {
 	styles := func(blue int) (b []byte) {
 		for i := range 10_000 {

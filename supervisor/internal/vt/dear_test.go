@@ -13,8 +13,8 @@ import (
 	"holdfast/supervisor/internal/vt"
 )
 
-// A dearHistory is a kind of content that a history of the largest budget is filled with. Its
-// lines are wrapped, so that another number of columns changes every row.
+// A dearHistory is a kind of output that fills the largest history. Its lines are wrapped, so that another number of
+// columns changes every row.
 type dearHistory struct {
 	name string
 	unit func(i int) string
@@ -33,7 +33,7 @@ var dearHistories = []dearHistory{
 	{"blanks", func(int) string { return "\x1b[44m\x1b[2C\x1b[Kx" }},
 }
 
-// fill returns a terminal with a history of so many bytes, of lines of about so many columns.
+// fill returns a terminal whose history has so many bytes, in lines of about so many columns.
 func (d dearHistory) fill(cols, columns, history int) *vt.Term {
 	t := vt.New(vt.Config{Cols: cols, HistoryLines: 1_000_000, HistoryBytes: history})
 	var b []byte
@@ -56,13 +56,13 @@ func (d dearHistory) fill(cols, columns, history int) *vt.Term {
 	}
 }
 
-// TestResizeDear bounds the processor time that other columns take for a quarter of the largest
-// history, whatever is in it.
+// TestResizeDear bounds the processor time of a change of the columns for a quarter of the largest history, for each
+// kind of content.
 func TestResizeDear(t *testing.T) {
 	if raceEnabled || testing.Short() || vt.OtherCore {
-		t.Skip("it measures the time of the core that is used")
+		t.Skip("measures the time of the core that programs use")
 	}
-	const most = 400 * time.Millisecond // four times of what it takes
+	const most = 400 * time.Millisecond // four times the usual time
 	for _, d := range dearHistories {
 		for _, to := range []int{79, 2000} {
 			t.Run(fmt.Sprintf("%s to %d", d.name, to), func(t *testing.T) {

@@ -1,10 +1,10 @@
 package vt
 
-// For tests outside the package, which may use vttest.
+// Exported for tests outside of the package, which use vttest.
 var Fixtures = fixtures
 
-// OtherCore tells that this is the core of the tag vtother.
+// OtherCore reports whether this is the core of the build tag vtother.
 const OtherCore = alwaysCells
 
-// HistoryBytes returns the bytes that the history takes.
+// HistoryBytes returns the bytes of the history.
 func (t *Term) HistoryBytes() int { return t.hist.bytes }

@@ -26,11 +26,11 @@ func fixtures(t *testing.T, name string) string {
 	return dir
 }
 
-// xtermSkips are the cases that xterm.js itself skips, with its reason.
+// xtermSkips are the cases that xterm.js skips in its own tests, with its reason.
 var xtermSkips = map[string]string{
 	"t0055-EL":           "xterm.js treats EL and ED behind the last column otherwise than xterm (its issue 3362)",
 	"t0084-CBT":          "xterm.js skips it, and gives no reason",
-	"t0101-NLM":          "xterm.js skips it, and gives no reason: LNM applies to what the keyboard sends as well",
+	"t0101-NLM":          "xterm.js skips it, and gives no reason: LNM applies to the input of the keyboard as well",
 	"t0103-reverse_wrap": "xterm.js goes back over soft wraps only, on purpose",
 	"t0504-vim":          "xterm.js skips it, and gives no reason",
 }
@@ -56,7 +56,7 @@ func TestXtermFixtures(t *testing.T) {
 				t.Fatal(err)
 			}
 			term := New(Config{Cols: 80, Rows: 25})
-			// They were made through a PTY, which adds the carriage returns.
+			// The fixtures were made through a PTY, which adds the carriage returns.
 			term.Write(bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")))
 			if got := trimRight(screenText(term)); got != trimRight(string(want)) {
 				t.Errorf("got:\n%s\nwant:\n%s", got, want)
@@ -65,7 +65,7 @@ func TestXtermFixtures(t *testing.T) {
 	}
 }
 
-// screenText is the screen as the fixtures have it: each row with a newline.
+// screenText returns the screen in the form of the fixtures: each row with a newline.
 func screenText(t *Term) string {
 	var b strings.Builder
 	s := t.State()
@@ -87,8 +87,8 @@ func screenText(t *Term) string {
 	return b.String()
 }
 
-// trimRight cuts the blanks off each line's end: some of the fixtures have
-// them, and xterm.js compares without.
+// trimRight removes the blanks at the end of each line. Some of the fixtures have them, and the comparison of
+// xterm.js ignores them.
 func trimRight(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, l := range lines {

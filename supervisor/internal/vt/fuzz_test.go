@@ -7,13 +7,12 @@ import (
 	"testing"
 )
 
-// fuzzTerm makes a small terminal, so that what is printed wraps and scrolls.
+// fuzzTerm returns a small terminal, so that output wraps and scrolls.
 func fuzzTerm(size, mode byte) *Term {
 	return New(Config{Cols: 2 + int(size&31), Rows: 1 + int(size>>5), HistoryLines: int(mode & 15), Graphemes: mode&16 != 0})
 }
 
-// feed writes data to a terminal in pieces of n bytes. Where it says so, by a
-// byte that no text has, the size changes instead.
+// feed writes data to a terminal in pieces of n bytes. A byte 0xff, which no text has, changes the size instead.
 func feed(t *Term, data []byte, n int) {
 	for len(data) > 0 {
 		if data[0] == 0xff && len(data) > 2 {
@@ -30,10 +29,9 @@ func feed(t *Term, data []byte, n int) {
 	}
 }
 
-// FuzzTerm: whatever bytes come, nothing panics and what is held is bounded;
-// the state does not depend on how they were cut; and a snapshot's terminal has
-// a snapshot that makes the same terminal, and with what it leaves out the very
-// terminal it is of.
+// FuzzTerm checks four promises for arbitrary output. Nothing panics, and the held memory is bounded. The state does
+// not depend on how the output was cut. A terminal that is made of a snapshot has a snapshot that makes the same
+// terminal. A terminal that is made of the result of Save and its remainder is the same.
 func FuzzTerm(f *testing.F) {
 	for _, s := range []string{
 		"hello\r\nworld\x1b[31m!\x1b[2J", "\xe4\xb8\xad\xe6\x96\x87\xcc\x81\xff\x03\x02x\x1b[5b",
@@ -53,10 +51,10 @@ func FuzzTerm(f *testing.F) {
 		feed(cut, data, 1)
 		a, b := whole.State(), cut.State()
 		if x, y := encodeState(t, a), encodeState(t, b); !bytes.Equal(x, y) || a.Pending != b.Pending {
-			t.Fatalf("cut into bytes the state is\n%s\nand not\n%s", y, x)
+			t.Fatalf("written byte by byte the state is\n%s\nwant\n%s", y, x)
 		}
 		if !bytes.Equal(whole.Replies(), cut.Replies()) {
-			t.Fatal("cut into bytes the answers are others")
+			t.Fatal("written byte by byte the replies differ")
 		}
 		again := func(snapshot []byte) *Term {
 			c := Config{HistoryLines: int(mode & 15), Graphemes: mode&16 != 0}
@@ -67,7 +65,7 @@ func FuzzTerm(f *testing.F) {
 		}
 		second := again(whole.Snapshot())
 		if r := second.Replies(); len(r) > 0 {
-			t.Fatalf("the snapshot %q asks: %q", whole.Snapshot(), r)
+			t.Fatalf("the snapshot %q has queries, with the replies %q", whole.Snapshot(), r)
 		}
 		third := again(second.Snapshot())
 		if x, y := encodeState(t, second.State()), encodeState(t, third.State()); !bytes.Equal(x, y) {
@@ -85,18 +83,18 @@ func FuzzTerm(f *testing.F) {
 		restored.FinishRestore(rest)
 		save2, rest2 := savedOf(t, restored, 100)
 		if x, y := encodeState(t, whole.State()), encodeState(t, restored.State()); !bytes.Equal(x, y) || !bytes.Equal(save, save2) || !reflect.DeepEqual(rest, rest2) {
-			t.Fatalf("of\n%s\n%q\n%+v\nis made\n%s\n%q\n%+v", x, save, rest, y, save2, rest2)
+			t.Fatalf("restored from\n%s\n%q\n%+v\nthe terminal is\n%s\n%q\n%+v", x, save, rest, y, save2, rest2)
 		}
 		whole.Pack()
 		if x, y := encodeState(t, a), encodeState(t, whole.State()); !bytes.Equal(x, y) {
-			t.Fatalf("packed it is\n%s\nand not\n%s", y, x)
+			t.Fatalf("packed the state is\n%s\nwant\n%s", y, x)
 		}
 	})
 }
 
 func encodeState(t *testing.T, s *State) []byte {
 	t.Helper()
-	if s.Alternate != nil { // where it was left does not show
+	if s.Alternate != nil { // the cursor of the hidden normal screen does not show
 		s.Normal.X, s.Normal.Y = 0, 0
 	}
 	data, err := json.Marshal(s)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// clusterTexts are texts with the cells they are to take, widths of clusters in
-// the order they begin. marks is for the Unicode 11 provider, where what takes
-// no cell and has nothing before it is a cell of width 0.
+// clusterTexts are texts with the widths of their cells, in the order in which the cells begin. clusters are those of
+// grapheme clusters. marks are those of the Unicode 11 provider, in which a character without width that begins a
+// text is a cell of width 0.
 var clusterTexts = []struct {
 	name            string
 	text            string
@@ -64,7 +64,7 @@ func TestJoinWidth(t *testing.T) {
 	}
 }
 
-// cellWidths prints text into cells.
+// cellWidths prints text and returns the widths of its cells.
 func cellWidths(text string, clusters bool) []int {
 	var cells []int
 	var state joinState
@@ -78,7 +78,7 @@ func cellWidths(text string, clusters bool) []int {
 	return cells
 }
 
-// What the short ways skip would come to the same.
+// The fast paths of joinWidth return the same states as its table.
 func TestJoinStates(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -122,7 +122,8 @@ func TestJoinWidthDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Every code point after nothing, and after one character of each sort.
+// joinWidth agrees with xterm.js for every code point, at the beginning of a text and after one character of each
+// kind.
 func TestJoinWidthIsXtermsForEveryCodePoint(t *testing.T) {
 	befores := []joinState{0}
 	for _, r := range sampleRunes() {
@@ -131,8 +132,9 @@ func TestJoinWidthIsXtermsForEveryCodePoint(t *testing.T) {
 	slices.Sort(befores)
 	befores = slices.Compact(befores)
 
-	// After nothing is where the table shows, all of it. The rest is a rule
-	// about kinds, so that one in 31, another for each, will do.
+	// At the beginning of a text every code point is compared, because that shows the whole table. After other
+	// characters the result depends on kinds alone, so every 31st code point, from another first one each time,
+	// suffices.
 	var asked []question
 	for i, before := range befores {
 		step, first := rune(31), rune(i%31)
@@ -146,7 +148,7 @@ func TestJoinWidthIsXtermsForEveryCodePoint(t *testing.T) {
 	compareJoins(t, asked)
 }
 
-// Every sort of character in every state that some text leads to.
+// joinWidth agrees with xterm.js for each kind of character in every state that a text can lead to.
 func TestJoinWidthIsXtermsInEveryState(t *testing.T) {
 	runes := sampleRunes()
 	for _, clusters := range []bool{false, true} {
@@ -165,7 +167,7 @@ func TestJoinWidthIsXtermsInEveryState(t *testing.T) {
 	}
 }
 
-// Texts: those above and random ones, each state being what the one before led to.
+// joinWidth agrees with xterm.js for the texts above and for random ones. Each state is the result of the one before.
 func TestJoinWidthIsXtermsForTexts(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -205,12 +207,12 @@ func TestJoinWidthIsXtermsForTexts(t *testing.T) {
 	compareJoins(t, asked)
 }
 
-// sampleRunes are a few characters of each sort the table of clusters knows.
+// sampleRunes returns a few characters of each kind in the table of clusters.
 func sampleRunes() []rune {
 	runes := []rune{'a', '~', 0x7f, 0x200d, 0xfe0f, 0xfe0e}
 	seen := make(map[uint32]int)
 	for r := rune(0); r <= 0x10ffff; r++ {
-		// U+0020 to U+007E are short-cut; they are above.
+		// U+0020 to U+007E have a fast path, and are in the list above.
 		if info := clusterInfo(r); (r < 0x20 || r > 0x7e) && seen[info] < 2 {
 			seen[info]++
 			runes = append(runes, r)
@@ -219,7 +221,7 @@ func sampleRunes() []rune {
 	return runes
 }
 
-// compareJoins compares joinWidth, both ways, with xterm.js.
+// compareJoins compares joinWidth with xterm.js, with and without clusters.
 func compareJoins(t *testing.T, asked []question) {
 	t.Helper()
 	for i, a := range askXterm(t, asked) {
@@ -248,7 +250,7 @@ func BenchmarkJoinWidth(b *testing.B) {
 				}
 				b.ReportMetric(float64(len(text))*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mrunes/s")
 				if sum == 0 {
-					b.Fatal("a text of no width")
+					b.Fatal("the text has no width")
 				}
 			})
 		}

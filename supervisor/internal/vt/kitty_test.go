@@ -28,14 +28,13 @@ func TestNotificationsOfKitty(t *testing.T) {
 			}})
 			term.Write([]byte(tt.in))
 			if strings.Join(got, ", ") != tt.want {
-				t.Errorf("%.100q tells %.100q, want %.100q", tt.in, got, tt.want)
+				t.Errorf("%.100q causes the events %.100q, want %.100q", tt.in, got, tt.want)
 			}
 		})
 	}
 }
 
-// Text of another size shows in the usual one, and what follows stands where kitty
-// has it.
+// Text of another size is shown in the usual size. The text after it is at the place where kitty would show it.
 func TestSizedText(t *testing.T) {
 	for _, tt := range []struct{ name, in, want string }{
 		{"the usual size", "a\x1b]66;;héllo\x1b\\b", "ahéllob"},

@@ -15,8 +15,8 @@ import (
 	"holdfast/supervisor/internal/vt/vttest"
 )
 
-// excuses are the sections of libvterm's tests that say something else than
-// xterm.js, by file and title, and what we follow.
+// excuses are the sections of libvterm's tests that contradict xterm.js, by file and title, with the reason. The core
+// does what xterm.js does.
 var excuses = map[string]string{
 	"10state_putglyph Spare combining chars get truncated":                             marks,
 	"61screen_unicode 10 combining accents should not crash":                           marks,
@@ -25,14 +25,14 @@ var excuses = map[string]string{
 	"11state_movecursor Horizontal Position Backward": "HPB is not known",
 	"11state_movecursor Vertical Position Backward":   "VPB is not known",
 	"13state_edit IL":                                        "IL and DL go to the first column, as ECMA-48 has it",
-	"13state_edit DECRQSS on DECSCA":                         "DECSCA 2 is told as 0, which means the same",
+	"13state_edit DECRQSS on DECSCA":                         "DECSCA 2 is reported as 0, which means the same",
 	"14state_encoding SS2":                                   shifts,
 	"14state_encoding SS3":                                   shifts,
 	"14state_encoding LS1R":                                  shifts,
 	"14state_encoding LS2R":                                  shifts,
 	"14state_encoding LS3R":                                  shifts,
 	"26state_query S8C1T on DSR":                             "answers are always of 7 bits",
-	"31state_rep REP till end of line":                       "REP goes on in the next row",
+	"31state_rep REP till end of line":                       "REP continues in the next row",
 	"32state_flow EL cancels continuation of following line": "EL leaves the next row alone",
 
 	"12state_scroll DECRQSS on DECSLRM":                          sides,
@@ -46,10 +46,10 @@ var excuses = map[string]string{
 
 	"30state_pen Foreground":                                            "38:2 has a colour space before its three values",
 	"30state_pen Background":                                            "48:2 has a colour space before its three values",
-	"30state_pen Bold+ANSI colour == highbright":                        "what bold does to a colour is for who shows it",
+	"30state_pen Bold+ANSI colour == highbright":                        "the viewer decides whether bold changes a colour",
 	"64screen_pen Font":                                                 "fonts are not kept",
 	"64screen_pen Super/subscript":                                      "raised and lowered text is not kept",
-	"64screen_pen EL sets only colours to end of line, not other attrs": "erasing leaves the background and nothing else",
+	"64screen_pen EL sets only colours to end of line, not other attrs": "erasing leaves the background alone",
 	"64screen_pen DECSCNM xors reverse for entire screen":               "DECSCNM is not known",
 
 	"28state_dbl_wh Double Width, Single Height":       double,
@@ -69,12 +69,12 @@ const (
 	marks      = "a cell takes more than five marks"
 	shifts     = "single shifts and GR are not known"
 	sides      = "left and right margins are not known"
-	encodings  = "the mouse encodings 1005 and 1015 are not known, and said to be off for good"
+	encodings  = "the mouse encodings 1005 and 1015 are not known, and reported as always off"
 	double     = "rows of double width and height are not known"
-	cursorLine = "the line with the cursor is not laid out anew: its program draws it"
+	cursorLine = "the line with the cursor is not laid out anew, because its program draws it"
 )
 
-// onPurpose are those in which we follow neither.
+// onPurpose are the sections in which the core differs from both.
 var onPurpose = map[string]string{
 	"26state_query XTVERSION":                             "we have a name of our own",
 	"26state_query DECRQSS on SGR":                        sgrAnswer,
@@ -84,11 +84,10 @@ var onPurpose = map[string]string{
 	"26state_query DECRQSS on SGR RGB8 colours":           sgrAnswer,
 }
 
-const sgrAnswer = "the look is told from SGR 0 on; xterm.js tells nothing but that"
+const sgrAnswer = "the reply has the whole style, from SGR 0 on; that of xterm.js has SGR 0 alone"
 
-// TestLibvterm runs what libvterm's own tests say of screen, cursor, pen and
-// answers. What they say of its callbacks, of keys and the mouse, and of how it
-// parses has no counterpart here.
+// TestLibvterm runs libvterm's own tests of screen, cursor, pen and replies. Its tests of callbacks, keys, mouse and
+// parser do not apply to the core.
 func TestLibvterm(t *testing.T) {
 	unused := maps.Clone(excuses)
 	maps.Copy(unused, onPurpose)
@@ -106,11 +105,11 @@ func TestLibvterm(t *testing.T) {
 	})
 	t.Logf("%d facts", facts)
 	for _, section := range slices.Sorted(maps.Keys(unused)) {
-		t.Errorf("%s is excused and needs no excuse", section)
+		t.Errorf("%s is excused, although the core agrees with libvterm", section)
 	}
 }
 
-// TestLibvtermExcuses asks the real xterm.js about what is excused.
+// TestLibvtermExcuses checks that the core agrees with xterm.js in the excused sections.
 func TestLibvtermExcuses(t *testing.T) {
 	oracle := vttest.Open(t)
 	eachVtermFact(t, func(t *testing.T, section string, f vtermFact, done []vttest.Step) {
@@ -118,17 +117,17 @@ func TestLibvtermExcuses(t *testing.T) {
 		if got == want || onPurpose[section] != "" {
 			return
 		}
-		theirs, err := f.ofXterm(oracle, done)
+		xterm, err := f.ofXterm(oracle, done)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if theirs != got {
-			t.Errorf("line %d: %s: got %s, xterm.js says %s, libvterm %s", f.line, f.what, got, theirs, want)
+		if xterm != got {
+			t.Errorf("line %d: %s: got %s, xterm.js says %s, libvterm %s", f.line, f.what, got, xterm, want)
 		}
 	})
 }
 
-// vtermSection is what stands between two titles.
+// vtermSection has the steps between two titles.
 type vtermSection struct {
 	title string
 	steps []vtermStep
@@ -136,25 +135,24 @@ type vtermSection struct {
 
 type vtermScript []vtermSection
 
-// vtermStep is something that is done, and what has to be so then.
+// vtermStep is an action, with the facts that must hold after it.
 type vtermStep struct {
 	do    vttest.Step
 	fresh bool // the terminal is reset first
 	facts []vtermFact
 }
 
-// vtermFact is one that is said of the terminal, as "what = value".
+// vtermFact is a fact about the terminal, as "what = value".
 type vtermFact struct {
 	line        int
 	what, value string
 }
 
-// eachVtermFact calls f for every fact of every file, with what was done since
-// the last reset.
+// eachVtermFact calls f for every fact of every file, with the steps since the last reset.
 func eachVtermFact(t *testing.T, f func(t *testing.T, section string, f vtermFact, done []vttest.Step)) {
 	names, err := filepath.Glob(filepath.Join(vt.Fixtures(t, "libvterm"), "t", "*.test"))
 	if err != nil || len(names) == 0 {
-		t.Fatalf("no tests: %v", err)
+		t.Fatalf("no tests of libvterm found: %v", err)
 	}
 	for _, name := range names {
 		data, err := os.ReadFile(name)
@@ -185,7 +183,7 @@ func eachVtermFact(t *testing.T, f func(t *testing.T, section string, f vtermFac
 	}
 }
 
-// The tests begin with 25 rows. A reset is a resize of a new terminal.
+// libvterm's tests begin with 25 rows. A reset is a resize of a new terminal.
 const vtermCols, vtermRows = 80, 25
 
 func (f vtermFact) ofCore(done []vttest.Step) (got, want string) {
@@ -197,7 +195,7 @@ func (f vtermFact) ofCore(done []vttest.Step) (got, want string) {
 	return f.compare(term.State(), string(term.Replies()))
 }
 
-func (f vtermFact) ofXterm(o *vttest.Oracle, done []vttest.Step) (theirs string, err error) {
+func (f vtermFact) ofXterm(o *vttest.Oracle, done []vttest.Step) (xterm string, err error) {
 	s := o.New(vttest.Config{Cols: vtermCols, Rows: vtermRows, History: 100})
 	defer s.Close()
 	last := len(done) - 1
@@ -211,12 +209,11 @@ func (f vtermFact) ofXterm(o *vttest.Oracle, done []vttest.Step) (theirs string,
 		return "", err
 	}
 	replies, err := s.Replies()
-	theirs, _ = f.compare(state, string(replies))
-	return theirs, err
+	xterm, _ = f.compare(state, string(replies))
+	return xterm, err
 }
 
-// compare returns what a state has for the fact, and what it should be, in the
-// same form.
+// compare returns the value that a state has for the fact, and the expected value, in the same form.
 func (f vtermFact) compare(s *vt.State, replies string) (got, want string) {
 	b := &s.Normal
 	if s.Alternate != nil {
@@ -258,7 +255,7 @@ func (f vtermFact) compare(s *vt.State, replies string) (got, want string) {
 	panic("vterm: " + f.what)
 }
 
-// vtermNumbers reads "1,2".
+// vtermNumbers parses a list as "1,2".
 func vtermNumbers(list string) (numbers []int) {
 	for _, n := range strings.Split(list, ",") {
 		v, err := strconv.Atoi(n)
@@ -277,8 +274,7 @@ func vtermCell(l vt.Line, x int) vt.Cell {
 	return vt.Cell{Width: 1}
 }
 
-// vtermText is the text of the columns [x0, x1), without what is empty at a
-// line's end, in quotes.
+// vtermText returns the text of the columns [x0, x1) in quotes, without empty cells at the end of a line.
 func vtermText(lines []vt.Line, x0, x1 int) string {
 	var rows []string
 	for _, l := range lines {
@@ -296,7 +292,7 @@ func vtermText(lines []vt.Line, x0, x1 int) string {
 	return trimQuoted(strconv.Quote(strings.Join(rows, "\n")))
 }
 
-// trimQuoted takes off the blanks at the end of each line of a quoted text.
+// trimQuoted removes the blanks at the end of each line of a quoted text.
 func trimQuoted(quoted string) string {
 	text, err := strconv.Unquote(quoted)
 	if err != nil {
@@ -369,7 +365,7 @@ func colorName(c uint32) string {
 	}
 }
 
-// vtermColor names colours as we do: in cells libvterm has its palette's values.
+// vtermColor returns a colour under the core's name. libvterm has the values of its palette in cells.
 func vtermColor(value string) string {
 	return strings.NewReplacer(
 		"rgb(240,240,240,is_default_fg)", "default", "rgb(0,0,0,is_default_bg)", "default",
@@ -378,12 +374,12 @@ func vtermColor(value string) string {
 	).Replace(value)
 }
 
-// vtermParser reads the language of libvterm's tests.
+// vtermParser parses the language of libvterm's tests.
 type vtermParser struct {
 	script  vtermScript
 	size    [2]int // columns, rows
 	utf8    bool
-	foreign bool // what was done last is no output of a program
+	foreign bool // the last step is not output of a program
 }
 
 func parseVterm(text string) (vtermScript, error) {
@@ -401,8 +397,7 @@ func parseVterm(text string) (vtermScript, error) {
 
 var repeatedLine = regexp.MustCompile(`^\$(REP|SEQ) +(\d+) *(\d*): *(.*)$`)
 
-// repeatedLines writes out "$REP n: line" and "$SEQ from to: line", where \# is
-// the number.
+// repeatedLines expands "$REP n: line" and "$SEQ from to: line", in which \# is the number.
 func repeatedLines(line string) (lines []string) {
 	m := repeatedLine.FindStringSubmatch(line)
 	if m == nil {
@@ -446,7 +441,7 @@ func (p *vtermParser) line(number int, line string) error {
 		p.add(vtermStep{do: vttest.Step{Write: []byte(data)}})
 		return err
 	case strings.HasPrefix(word, "WANT") || word == "" || word[0] == '#':
-	case word[0] >= 'A' && word[0] <= 'Z': // keys, the mouse, colours by default
+	case word[0] >= 'A' && word[0] <= 'Z': // input of keys and the mouse, and default colours, do not apply
 		p.foreign = true
 	case !p.foreign:
 		return p.fact(number, word, rest)
@@ -467,10 +462,10 @@ func (p *vtermParser) add(s vtermStep) {
 	p.foreign = false
 }
 
-// fact adds what is said of the last step; what we cannot compare is left out.
+// fact adds a fact to the last step, unless the core has no value to compare with it.
 func (p *vtermParser) fact(number int, word, rest string) (err error) {
 	last := &p.script[len(p.script)-1]
-	if len(last.steps) == 0 { // of the section before
+	if len(last.steps) == 0 { // the fact belongs to the section before
 		last = &p.script[len(p.script)-2]
 	}
 	step := &last.steps[len(last.steps)-1]
@@ -494,7 +489,7 @@ func (p *vtermParser) fact(number int, word, rest string) (err error) {
 		if len(glyph) > 3 && glyph[3] == "prot" {
 			f.value += " prot"
 		}
-		// Only the last one of a place is there in the end.
+		// Only the last glyph at a place can be seen afterwards.
 		step.facts = slices.DeleteFunc(step.facts, func(g vtermFact) bool { return g.what == f.what })
 	case "?screen_row", "?screen_chars", "?screen_text":
 		if f.value, err = vtermValue(f.value, word == "?screen_text"); err != nil {
@@ -502,7 +497,7 @@ func (p *vtermParser) fact(number int, word, rest string) (err error) {
 		}
 	case "?pen":
 		switch strings.TrimSpace(what) {
-		case "font", "small", "baseline": // fonts and raised letters are nothing that we keep
+		case "font", "small", "baseline": // the core has no fonts and no raised letters
 			return nil
 		}
 	case "?lineinfo", "?screen_cell", "?cursor":
@@ -513,7 +508,7 @@ func (p *vtermParser) fact(number int, word, rest string) (err error) {
 	return nil
 }
 
-// vtermGlyph brings the numbers of "0x65,0x0301" into our form.
+// vtermGlyph returns the code points of "0x65,0x0301" in the form of the core.
 func vtermGlyph(codes string) []string {
 	var text string
 	for _, code := range strings.Split(codes, ",") {
@@ -526,7 +521,7 @@ func vtermGlyph(codes string) []string {
 	return []string{vtermCodes(text)}
 }
 
-// vtermValue is a text in quotes, or its characters or bytes as numbers.
+// vtermValue parses a text in quotes, or its characters or bytes as numbers, and returns it in quotes.
 func vtermValue(value string, bytes bool) (quoted string, err error) {
 	if strings.HasPrefix(value, `"`) {
 		text, err := vtermString(value)
@@ -552,13 +547,13 @@ var (
 	vtermEscape = regexp.MustCompile(`\\(?:x\{[0-9a-fA-F]+\}|x[0-9a-fA-F]{2}|.)`)
 )
 
-// vtermString reads texts as Perl has them: "a" . "b" x 10.
+// vtermString parses texts in the syntax of Perl: "a" . "b" x 10.
 func vtermString(s string) (string, error) {
 	var whole strings.Builder
 	for strings.TrimSpace(s) != "" {
 		m := vtermPart.FindStringSubmatch(s)
 		if m == nil {
-			return whole.String(), fmt.Errorf("no text: %s", s)
+			return whole.String(), fmt.Errorf("not a text: %s", s)
 		}
 		times := 1
 		if m[2] != "" {

@@ -12,15 +12,15 @@ import (
 	"holdfast/supervisor/internal/vt/vttest"
 )
 
-// allLines are all of a terminal's lines, oldest first.
+// allLines returns all lines of a terminal, oldest first.
 func allLines(t *vt.Term) []vt.HistoryLine {
 	lines := t.LinesBefore(math.MaxUint64, math.MaxInt, math.MaxInt)
 	slices.Reverse(lines)
 	return lines
 }
 
-// listed tells lines as "number text", and what is said of them: < has lost its
-// beginning or its end, > is open.
+// listed returns lines as "number text", followed by < if the beginning or the end is missing, and by > if the line
+// is open.
 func listed(lines []vt.HistoryLine) (out []string) {
 	for _, l := range lines {
 		s := fmt.Sprint(l.Number)
@@ -105,7 +105,7 @@ func TestLineText(t *testing.T) {
 		{"red", "a\x1b[31mbc\x1b[md", "abcd", runs(vt.TextRun{1, vt.Attr{}}, vt.TextRun{3, red}, vt.TextRun{4, vt.Attr{}})},
 		{"inverse blanks at the end", "a\x1b[7m  \x1b[m  ", "a  ", runs(vt.TextRun{1, vt.Attr{}}, vt.TextRun{3, inverse})},
 		{"a background up to the end", "a\x1b[41m\x1b[K\x1b[m", "a         ", runs(vt.TextRun{1, vt.Attr{}}, vt.TextRun{10, vt.Attr{Bg: 1<<24 | 1}})},
-		{"a look across a wrap", "\x1b[31m0123456789ab\x1b[m", "0123456789ab", runs(vt.TextRun{12, red})},
+		{"a style across a wrap", "\x1b[31m0123456789ab\x1b[m", "0123456789ab", runs(vt.TextRun{12, red})},
 		{"links of one name", "\x1b]8;id=1;http://x/\ax\x1b]8;;\a\x1b]8;id=1;http://x/\ay\x1b]8;;\a", "xy", runs(vt.TextRun{2, link})},
 		{"wide", "日本\x1b[31m語\x1b[mx", "日本語x", runs(vt.TextRun{6, vt.Attr{}}, vt.TextRun{9, red}, vt.TextRun{10, vt.Attr{}})},
 		{"wide without room at the end", "012345678日x", "012345678日x", runs(vt.TextRun{13, vt.Attr{}})},
@@ -113,7 +113,7 @@ func TestLineText(t *testing.T) {
 		{"combining", "e\u0301\x1b[31me\u0301", "e\u0301e\u0301", runs(vt.TextRun{3, vt.Attr{}}, vt.TextRun{6, red})},
 		{"a cluster", "\x1b[?2027h👨\u200d👩\u200d👧x", "👨\u200d👩\u200d👧x", runs(vt.TextRun{19, vt.Attr{}})},
 		{"an empty line", "\x1b[31m\x1b[m", "", nil},
-		{"an erased end that goes on", "0123456789ab\x1b[A\x1b[5G\x1b[K", "0123      ab", runs(vt.TextRun{12, vt.Attr{}})},
+		{"an erased end that continues", "0123456789ab\x1b[A\x1b[5G\x1b[K", "0123      ab", runs(vt.TextRun{12, vt.Attr{}})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			term := vt.New(vt.Config{Cols: 10, Rows: 4, HistoryLines: 9})
@@ -123,13 +123,13 @@ func TestLineText(t *testing.T) {
 				if l.Text != tt.text || !slices.Equal(l.Runs, tt.runs) {
 					t.Errorf("got  %q %+v\nwant %q %+v", l.Text, l.Runs, tt.text, tt.runs)
 				}
-				term.Write([]byte("\x1b[4;1H" + strings.Repeat("\n", 8))) // now from the history
+				term.Write([]byte("\x1b[4;1H" + strings.Repeat("\n", 8))) // now the line is in the history
 			}
 		})
 	}
 }
 
-// A line of any length is told in pieces of bounded size, and a page as well.
+// Long lines are returned in pieces of bounded size, and pages are bounded as well.
 func TestLongLines(t *testing.T) {
 	const most = 64 << 10
 	for _, pack := range []bool{false, true} {
@@ -151,7 +151,7 @@ func TestLongLines(t *testing.T) {
 		}
 		term.Write([]byte("\r\n" + strings.Repeat("\x1b[31mx\x1b[32m日", 5000) + "\x1b[m\r\n"))
 		if l := term.LinesBefore(6, 1, 1)[0]; len(l.Runs) != 8<<10 || l.Runs[8<<10-1].End != 16<<10 || !l.Cut {
-			t.Errorf("got %d looks of %d bytes, cut: %t", len(l.Runs), len(l.Text), l.Cut)
+			t.Errorf("got %d runs of style for %d bytes, cut: %t", len(l.Runs), len(l.Text), l.Cut)
 		}
 		if l := term.TextBefore(6, 1, 1)[0]; len(l.Text) != 20_000 || l.Cut {
 			t.Errorf("got %d bytes, cut: %t", len(l.Text), l.Cut)
@@ -164,13 +164,12 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// Lines keep their numbers while the history drops row after row, in arenas that
-// begin within a line, packed or not.
+// Lines keep their numbers while the history drops row after row. Arenas may begin within a line, and may be packed.
 func TestLinesAcrossArenas(t *testing.T) {
 	const history = 1000
 	r := rand.New(rand.NewPCG(1, 2))
 	term := vt.New(vt.Config{Cols: 80, Rows: 2, HistoryLines: history})
-	var begins []bool // of all rows above the cursor's, ever
+	var begins []bool // for each row that was ever above the cursor's row
 	for range 200 {
 		rows := 1 + r.IntN(10)*r.IntN(100)
 		term.Write([]byte(strings.Repeat("x", 80*rows-1) + "\r\n"))
@@ -191,7 +190,7 @@ func TestLinesAcrossArenas(t *testing.T) {
 	}
 }
 
-// modelLines are the lines of a state, by the plainest means: cell by cell.
+// modelLines returns the lines of a state, computed plainly cell by cell.
 func modelLines(s *vt.State) (lines []vt.HistoryLine) {
 	rows := s.Normal.Lines
 	for i, row := range rows {
@@ -240,21 +239,21 @@ func modelLines(s *vt.State) (lines []vt.HistoryLine) {
 	return lines
 }
 
-// watched is what lines were found in the history, and under which numbers.
+// watched has the lines that were seen in the history, with their numbers.
 type watched struct {
 	first   uint64
-	history map[uint64]vt.HistoryLine // those that had left the screen at the last look
-	last    uint64                    // of these
-	ids     map[string]uint64         // numbers of lines whose texts have names, whenever they were seen
+	history map[uint64]vt.HistoryLine // the lines that had left the screen at the last check
+	last    uint64                    // the last number of these
+	ids     map[string]uint64         // the number of each line whose text begins with a name, since it was first seen
 }
 
-// look checks a terminal's lines against a model and what they were before. It
-// returns what is wrong.
-func (w *watched) look(r *rand.Rand, term *vt.Term) error {
+// check compares the lines of a terminal with a model and with the lines of the last check, and returns the
+// difference.
+func (w *watched) check(r *rand.Rand, term *vt.Term) error {
 	lines := allLines(term)
 	first, screen, next := term.LineNumbers()
 	if first < w.first || screen < first || next < screen || uint64(len(lines)) != next-first {
-		return fmt.Errorf("%d lines of the numbers %d, %d, %d; the first was %d", len(lines), first, screen, next, w.first)
+		return fmt.Errorf("%d lines with the numbers %d, %d, %d; before, the first number was %d", len(lines), first, screen, next, w.first)
 	}
 	model := modelLines(term.State())
 	for i, l := range lines {
@@ -276,7 +275,7 @@ func (w *watched) look(r *rand.Rand, term *vt.Term) error {
 		id, _, named := strings.Cut(l.Text, ":")
 		if w.ids != nil && named && strings.HasPrefix(id, "#") && !l.Cut {
 			if n, known := w.ids[id]; known && n != l.Number {
-				return fmt.Errorf("the line %s was %d and is %d", id, n, l.Number)
+				return fmt.Errorf("the line %s had the number %d and has %d", id, n, l.Number)
 			}
 			w.ids[id] = l.Number
 		}
@@ -285,7 +284,7 @@ func (w *watched) look(r *rand.Rand, term *vt.Term) error {
 		switch {
 		case !ok || is == was:
 		case l.Cut && strings.HasSuffix(was, is):
-		// A program may take the row away in which the line after it began.
+		// A program may have removed the row in which the next line began.
 		case l.Number == w.last && strings.HasPrefix(is, was):
 		default:
 			return fmt.Errorf("line %d was %q and is %q", l.Number, before.Text, l.Text)
@@ -293,18 +292,18 @@ func (w *watched) look(r *rand.Rand, term *vt.Term) error {
 	}
 	w.first, w.history, w.last = first, now, screen-1
 	for id, n := range w.ids {
-		if _, ok := now[n]; !ok && n >= first { // back on the screen
+		if _, ok := now[n]; !ok && n >= first { // the line is on the screen again
 			delete(w.ids, id)
 		}
 	}
 	return nil
 }
 
-// plain is a text without spaces: of an empty column before a wide character
-// nobody can tell whether there was no room for that.
+// plain returns a text without spaces. An empty column before a wide character may be a space, or a column in which
+// that character had no room.
 func plain(text string) string { return strings.ReplaceAll(text, " ", "") }
 
-// paged asks for lines page by page, with looks and without.
+// paged reads lines page by page, with and without styles, and compares them with want.
 func paged(r *rand.Rand, term *vt.Term, want []vt.HistoryLine) error {
 	before := uint64(math.MaxUint64)
 	for i := len(want); ; {
@@ -324,15 +323,15 @@ func paged(r *rand.Rand, term *vt.Term, want []vt.HistoryLine) error {
 			l.Runs = nil
 			l.Text = strings.TrimRight(l.Text, " ")
 			if p := text[k]; p.Text != l.Text || p.Number != l.Number || p.Open != l.Open || p.Cut != l.Cut || p.Runs != nil {
-				return fmt.Errorf("without looks line %d is\n%+v, want\n%+v", l.Number, p, l)
+				return fmt.Errorf("without styles line %d is\n%+v, want\n%+v", l.Number, p, l)
 			}
 			before = l.Number
 		}
 	}
 }
 
-// TestLinesRandom: whatever is printed, and however the size changes, lines that
-// have left the screen keep number and text, and are those of State.
+// TestLinesRandom checks for random output and sizes that lines that have left the screen keep their number and text,
+// and are the lines of State.
 func TestLinesRandom(t *testing.T) {
 	runs := 200
 	if testing.Short() || raceEnabled {
@@ -357,15 +356,14 @@ func TestLinesRandom(t *testing.T) {
 			if r.IntN(10) == 0 {
 				term.Pack()
 			}
-			if err := w.look(r, term); err != nil {
+			if err := w.check(r, term); err != nil {
 				t.Fatalf("seed %d, history %d, step %d %q, to %dx%d: %v", seed, history, k, s.Write, s.Cols, s.Rows, err)
 			}
 		}
 	}
 }
 
-// namedLines makes lines that begin with a name of their own, and what moves or
-// forgets them.
+// namedLines returns steps that print lines with unique names at their beginning, and that move or erase lines.
 func namedLines(r *rand.Rand) (steps []vttest.Step) {
 	names := 0
 	print := func(format string, args ...any) {
@@ -398,7 +396,7 @@ func namedLines(r *rand.Rand) (steps []vttest.Step) {
 	return steps
 }
 
-// Clear keeps the cursor's row, with what the cursor is about to do, and each number.
+// Clear keeps the row of the cursor, a pending wrap, and the number of each line.
 func TestClear(t *testing.T) {
 	for _, tt := range []struct {
 		name, printed string
@@ -432,10 +430,10 @@ func TestClear(t *testing.T) {
 			}
 			x, y := term.Cursor()
 			if got := strings.Join(rows, "|"); got != tt.want || x != tt.x || y != tt.y {
-				t.Errorf("it has %q with the cursor at %d,%d, want %q at %d,%d", got, x, y, tt.want, tt.x, tt.y)
+				t.Errorf("the screen is %q with the cursor at %d,%d, want %q at %d,%d", got, x, y, tt.want, tt.x, tt.y)
 			}
 			if first, screen, _ := term.LineNumbers(); first != tt.first || screen != tt.first {
-				t.Errorf("its lines begin at %d, the screen's at %d, want %d", first, screen, tt.first)
+				t.Errorf("the lines begin at %d, those of the screen at %d, want %d", first, screen, tt.first)
 			}
 		})
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// marked lists the marks of a terminal: line, column and text.
+// marked lists the shell marks of a terminal: line, column and text.
 func marked(t *Term) (all []string) {
 	add := func(line int, marks []shellMark) {
 		for _, m := range marks {
@@ -57,7 +57,7 @@ func TestMarks(t *testing.T) {
 			again.Resize(20, 6)
 			again.Resize(10, 4)
 			if got := marked(again); len(got) != len(tt.want) {
-				t.Errorf("resized there and back\n     %q\nwant %q", got, tt.want)
+				t.Errorf("after a resize and another one back the marks are\n     %q\nwant %q", got, tt.want)
 			}
 		})
 	}

@@ -10,16 +10,16 @@ import (
 	"holdfast/supervisor/internal/vt/vttest"
 )
 
-// heap is what is held now.
+// heap returns the bytes that are in use now.
 func heap() int {
 	runtime.GC()
-	runtime.GC() // what the first one has only finalised
+	runtime.GC() // the first collection may only have run finalizers
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
 
-// perTerminal is how many bytes a terminal made by f holds.
+// perTerminal returns how many bytes a terminal that f makes holds.
 func perTerminal(n int, f func() *vt.Term) int {
 	terms := make([]*vt.Term, n)
 	before := heap()
@@ -31,13 +31,13 @@ func perTerminal(n int, f func() *vt.Term) int {
 	return held
 }
 
-// TestMemory: many terminals may be kept, with long histories.
+// TestMemory bounds the memory of a terminal with a long history.
 func TestMemory(t *testing.T) {
 	if raceEnabled {
-		t.Skip("with the race detector it says nothing of memory; check.sh runs it without")
+		t.Skip("the race detector adds memory; check.sh runs the test without it")
 	}
 	const prompt = "\x1b[?2004h\x1b]0;user@host: ~\a\x1b[01;32muser@host\x1b[00m:\x1b[01;34m~\x1b[00m$ "
-	vt.New(vt.Config{}).Pack() // what all share does not count
+	vt.New(vt.Config{}).Pack() // makes the memory that all terminals share, which must not count
 	plain, sgr, listing := vttest.Inputs[0], vttest.Inputs[2], vttest.Listing
 	for _, tt := range []struct {
 		name    string

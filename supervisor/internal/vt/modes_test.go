@@ -31,7 +31,7 @@ func termWith(in string) *Term {
 }
 
 // TestModeTable demands that each mode that the core keeps is in the table of package termmode,
-// and that DECRQM, resets, snapshots, transitions and saved screens do what the table tells.
+// and that DECRQM, resets, snapshots, transitions and saved screens agree with the table.
 func TestModeTable(t *testing.T) {
 	listed := map[string]bool{}
 	for _, m := range termmode.All {
@@ -41,7 +41,7 @@ func TestModeTable(t *testing.T) {
 		}
 		listed[name] = true
 		if _, ok := bound[name]; ok != (m.Core == termmode.Kept || m.Core == termmode.Acts) {
-			t.Errorf("%s has a binding: %v, which is not what the table tells", name, ok)
+			t.Errorf("%s has a binding: %v, which contradicts the table", name, ok)
 		}
 		t.Run(name, func(t *testing.T) { checkMode(t, &m) })
 	}

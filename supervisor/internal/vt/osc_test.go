@@ -44,7 +44,7 @@ func TestEvents(t *testing.T) {
 				t.Errorf("%q: got %+v, want %+v", tt.in, got, tt.want)
 			}
 			if r := term.Replies(); len(r) > 0 {
-				t.Errorf("%q is answered with %q", tt.in, r)
+				t.Errorf("%q has the reply %q", tt.in, r)
 			}
 		})
 	}
@@ -55,7 +55,7 @@ func TestLongStrings(t *testing.T) {
 	term := New(Config{Events: func(e Event) { title = e.Text }})
 	term.Write([]byte("\x1b]2;" + strings.Repeat("é", maxTitle) + "\x07"))
 	if len(title) > maxTitle || strings.Trim(title, "é") != "" || title == "" {
-		t.Errorf("a title of %d bytes that ends with %q, want at most %d and whole characters", len(title), title[max(0, len(title)-4):], maxTitle)
+		t.Errorf("the title has %d bytes and ends with %q, want at most %d bytes and whole characters", len(title), title[max(0, len(title)-4):], maxTitle)
 	}
 	for _, start := range []string{"\x1b]2;", "\x1bP$q", "\x1b_", "\x1b^", "\x1bX"} {
 		title = ""
@@ -68,7 +68,7 @@ func TestLongStrings(t *testing.T) {
 		}
 		term.Write([]byte("\x1b\\ok"))
 		if title != "" {
-			t.Errorf("a title of %d bytes", len(title))
+			t.Errorf("the title has %d bytes, want none", len(title))
 		}
 	}
 	if got := strings.TrimRight(screenText(term), "\n "); got != "okokokokok" {
@@ -93,6 +93,6 @@ func TestLinks(t *testing.T) {
 	}
 	term.Write([]byte("\x1b[2J\x1b[H\x1b]8;;http://" + strings.Repeat("x", maxURI) + "\x1b\\y"))
 	if s := term.State(); s.Attrs[s.Normal.Lines[0].Cells[0].Attr].URI != "" {
-		t.Error("a link longer than is held was not left out")
+		t.Error("a link that is longer than the limit was not left out")
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A line of the history is painted from its text with the bytes with which its cells would be.
+// If a line of the history is painted from its text, the bytes are the same as if it was painted from its cells.
 func TestStoredLine(t *testing.T) {
 	pieces := []string{
 		"plain text and more of it ", "\r\n", "\r\n", "\n\n", "a", " ", "é", "中文字符测试", "\u3000", "e\u0301\u0302", "\u0301", "\U0001f468\u200d\U0001f469", "\x1b[?2027h", "\x1b[?2027l",

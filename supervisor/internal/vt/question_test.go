@@ -19,7 +19,7 @@ func TestReplies(t *testing.T) {
 		{"the size, reported", "\x1b[?2048$p\x1b[?2048h\x1b[?2048$p\x1b[?2048l", "\x1b[?2048;2$y\x1b[48;24;80;0;0t\x1b[?2048;1$y"},
 		{"the wheel on the alternate screen", "\x1b[?1007$p\x1b[?1007h\x1b[?1007$p", "\x1b[?1007;2$y\x1b[?1007;1$y"},
 		{"margins", "\x1b[?69h\x1b[?69$p", "\x1b[?69;0$y"},
-		{"what the keys send", "\x1b[?4m\x1b[>4;2m\x1b[?4m\x1b[?1m", "\x1b[>4;0m\x1b[>4;2m"},
+		{"the mode of the keys", "\x1b[?4m\x1b[>4;2m\x1b[?4m\x1b[?1m", "\x1b[>4;0m\x1b[>4;2m"},
 		{"keyboard", "\x1b[?u\x1b[>5u\x1b[?u\x1b[=2;2u\x1b[?u\x1b[<u\x1b[?u", "\x1b[?0u\x1b[?5u\x1b[?7u\x1b[?0u"},
 		{"keyboard of each screen", "\x1b[=1u\x1b[?1049h\x1b[?u\x1b[=3u\x1b[?1049l\x1b[?u", "\x1b[?0u\x1b[?1u"},
 		{"size", "\x1b[18t", "\x1b[8;24;80t"},
@@ -36,17 +36,17 @@ func TestReplies(t *testing.T) {
 			term := New(Config{Version: "1.2"})
 			term.Write([]byte(tt.in))
 			if got := string(term.Replies()); got != tt.want {
-				t.Errorf("%q is answered with %q, want %q", tt.in, got, tt.want)
+				t.Errorf("%q has the reply %q, want %q", tt.in, got, tt.want)
 			}
 			if again := term.Replies(); len(again) > 0 {
-				t.Errorf("answered twice: %q", again)
+				t.Errorf("the query was answered twice: %q", again)
 			}
 		})
 	}
 }
 
-// A program that asks on and on while nobody fetches the answers gets the
-// first ones, whole, and later those to its next questions.
+// If a program queries on and on and no replies are fetched, the first replies are kept, each of them whole. Queries
+// after the replies were fetched are answered again.
 func TestRepliesAreBounded(t *testing.T) {
 	term := New(Config{})
 	term.Write([]byte(strings.Repeat("\x1b[6n", 100_000)))
@@ -56,23 +56,23 @@ func TestRepliesAreBounded(t *testing.T) {
 	}
 	term.Write([]byte("\x1b[5n"))
 	if got := string(term.Replies()); got != "\x1b[0n" {
-		t.Errorf("the next question is answered with %q", got)
+		t.Errorf("the next query has the reply %q", got)
 	}
 }
 
-// A viewer's terminal that cannot count clusters says so, and then the session
-// says the same; what a program has set nevertheless is set.
+// If the terminal of a viewer does not support grapheme clusters, the reply says the same, unless the program has set
+// the mode.
 func TestGraphemesNotKnown(t *testing.T) {
 	term := New(Config{})
 	term.SetAppearance(Appearance{NoGraphemes: true})
 	term.Write([]byte("\x1b[?2027$p\x1b[?2027h\x1b[?2027$p"))
 	if got, want := string(term.Replies()), "\x1b[?2027;0$y\x1b[?2027;1$y"; got != want {
-		t.Errorf("answered with %q, want %q", got, want)
+		t.Errorf("the replies are %q, want %q", got, want)
 	}
 }
 
-// What is answered is what is shown, where somebody shows it; what the program
-// has set itself counts more.
+// Queries about colours and sizes are answered with the appearance of the viewer, if there is one. Colours that the
+// program has set come first.
 func TestAppearance(t *testing.T) {
 	color := func(rgb uint32) *uint32 { return &rgb }
 	light := Appearance{
@@ -85,7 +85,7 @@ func TestAppearance(t *testing.T) {
 		a        Appearance
 		in, want string
 	}{
-		{"nobody's", Appearance{}, colors + sizes + "\x1b[?996n", "\x1b]10;rgb:ffff/ffff/ffff\x1b\\\x1b]11;rgb:0000/0000/0000\x1b\\\x1b]12;rgb:ffff/ffff/ffff\x1b\\\x1b[8;24;80t\x1b[?997;1n"},
+		{"no appearance", Appearance{}, colors + sizes + "\x1b[?996n", "\x1b]10;rgb:ffff/ffff/ffff\x1b\\\x1b]11;rgb:0000/0000/0000\x1b\\\x1b]12;rgb:ffff/ffff/ffff\x1b\\\x1b[8;24;80t\x1b[?997;1n"},
 		{"colours", light, colors + "\x1b[?996n", "\x1b]10;rgb:1010/2020/3030\x1b\\\x1b]11;rgb:fdfd/f6f6/e3e3\x1b\\\x1b]12;rgb:ffff/0000/0000\x1b\\\x1b[?997;2n"},
 		{"colours set", light, "\x1b]11;#000000\x07\x1b]11;?\x07\x1b]111\x07\x1b]11;?\x07", "\x1b]11;rgb:0000/0000/0000\x1b\\\x1b]11;rgb:fdfd/f6f6/e3e3\x1b\\"},
 		{"a cursor like the text", Appearance{Foreground: color(0x010203)}, "\x1b]12;?\x07", "\x1b]12;rgb:0101/0202/0303\x1b\\"},
@@ -99,23 +99,23 @@ func TestAppearance(t *testing.T) {
 			term.SetAppearance(tt.a)
 			term.Write([]byte(tt.in))
 			if got := string(term.Replies()); got != tt.want {
-				t.Errorf("%q is answered with %q, want %q", tt.in, got, tt.want)
+				t.Errorf("%q has the reply %q, want %q", tt.in, got, tt.want)
 			}
 		})
 	}
 }
 
-// Every time that a program asks for focus events counts, and only that.
+// Every sequence that requests focus events counts, and no other sequence.
 func TestFocusAsked(t *testing.T) {
 	term := New(Config{})
 	term.Write([]byte("\x1b[?1004h\x1b[?1004h\x1b[?1004;2004h\x1b[?1004l\x1b[?1003h"))
 	if m := term.Modes(); term.FocusAsked() != 3 || m.Focus || !m.BracketedPaste {
-		t.Errorf("asked %d times, modes %+v", term.FocusAsked(), m)
+		t.Errorf("%d requests of focus events, modes %+v", term.FocusAsked(), m)
 	}
 }
 
-// What is asked of this terminal alone is told apart, and outlives it: with mode
-// 2048 its size is reported by the next one as well, which no snapshot says.
+// Replies that only the core may give are kept apart, and are saved. With mode 2048 the restored terminal also
+// reports its size, although a snapshot does not set that mode.
 func TestRepliesAlone(t *testing.T) {
 	term := New(Config{HistoryLines: 10})
 	term.Write([]byte("\x1b[5n\x1b[?69$p\x1b[?2048h\x1b[6n"))
@@ -124,26 +124,26 @@ func TestRepliesAlone(t *testing.T) {
 	}
 	record, rest := savedOf(t, term, 10)
 	if strings.Contains(string(record), "2048") {
-		t.Errorf("a viewer is told to report: %q", record)
+		t.Errorf("the snapshot sets the mode: %q", record)
 	}
 	next := New(Config{HistoryLines: 10})
 	next.PrepareRestore(rest)
 	next.Refill(record)
 	next.FinishRestore(rest)
 	if got, want := string(next.RequiredReplies()), string(term.RequiredReplies()); got != want {
-		t.Errorf("the next one has %q, want %q", got, want)
+		t.Errorf("the restored terminal has the required replies %q, want %q", got, want)
 	}
 	if got, want := string(next.Replies()), string(term.Replies()); got != want {
-		t.Errorf("the next one answers %q, want %q", got, want)
+		t.Errorf("the restored terminal has the replies %q, want %q", got, want)
 	}
 	next.Resize(100, 30)
 	if got, want := string(next.Replies()), "\x1b[48;30;100;0;0t"; got != want || len(next.RequiredReplies()) > 0 {
-		t.Errorf("the next one reports %q, want %q, and then nothing", got, want)
+		t.Errorf("after a resize the restored terminal reports %q, want %q once", got, want)
 	}
 }
 
-// Mode 1007 is restored if the program has set or reset it, and else left as the
-// viewer's terminal has it.
+// A snapshot sets or resets mode 1007 if the program has done so. Otherwise the viewer's terminal keeps its own
+// setting.
 func TestSnapshotOfAlternateScroll(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{{"x", ""}, {"x\x1b[?1007h", "\x1b[?1007h"}, {"x\x1b[?1007l", "\x1b[?1007l"}, {"x\x1b[?1007l\x1bc", ""}} {
 		term := New(Config{})
@@ -155,7 +155,7 @@ func TestSnapshotOfAlternateScroll(t *testing.T) {
 	}
 }
 
-// savedOf returns what Save writes of a terminal, and the rest.
+// savedOf returns the bytes that Save writes, and the remainder.
 func savedOf(t testing.TB, term *Term, history int) ([]byte, *Remainder) {
 	t.Helper()
 	var record bytes.Buffer

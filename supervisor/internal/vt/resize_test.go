@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A resize allocates about what the result holds, however few columns a long history of
-// long lines gets: of 10,000 lines of 2000 columns, cells for all rows would be gigabytes.
+// A resize allocates about as much as its result holds, even if a long history of long lines gets few columns: for
+// 10,000 lines of 2000 columns, cells for all rows would take gigabytes.
 func TestResizeMemory(t *testing.T) {
 	const room = 32 << 20
 	for _, tt := range []struct{ cols, rows, lines, to int }{
@@ -38,8 +38,8 @@ func TestResizeMemory(t *testing.T) {
 	}
 }
 
-// Few columns and no history: of a line of many rows only the last are kept, and the blanks at
-// its end, which the background makes part of the text, are not what is kept of it.
+// With few columns and no history only the last rows of a long line are kept. The blanks at its end, which belong to
+// the text because of their background, must not displace the text.
 func TestResizeKeepsContent(t *testing.T) {
 	term := New(Config{Cols: 2000, Rows: 3})
 	term.Write([]byte("\x1b[42m\n\n\n\n\n" + strings.Repeat("a", 1990) + strings.Repeat("b", 12) + "\n"))

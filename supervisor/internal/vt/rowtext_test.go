@@ -10,7 +10,7 @@ import (
 	"holdfast/supervisor/internal/vt"
 )
 
-// TestRowText compares Blank and AppendText with the cells of the row, for rows of any kind.
+// TestRowText compares Blank and AppendText with the cells of the row, for rows of every kind.
 func TestRowText(t *testing.T) {
 	pieces := []string{
 		"plain text ", "   ", "中文", "\u3000", "e\u0301", "\x1b[31mred ", "\x1b[m", "\x1b[44m \x1b[K", "\x1b[K", "\x1b[3C", "\x1b[G中\x1b[2Gx", "\x1b[19G中",

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Two snapshots of one screen are the same bytes: proxies compare what they see.
+// Two snapshots of one screen have the same bytes, because proxies compare them.
 func TestSnapshotIsAlwaysTheSame(t *testing.T) {
 	term := New(Config{})
 	for i := range 16 {
@@ -21,8 +21,8 @@ func TestSnapshotIsAlwaysTheSame(t *testing.T) {
 	}
 }
 
-// A viewer whose terminal counts the columns of a text by other rules shows the
-// cursor's row as it is, with the cursor behind what was printed last.
+// A viewer whose terminal counts the columns of a text by other rules still shows the row of the cursor correctly,
+// with the cursor behind the last printed character.
 func TestSnapshotForOtherWidths(t *testing.T) {
 	for _, tt := range []struct{ name, in, typed, want string }{
 		{"a prompt", "> ⚠️ typed", "!", "> ⚠️ typed!"},
@@ -53,7 +53,7 @@ func TestSnapshotForOtherWidths(t *testing.T) {
 					line += c.Text
 				}
 				if line != tt.want && tt.want != "" {
-					t.Errorf("another one: %q shows %q, want %q", snapshot, line, tt.want)
+					t.Errorf("a terminal with other widths: %q shows %q, want %q", snapshot, line, tt.want)
 				}
 			}
 		})

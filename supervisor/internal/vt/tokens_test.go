@@ -6,7 +6,7 @@ import (
 	"holdfast/shared/escseq"
 )
 
-// kindOf returns the kind of the sequence within which the terminal's parser is.
+// kindOf returns the kind of the sequence that the terminal's parser is in.
 func kindOf(t *Term) escseq.Kind {
 	switch t.state {
 	case ground:
@@ -23,8 +23,8 @@ func kindOf(t *Term) escseq.Kind {
 	return escseq.DCS
 }
 
-// FuzzTokens demands that package escseq and the parser agree, after each byte, on whether a
-// sequence continues, and of which kind it is.
+// FuzzTokens checks that package escseq and the parser agree, after each byte, on whether a sequence continues, and
+// of which kind it is.
 func FuzzTokens(f *testing.F) {
 	for _, s := range []string{
 		"a\x1b[1;31mb\x1b]0;t\x07c\x1b]0;t\x1b\\\x1bP$qm\x1b\\\x1b_Ga=q;AA\x1b\\\x1b(B\x1b#8\x1bXs\x1b\\\x1b^p\x18x\x1b[1\x1am",

@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// What little changes takes few bytes, and each of these is right.
+// A small change takes few bytes, and each of these transitions is exact.
 func TestAppendTransition(t *testing.T) {
 	long := strings.Repeat("0123456789", 2)
 	for _, tt := range []struct{ name, before, more, want string }{
 		{"nothing", "text", "", ""},
-		{"nothing that is seen", "text", "\x1b[1m\x1b[m\x1b[4G\x1b[Ct", "\x1b[1;5Ht"},
+		{"no visible change", "text", "\x1b[1m\x1b[m\x1b[4G\x1b[Ct", "\x1b[1;5Ht"},
 		{"a letter", "$ ", "l", "\x1b[1;3Hl"},
 		{"letters", "$ ", "ls", "\x1b[1;3Hl\x1b[1;4Hs"},
-		{"one before others", "$ abc\b\b", "x", "\x1b[1;4Hx"},
-		{"one erased", "$ ab", "\b\x1b[K", "\x1b[1;4H\x1b[K\x1b[1;4H"},
+		{"a letter before others", "$ abc\b\b", "x", "\x1b[1;4Hx"},
+		{"an erased letter", "$ ab", "\b\x1b[K", "\x1b[1;4H\x1b[K\x1b[1;4H"},
 		{"the cursor", "text", "\x1b[2;3H", "\x1b[2;3H"},
 		{"the pen", "text", "\x1b[31m", "\x1b[1;5H\x1b[0;31m"},
 		{"a colour", "text", "\x1b[31mred", "\x1b[1;5H\x1b[0;31mre\x1b[1;7Hd"},
@@ -34,15 +34,15 @@ func TestAppendTransition(t *testing.T) {
 		{"the keyboard", "\x1b[>1u", "\x1b[>3u\x1b[>4;1m", "\x1b[<99u\x1b[=0;1u\x1b[>1u\x1b[>3u\x1b[>4;1m"},
 		{"the keyboard as at first", "\x1b[>1u\x1b[>4;1m", "\x1b[<u\x1b[>4m", "\x1b[<99u\x1b[>4;0m"},
 		{"grapheme clusters", "", "\x1b[?2027h", "\x1b[?2027h"},
-		{"a sequence that goes on", "\x1b[3", "1", "1"},
-		{"one that ends", "\x1b[3", "1m", "\x18\x1b[1;1H\x1b[0;31m"},
+		{"a sequence that continues", "\x1b[3", "1", "1"},
+		{"a sequence that ends", "\x1b[3", "1m", "\x18\x1b[1;1H\x1b[0;31m"},
 		{"a character that ends", "\xc3", "\xa9", "\x18\x1b[1;1Hé"},
 		{"a saved cursor", "text", "\x1b7", "\x1b[1;5H\x1b(B\x0f\x1b7\x1b(B\x1b[1;5H"},
 		{"a mark", "text", "\x1b]133;A\x07", "\x1b[1H\x1b[Ktext\x1b]133;A\x1b\\\x1b[1;5H"},
-		{"a mark that went", "\x1b]133;A\x07$ \x1b[1;1H", "\x1b[2J$ ", "\x1b[1H\x1b[4M\x1b[1H$\x1b[1;2H "},
+		{"a mark that was erased", "\x1b]133;A\x07$ \x1b[1;1H", "\x1b[2J$ ", "\x1b[1H\x1b[4M\x1b[1H$\x1b[1;2H "},
 		{"two rows", "", "a\r\nb", "\x1b[?2026h\x1b[1Ha\x1b[?2026l\x1b[2;1Hb"},
 		{"a screen that scrolls", "1\r\n2\r\n3\r\n4", "\r\n5", "\x1b[?2026h\x1b[1H\x1b[1M\x1b[?2026l\x1b[4;1H5"},
-		{"one that scrolls back", "\r\n2\r\n3\r\n4\x1b[H1\x1b[H", "\x1bM0", "\x1b[?2026h\x1b[1H\x1b[1L\x1b[?2026l\x1b[1;1H0"},
+		{"a screen that scrolls back", "\r\n2\r\n3\r\n4\x1b[H1\x1b[H", "\x1bM0", "\x1b[?2026h\x1b[1H\x1b[1L\x1b[?2026l\x1b[1;1H0"},
 		{"a frame that is not over", "", "\x1b[?2026ha\r\nb", "\x1b[?2026h\x1b[1Ha\x1b[2;1Hb"},
 		{"insertion", "text\x1b[1;1H", "\x1b[4h", "\x1b[1;1H\x1b[4h"},
 		{"a region", "", "\x1b[2;3r", "\x1b[2;3r\x1b[1;1H"},
@@ -59,10 +59,10 @@ func TestAppendTransition(t *testing.T) {
 			}
 			from.Write(got[len("before"):])
 			if rest := to.AppendTransition(nil, from); len(rest) > 0 {
-				t.Errorf("%q, then %q: after %q there still comes %q", tt.before, tt.more, tt.want, rest)
+				t.Errorf("%q, then %q: after %q the transition is not empty: %q", tt.before, tt.more, tt.want, rest)
 			}
 			if is, was := from.State(), to.State(); !reflect.DeepEqual(is.Normal, was.Normal) || is.Modes != was.Modes || is.Title != was.Title {
-				t.Errorf("it leaves\n%+v\nwant\n%+v", is, was)
+				t.Errorf("the transition leads to\n%+v\nwant\n%+v", is, was)
 			}
 			for y := range 4 {
 				if is, was := from.normal.row(y).marks, to.normal.row(y).marks; len(is) != len(was) {
@@ -73,9 +73,8 @@ func TestAppendTransition(t *testing.T) {
 	}
 }
 
-// FuzzTransition: whatever two terminals were told, one is brought to the other
-// without a question, an event or a line of history, and then nothing is left to
-// do but what no bytes can do.
+// FuzzTransition checks for two terminals with arbitrary output that a transition from one to the other has no query,
+// no bell and no new line of history, and that a copy needs no transition.
 func FuzzTransition(f *testing.F) {
 	f.Add([]byte("a"), []byte("b"))
 	f.Add([]byte("\x1b[?1049h\x1b[31mfull"), []byte("\x1b]133;A\x07$ \x1b7\xc3"))
@@ -107,9 +106,8 @@ func FuzzTransition(f *testing.F) {
 	})
 }
 
-// However often a viewer's terminal is brought up to date, its rows continue the
-// ones above as the session's do, but for the first one, of which that cannot be
-// told: not even when that row has moved down.
+// After each of several transitions the rows of a viewer's terminal continue the rows above as the session's do. Only
+// the first row is not compared, because a snapshot cannot tell whether it continues a row.
 func TestTransitionsKeepWraps(t *testing.T) {
 	parts := []string{
 		"\x1b[1L", "\x1b[2L", "\x1b[1M", "\x1bM", "\x1b[T", "\x1b[H", "\x1b[2;1H", "\x1b[3;1H", "\x1b[K", "\r\n",
@@ -136,7 +134,7 @@ func TestTransitionsKeepWraps(t *testing.T) {
 			viewer.Write(update)
 			for y := 1; y < 5; y++ {
 				if got, want := viewer.normal.row(y).wrapped, term.normal.row(y).wrapped; got != want {
-					t.Fatalf("seed %d: after %q, the last by %q: row %d continues the one above: %v, want %v", seed, in, update, y, got, want)
+					t.Fatalf("seed %d: after %q, with the last update %q: row %d continues the one above: %v, want %v", seed, in, update, y, got, want)
 				}
 			}
 		}

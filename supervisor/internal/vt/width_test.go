@@ -69,7 +69,7 @@ func TestRuneWidth(t *testing.T) {
 	}
 }
 
-// The short way and the table are the same function.
+// tableWidth, the fast path, returns the same as runeWidth.
 func TestTableWidth(t *testing.T) {
 	for r := rune(0); r <= 0x10ffff; r++ {
 		if got, want := tableWidth(r), runeWidth(r); got != want {
@@ -78,7 +78,7 @@ func TestTableWidth(t *testing.T) {
 	}
 }
 
-// An emoji has two columns also if grapheme clusters are counted.
+// An emoji has two columns, with grapheme clusters as well.
 func TestEmojiOfClusters(t *testing.T) {
 	for _, r := range []rune{0x1f972, 0x1fae0, 0x1f6dc, 0x1fae9, 0x1faea} {
 		for _, clusters := range []bool{false, true} {
@@ -101,7 +101,7 @@ func TestRuneWidthIsXterms(t *testing.T) {
 	}
 }
 
-// The table in the tree is what the addons make.
+// The tables in the tree are those that scripts/oracle makes of the addons of xterm.js.
 func TestWidthTableIsGenerated(t *testing.T) {
 	got, err := os.ReadFile("width_table.go")
 	if err != nil {
@@ -118,7 +118,7 @@ func TestWidthTableIsGenerated(t *testing.T) {
 	}
 }
 
-// A question is asked of xterm.js's width providers, and answer is what they say.
+// A question is put to the width providers of xterm.js, and an answer has their results.
 type (
 	question struct {
 		r      rune
@@ -130,8 +130,7 @@ type (
 	}
 )
 
-// askXterm has the providers answer all the questions. It skips the test where
-// xterm.js is not installed.
+// askXterm returns the providers' answers to all questions. It skips the test if xterm.js is not installed.
 func askXterm(t *testing.T, asked []question) []answer {
 	t.Helper()
 	in := make([]byte, 0, len(asked)*8)
@@ -155,8 +154,7 @@ func askXterm(t *testing.T, asked []question) []answer {
 	return answers
 }
 
-// xtermWidths runs scripts/oracle/widths.mjs, or skips the test where it or
-// xterm.js is missing.
+// xtermWidths runs scripts/oracle/widths.mjs, or skips the test if the script or xterm.js is missing.
 func xtermWidths(t *testing.T, in []byte, args ...string) []byte {
 	t.Helper()
 	dir := filepath.Join("..", "..", "..", "scripts", "oracle")
@@ -185,7 +183,7 @@ func xtermWidths(t *testing.T, in []byte, args ...string) []byte {
 	return out
 }
 
-// BenchmarkRuneWidth: at least 500 million lookups a second, whatever the text.
+// BenchmarkRuneWidth must reach 500 million lookups a second for each text.
 func BenchmarkRuneWidth(b *testing.B) {
 	for _, bb := range []struct{ name, text string }{
 		{"ascii", "The quick brown fox jumps over the lazy dog, 0123456789."},
@@ -205,14 +203,14 @@ func BenchmarkRuneWidth(b *testing.B) {
 			}
 			b.ReportMetric(float64(len(text))*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mrunes/s")
 			if sum == 0 {
-				b.Fatal("a text of no width")
+				b.Fatal("the text has no width")
 			}
 		})
 	}
 }
 
-// sumWidths is apart because b.Loop keeps the variables of its body in memory,
-// which takes longer than a width.
+// sumWidths is a function of its own, because b.Loop keeps the variables of its body in memory, which takes longer
+// than a lookup.
 func sumWidths(text []rune) (sum int) {
 	for _, r := range text {
 		sum += runeWidth(r)

@@ -10,8 +10,8 @@ import (
 	"holdfast/supervisor/internal/vt/vttest"
 )
 
-// TestHistoryWithin takes snapshots of as many rows as there is said to be room for: they are no
-// longer than that, but for the screen, and, of common output, not much shorter either.
+// TestHistoryWithin takes snapshots with as many rows as HistoryWithin returns. Without the screen they are not
+// longer than the limit and, for common output, not much shorter.
 func TestHistoryWithin(t *testing.T) {
 	const room = 256 << 10
 	long := strings.Repeat("x", 2000)
@@ -52,18 +52,18 @@ func TestHistoryWithin(t *testing.T) {
 				t.Errorf("%d rows of %d take only %d bytes of %d", rows, all, n, room)
 			}
 			if got := term.HistoryWithin(10, room); got != 10 && tt.filled {
-				t.Errorf("10 rows have no room: %d", got)
+				t.Errorf("of 10 rows only %d have room", got)
 			}
 			term.Pack()
 			if got := term.HistoryWithin(all, room); got != rows {
-				t.Errorf("packed, %d rows have room, and not %d", got, rows)
+				t.Errorf("packed, %d rows have room, want %d", got, rows)
 			}
 		})
 	}
 }
 
-// TestLinksOnScreen takes a snapshot of a screen that changes between two long links in each
-// column. The links behind some MiB are left out, and the text is not; a saved screen has them all.
+// TestLinksOnScreen takes a snapshot of a screen whose columns have two long links in turn. Links beyond some MiB are
+// left out of the snapshot, and the text is not. A saved screen has all links.
 func TestLinksOnScreen(t *testing.T) {
 	term := vt.New(vt.Config{Cols: 80, Rows: 40})
 	long := strings.Repeat("x", 8000)
@@ -84,7 +84,7 @@ func TestLinksOnScreen(t *testing.T) {
 		}
 	}
 	if first := rows.Look(rows.Cells(0)[0].Attr); !strings.HasPrefix(first.URI, "http://0/x") {
-		t.Errorf("the first column's look is %+v, without its link", first)
+		t.Errorf("the style of the first column is %+v, want its link", first)
 	}
 	var record strings.Builder
 	rest, err := term.Save(&record, 0)
@@ -96,11 +96,11 @@ func TestLinksOnScreen(t *testing.T) {
 	again.Refill([]byte(record.String()))
 	again.FinishRestore(rest)
 	if d := vttest.Diff(again.State(), term.State()); d != "" {
-		t.Errorf("restored it differs: %.300s", d)
+		t.Errorf("the restored terminal differs: %.300s", d)
 	}
 }
 
-// TestSaveInPieces has what Save writes be what a snapshot is, whatever the pieces.
+// TestSaveInPieces checks that Save writes the bytes of a snapshot, although it writes them in pieces.
 func TestSaveInPieces(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	term := vt.New(vt.Config{Cols: 80, Rows: 10, HistoryLines: 40_000})
@@ -112,6 +112,6 @@ func TestSaveInPieces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if record.String() != string(term.Snapshot()) {
-		t.Error("it is not the snapshot")
+		t.Error("the saved bytes differ from the snapshot")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// WriteSome takes at least one byte, and no more than a sequence above its budget; in
-// whatever pieces, the state is that of Write.
+// WriteSome accepts at least one byte, and exceeds its budget by at most one sequence. The state does not depend on
+// the pieces.
 func TestWriteSome(t *testing.T) {
 	data := []byte(strings.Repeat("text \x1b#8\x1b[5L\x1b['}\x1b[?1049h\x1b[2J\x1b[?1049l中\x1b[99b\r\n", 20))
 	config := Config{Cols: 200, Rows: 100, HistoryLines: 50}
@@ -17,7 +17,7 @@ func TestWriteSome(t *testing.T) {
 	want := string(encodeState(t, whole.State()))
 	for _, budget := range []int{-1, 0, 1, 1000, 30_000} {
 		term := New(config)
-		const screens = 3 // times that one sequence touches each cell at most
+		const screens = 3 // how often one sequence changes each cell at most
 		for left := data; len(left) > 0; {
 			n, cost := term.WriteSome(left, budget)
 			if n < 1 || cost > 2*max(budget, byteWork)+screens*200*100 {
@@ -26,16 +26,16 @@ func TestWriteSome(t *testing.T) {
 			left = left[n:]
 		}
 		if got := string(encodeState(t, term.State())); got != want {
-			t.Errorf("with a budget of %d the state is another", budget)
+			t.Errorf("with a budget of %d the state differs", budget)
 		}
 	}
 	if n, cost := whole.WriteSome(nil, 100); n != 0 || cost != 0 {
-		t.Errorf("of nothing %d bytes were taken, for %d", n, cost)
+		t.Errorf("of no data %d bytes were accepted, at a cost of %d", n, cost)
 	}
 }
 
-// Under IRM, REP inserts the columns of all its characters at once: with one after the other, a few
-// bytes would move each cell of a row thousands of times.
+// In insert mode REP inserts the columns of all its characters at once. If it inserted them one after the other, a
+// few bytes would move each cell of a row thousands of times.
 func TestInsertedAtOnce(t *testing.T) {
 	pieces := []string{"a", "word ", "中", "é", "e\u0301", "\U0001f600", "\x1b[9b", "\x1b[30b", "\x1b[4h", "\x1b[4h", "\x1b[4l", "\r", "\b", "\x1b[5G", "\x1b[31m", "\x1b[44m", "\x1b(0", "\x1b(B", "\x1b(R", "\x1b[?7l", "\x1b[?7h", "\x1b[?2027h", "\x1b[?2027l", "\x1b[K", "\x1b['}"}
 	for seed := range uint64(1000) {
@@ -56,7 +56,7 @@ func TestInsertedAtOnce(t *testing.T) {
 				}
 			}
 			if x, y := encodeState(t, whole.State()), encodeState(t, single.State()); !bytes.Equal(x, y) {
-				t.Fatalf("seed %d, %q: the state is\n%s\nand not\n%s", seed, p, x, y)
+				t.Fatalf("seed %d, %q: the state is\n%s\nwant\n%s", seed, p, x, y)
 			}
 		}
 	}

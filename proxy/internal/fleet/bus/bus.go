@@ -2,11 +2,11 @@
 //
 // A server of NATS runs in each gate's process and listens on no port. The gate proves the key of a host
 // first, and then connects the host's connection with the server, so that no stranger reaches the server's
-// parser, and the fleet needs one port and one certificate. Messages are published and not stored: what is
-// lost is noticed by its stamp and asked for again (package directory).
+// parser, and the fleet needs one port and one certificate. Messages are published and not stored. If
+// one is lost, the receiver notices that by the stamps, and asks for the state again (package directory).
 //
 // A gate is a client of its own server and of the servers of all other gates: it receives there the records
-// of their hosts, and publishes there to these hosts and to the gate. The servers know nothing of each
+// of their hosts, and publishes there to these hosts and to the gate. The servers are not connected with each
 // other, because the routes of a NATS cluster need a port on which the server listens, while a client can be
 // connected over the port of the gates. So each message crosses one server, and messages cannot turn in a circle.
 //
@@ -44,7 +44,7 @@ const (
 	maxPings    = 3
 	maxSubjects = 16       // subscriptions of a host
 	maxPending  = 64 << 20 // bytes that wait for a host or gate before it is disconnected; it connects again
-	maxQueue    = 1 << 16  // messages that wait for the gate; what exceeds them is lost and asked for again
+	maxQueue    = 1 << 16  // messages that wait for the gate; further ones are lost, and the gate asks for the state again
 	retryMin    = 20 * time.Millisecond
 	retryMax    = 5 * time.Second
 	writeLimit  = 10 * time.Second // for a connection that accepts no bytes
@@ -248,7 +248,7 @@ func connect(ctx context.Context, name string, o LinkOptions) (*link, error) {
 	conn, err := nats.Connect("",
 		nats.InProcessServer(l), nats.UserInfoHandler(l.user),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.CustomReconnectDelay(delay),
-		nats.ReconnectBufSize(-1), // what is published without a connection is lost; stamps show that
+		nats.ReconnectBufSize(-1), // messages that are published without a connection are lost; stamps show that
 		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(maxPings), nats.FlusherTimeout(writeLimit),
 		nats.ConnectHandler(func(*nats.Conn) { l.connected() }),
 		nats.ReconnectHandler(func(*nats.Conn) { l.connected() }),

@@ -30,9 +30,9 @@ type ClusterOptions struct {
 	CA          string // path of a file with the authorities of the servers' certificates, or "" for those of the system
 }
 
-// A Cluster is the connection of a gate with a NATS cluster. The cluster belongs to others, who may read all
-// that crosses it and publish what they like. So each message is encrypted and authenticated with a key that
-// only the gates have. Whoever sees the subjects learns how many gates there are and how much they say.
+// A Cluster is the connection of a gate with a NATS cluster. Other people run the cluster, and may read all
+// messages that cross it and publish their own. So each message is encrypted and authenticated with a key
+// that only the gates have. The subjects still show how many gates there are and how much they publish.
 type Cluster struct {
 	conn   *nats.Conn
 	lane   *lane
@@ -54,7 +54,7 @@ type ClusterHandlers struct {
 	Receive func(from string, to Direction, key, kind string, data []byte)
 }
 
-// A Direction tells for whom a message is.
+// A Direction tells which receivers a message has.
 type Direction string
 
 // The directions.

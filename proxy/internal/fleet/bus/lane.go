@@ -11,8 +11,8 @@ import (
 // errFull tells that a message was not published, because too many wait already.
 var errFull = errors.New("bus: the other end does not receive, and too many messages wait for it")
 
-// A lane publishes messages in a goroutine of its own. A nats.Conn makes all who publish wait while it connects,
-// and while the other end receives nothing; the callers of a lane must not wait.
+// A lane publishes messages in a goroutine of its own. A nats.Conn makes its callers wait while it connects,
+// and while the other end does not receive. The callers of a lane must not wait.
 type lane struct {
 	conn *nats.Conn
 
@@ -70,7 +70,7 @@ func (l *lane) run() {
 			if m.sent != nil {
 				close(m.sent)
 			} else {
-				_ = l.conn.Publish(m.subject, m.data) // what is lost with the connection is noticed by its stamp
+				_ = l.conn.Publish(m.subject, m.data) // if the connection loses it, the receiver notices that by the stamps
 			}
 		}
 	}

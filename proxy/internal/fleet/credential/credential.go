@@ -1,4 +1,4 @@
-// Package credential keeps what a gate must remember: its certificate, the token of clients, join tokens,
+// Package credential keeps the secrets and members of a gate: its certificate, the token of clients, join tokens,
 // the key of each host, the revoked keys, and the addresses of all gates.
 //
 // All of it is in one directory of mode 0700, in files of mode 0600. Tokens of hosts and gates are stored
@@ -60,7 +60,8 @@ const (
 // usedSuffix ends the name of the file that says which host has used a join token.
 const usedSuffix = ".used"
 
-// validity is how long a certificate names itself valid. Its peers compare the fingerprint and nothing else.
+// validity is the time for which a certificate is valid. It does not limit the use, because peers compare only
+// the fingerprint.
 const validity = 100 * 365 * 24 * time.Hour
 
 // A Store is a gate's directory. Several processes may use one directory.
@@ -72,8 +73,8 @@ type Store struct {
 	mu sync.Mutex // changes of the members, one after the other
 }
 
-// Open opens the directory of a gate. It makes what is missing: the directory, the certificate and the
-// token of clients.
+// Open opens the directory of a gate. If the directory, the certificate or the token of clients is
+// missing, it makes it.
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir}
 	for _, d := range []string{dir, s.path(hostTokens), s.path(gateTokens), s.path("hosts"), s.path("revoked")} {
@@ -263,7 +264,7 @@ func (s *Store) IsClient(token string) bool {
 }
 
 // NewClientToken makes another token of clients. From then on, IsClient refuses the one before. It returns
-// what has changed.
+// the changed members.
 func (s *Store) NewClientToken(now time.Time) (record.Members, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -355,7 +356,7 @@ func tokenUser(content []byte) string {
 }
 
 // Join admits a host, and reserves the join token for it. A host that has joined before may join again under
-// the same name. Join returns what has changed. The errors are *gate.Refused.
+// the same name. Join returns the changed members. The errors are *gate.Refused.
 func (s *Store) Join(m gate.Join, now time.Time) (record.Members, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -409,8 +410,8 @@ func (s *Store) Join(m gate.Join, now time.Time) (record.Members, error) {
 	return changed, nil
 }
 
-// Remove revokes the key of a host, and removes the host. It returns what has changed, which is empty if
-// no host of this name had joined.
+// Remove revokes the key of a host, and removes the host. It returns the changed members, which are empty
+// if no host of this name had joined.
 func (s *Store) Remove(name string, now time.Time) (changed record.Members, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

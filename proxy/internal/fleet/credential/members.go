@@ -91,8 +91,8 @@ func (s *Store) gates() (map[string]record.Place, error) {
 	return gates, err
 }
 
-// Merge adds what another gate knows, and returns what has changed. A host that was removed is in
-// Revoked of the result.
+// Merge adds the members that another gate knows, and returns the changed ones. A host that was removed is
+// in Revoked of the result.
 func (s *Store) Merge(m record.Members) (changed record.Members, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *Store) merge(have, m record.Members) (changed record.Members, err error
 
 func stored(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
 
-// AddGate adds the address of a gate, unless it is there. It returns what has changed.
+// AddGate adds the address of a gate, unless it is there. It returns the changed members.
 func (s *Store) AddGate(address string, now time.Time) (changed record.Members, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,8 +161,8 @@ func (s *Store) AddGate(address string, now time.Time) (changed record.Members, 
 	return s.merge(have, record.Members{Gates: map[string]record.Place{address: {At: later(now, have.Gates[address].At)}}})
 }
 
-// RemoveGate removes the address of a gate that is gone. It returns what has changed, which is empty if
-// there is no such gate.
+// RemoveGate removes the address of a gate that does not exist any more. It returns the changed members,
+// which are empty if there is no such address.
 func (s *Store) RemoveGate(address string, now time.Time) (changed record.Members, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +222,7 @@ func (s *Store) IsSigned(text, signature []byte) bool {
 	return ok && ed25519.Verify(key.Public().(ed25519.PublicKey), text, signature)
 }
 
-// ClusterKey returns a key of 32 bytes that all gates have and nobody else. It depends on the key of the
+// ClusterKey returns a key of 32 bytes that only the gates have. It depends on the key of the
 // certificate, which it does not reveal.
 func (s *Store) ClusterKey() ([]byte, error) {
 	key, ok := s.certificate.PrivateKey.(ed25519.PrivateKey)

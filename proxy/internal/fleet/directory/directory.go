@@ -1,4 +1,4 @@
-// Package directory is a gate's copy of what its hosts say about themselves and their sessions.
+// Package directory is a gate's copy of the records that its hosts publish about themselves and their sessions.
 //
 // A host is known by its key. Its messages have stamps, and a message with an older stamp than the last
 // one is ignored. If a stamp is missing, or if the hash in the host's record differs from the hash of the
@@ -14,7 +14,7 @@
 // A client with a principal sees the sessions of its workspace on the hosts that it sees. A host whose label
 // workspace_id is set belongs to that workspace, and all other hosts are common to the workspaces.
 //
-// Not here: who a client is (package gate), the bus (package bus), the file with the hosts' keys (package credential), and time, which
+// Not here: the principal of a client (package gate), the bus (package bus), the file with the hosts' keys (package credential), and time, which
 // the functions receive as an argument.
 package directory
 
@@ -120,8 +120,8 @@ func (d *Directory) SetGate(address string, isReachable bool) {
 	}
 }
 
-// Disconnect tells that the connection of a host to this gate has ended. It returns what other gates must
-// know of it.
+// Disconnect tells that the connection of a host to this gate has ended. It returns the message
+// about it for other gates.
 func (d *Directory) Disconnect(key string) record.Lost {
 	d.mu.Lock()
 	defer d.mu.Unlock()

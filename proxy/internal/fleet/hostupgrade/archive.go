@@ -82,7 +82,7 @@ func (u *Upgrader) fetch(ctx context.Context, j *job, url, sum string, running R
 	return dir, os.Rename(part, dir)
 }
 
-// download writes what is at url to a file, and compares its SHA-256. Each redirect must lead to a permitted URL, too.
+// download writes the content of url to a file, and compares its SHA-256. Each redirect must lead to a permitted URL, too.
 func (u *Upgrader) download(ctx context.Context, to *os.File, url, sum string) error {
 	client := http.Client{Transport: u.o.Transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects {
@@ -167,7 +167,8 @@ func unpack(archive io.ReadSeeker, dir string, limit int64) error {
 	return nil
 }
 
-// prune removes what is not complete, and all releases but the most that were used last and those that run.
+// prune removes incomplete downloads, and all releases except those that run and the given number of those that were
+// used last.
 func (u *Upgrader) prune(most int, running Running) {
 	inUse := map[string]bool{}
 	for _, p := range []Process{running.Supervisor, running.Proxy} {

@@ -21,8 +21,8 @@ const (
 
 type sum [sha256.Size]byte
 
-// sums identify the two programs of a release by their content, because the name of a version decides
-// nothing.
+// sums identify the two programs of a release by their content, because two programs may have the same
+// version.
 type sums struct{ supervisor, proxy sum }
 
 // text returns one sum for both.
@@ -67,8 +67,8 @@ type kept struct {
 }
 
 // keep copies the programs that run, and notes that they are those before a rollout. If they are kept
-// already, because the agent was started again during the rollout, keep changes nothing: what runs now may
-// be one of the new programs.
+// already, because the agent was started again during the rollout, keep does not copy: the programs that
+// run now may be the new ones.
 func (u *Upgrader) keep(id string, running state) error {
 	if k, err := u.readKept(); err == nil && k.ID == id {
 		return nil

@@ -47,7 +47,7 @@ const (
 	versionTime = 10 * time.Second // for "proxy --version"
 )
 
-// Options are what an Upgrader needs of its program.
+// Options are the settings and functions that an Upgrader needs of its program.
 type Options struct {
 	Dir     string // for copies of the programs that ran before an upgrade
 	Fetched string // directory for the programs of archives
@@ -55,7 +55,7 @@ type Options struct {
 	// Permitted returns the directories, and the beginnings of URLs of archives, from which this host may be upgraded.
 	Permitted func() ([]string, error)
 	Transport http.RoundTripper // of downloads; nil: http.DefaultTransport
-	// Look returns what runs on this host. It returns ErrIdle if no proxy runs.
+	// Look returns the processes and sessions of this host. It returns ErrIdle if no proxy runs.
 	Look func(ctx context.Context) (Running, error)
 	// Command returns the command "proxy upgrade" of the programs in a directory, with further arguments.
 	Command func(ctx context.Context, dir string, args ...string) (*exec.Cmd, error)
@@ -64,10 +64,10 @@ type Options struct {
 	Settle time.Duration
 }
 
-// ErrIdle tells that no proxy runs, so that there is nothing to upgrade.
+// ErrIdle tells that no proxy runs, so that no process can be upgraded.
 var ErrIdle = errors.New("no proxy runs on this host")
 
-// A Running is what runs on this host.
+// A Running has the processes and sessions of this host.
 type Running struct {
 	Supervisor, Proxy Process
 	Sessions          []protocol.SessionInfo
@@ -178,7 +178,7 @@ func (u *Upgrader) permit(dir string) (string, error) {
 		}
 		p, err := filepath.EvalSymlinks(p)
 		if err != nil {
-			continue // it does not exist, so nothing is in it
+			continue // it does not exist, so the archive cannot be in it
 		}
 		if rel, err := filepath.Rel(p, real); err == nil && filepath.IsLocal(rel) {
 			return real, nil

@@ -97,7 +97,7 @@ func (u *Upgrader) apply(ctx context.Context, j *job, dir string, target sums, b
 }
 
 // comeBack replaces the programs that run by the copies of those from before. If the programs from before
-// run already, it changes nothing. cause is the reason, or nil if a client has asked for the return.
+// run already, it replaces none. cause is the reason, or nil if a client has asked for the return.
 func (u *Upgrader) comeBack(ctx context.Context, j *job, before Running, limit time.Duration, cause error) gate.Upgraded {
 	ctx, cancel := context.WithTimeout(ctx, max(limit, returnLimit))
 	defer cancel()
@@ -110,7 +110,7 @@ func (u *Upgrader) comeBack(ctx context.Context, j *job, before Running, limit t
 	}
 	isSame := false
 	old, err := u.kept(j.request.ID)
-	if cause == nil && errors.Is(err, errNotUpgraded) { // the apply has not arrived, so there is nothing to return from
+	if cause == nil && errors.Is(err, errNotUpgraded) { // the apply has not arrived, so the programs from before still run
 		result.Supervisor, result.Proxy = before.Supervisor.Version, before.Proxy.Version
 		return result
 	}
@@ -139,7 +139,7 @@ func (u *Upgrader) comeBack(ctx context.Context, j *job, before Running, limit t
 	return result
 }
 
-// A state is what runs, with the sums of its programs.
+// A state has the processes and sessions of this host, with the sums of the programs.
 type state struct {
 	Running
 	sums
@@ -166,8 +166,8 @@ func (u *Upgrader) look(ctx context.Context) (state, error) {
 	return s, nil
 }
 
-// awaitHealthy returns when the wanted programs run and all sessions of before are there. The error tells
-// what is wrong when ctx ends.
+// awaitHealthy returns when the wanted programs run and have all sessions of before. If ctx ends earlier,
+// the error tells which condition is not met.
 func (u *Upgrader) awaitHealthy(ctx context.Context, wanted sums, before []protocol.SessionInfo) (state, error) {
 	for {
 		now, err := u.look(ctx)
@@ -219,7 +219,7 @@ func missing(before, now []protocol.SessionInfo) error {
 	return nil
 }
 
-// An outcome is what "proxy upgrade" has reported.
+// An outcome is the report of "proxy upgrade".
 type outcome struct {
 	stallMS         float64 // the longest pause
 	clients, closed int

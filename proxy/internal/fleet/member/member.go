@@ -3,7 +3,7 @@
 // The agent is a process of its own, because the state of a TLS connection cannot be moved to another
 // process of Go, while a Unix socket can. It holds one connection for the bus, and one for each client,
 // which it copies to the proxy's socket. A handoff of the proxy and an upgrade of the supervisor are
-// therefore invisible to clients of the gate. Proxy and supervisor know nothing of the gate.
+// therefore invisible to clients of the gate. Proxy and supervisor do not know the gate.
 //
 //	publish   owns the roster; sends all records, so that their stamps are in order
 //	watch     follows the events of the local proxy, and sends lists to publish
@@ -14,7 +14,7 @@
 // that of the bus.
 //
 // Invariant: the agent connects with gates whose certificate has the fingerprint that the user has named,
-// at addresses that the user or such a gate has named, whatever a message contains. If the local proxy
+// at addresses that the user or such a gate has named. No other message can change that. If the local proxy
 // cannot be reached, the last roster stays, and the record of the host tells that no proxy serves.
 //
 // Not here: the connection with the local proxy (the functions in Options), and the gate.
@@ -58,7 +58,7 @@ const (
 	firstRefusal = time.Minute // a gate that refuses the host is asked again after this time
 )
 
-// Options are what the agent needs of its program.
+// Options are the settings and functions that the agent needs of its program.
 type Options struct {
 	Path  string // of the file of the State
 	Log   zerolog.Logger
@@ -70,9 +70,9 @@ type Options struct {
 	// Ready returns nil if the local proxy accepts connections. It starts a proxy as Connect does, and also if
 	// starts is set. If again is not set, it also starts a proxy that a user has stopped.
 	Ready func(ctx context.Context, starts, again bool) error
-	// Serve connects a stream of the api's frames with the local proxy until one of them ends. If who is
-	// not nil, it is the client, as the gate has established it, and the proxy must treat it as such.
-	Serve func(ctx context.Context, stream net.Conn, who *protocol.Principal) error
+	// Serve connects a stream of the api's frames with the local proxy until one of them ends. If principal is
+	// not nil, the gate has authenticated the client as this principal, and the proxy must treat it as such.
+	Serve func(ctx context.Context, stream net.Conn, principal *protocol.Principal) error
 	// Run runs a command on this host, and returns its exit code. It returns a *gate.Refused if clients of
 	// the gate may not run it.
 	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) (exitCode int, err error)
@@ -171,7 +171,7 @@ type agent struct {
 	isOver  bool     // the host has left, and the file must not be written again
 }
 
-// A list is what watch has learned from the local proxy.
+// A list has the sessions of the local proxy, which watch sends to publish.
 type list struct {
 	isServing bool
 	sessions  []protocol.SessionInfo // all sessions, if isServing is set

@@ -23,7 +23,7 @@ func (r *roster) next() record.Stamp {
 	return r.stamp
 }
 
-// update makes list the sessions of this host, and returns what has changed.
+// update makes list the sessions of this host, and returns the changes.
 func (r *roster) update(list []protocol.SessionInfo) (changes []record.Change) {
 	isThere := make(map[protocol.SessionID]bool, len(list))
 	for _, s := range list[:min(len(list), record.MaxSessions)] {

@@ -5,11 +5,11 @@
 // publishes a Dial if a client wants to enter the host. Gates tell each other a Sum of their Members
 // every 10 s, and the Members if the sums differ.
 //
-// Invariant: a host is the only one who publishes records about itself, and it publishes them in the
-// order of their stamps. Whatever bytes arrive, Decode allocates no more than a small multiple of
-// their number, and what it returns is within the limits.
+// Invariant: only a host itself publishes records about it, and it publishes them in the order of their
+// stamps. For any bytes, Decode allocates no more than a small multiple of their number, and its result
+// is within the limits.
 //
-// Not here: what a gate makes of the records (package directory), and their transport (package bus).
+// Not here: a gate's use of the records (package directory), and their transport (package bus).
 package record
 
 import (
@@ -139,7 +139,7 @@ type Session struct {
 	ExitCode  *int               `json:"exit_code,omitempty"`
 }
 
-// Of returns the encoding of what the directory knows of a session. If the session does not fit into
+// Of returns the encoding of the fields of a session that the directory has. If the session does not fit into
 // MaxSession bytes, its title and all labels but that of its workspace are left out.
 func Of(s protocol.SessionInfo) json.RawMessage {
 	r := Session{

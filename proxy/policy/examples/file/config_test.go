@@ -21,17 +21,17 @@ func TestParse(t *testing.T) {
 	sum := strings.Repeat("ab", 32)
 	for _, tt := range []struct {
 		name, text string
-		says       []string // one for each mistake
+		says       []string // one message for each mistake
 	}{
 		{"nothing", `{}`, nil},
-		{"nothing at all", ``, []string{"EOF"}},
+		{"an empty file", ``, []string{"EOF"}},
 		{"a user", `{"users": [{"user": "a", "uid": 0, "roles": ["r"]}], "rules": {"r": []}}`, nil},
 		{"more after it", `{} {}`, []string{"continues after the end of the value"}},
 		{"an unknown field", `{"user": []}`, []string{`unknown field "user"`}},
 		{"unknown fields", `{"users": [{"user": "a", "uid": 1, "rôle": ""}], "tasks": [{"id": "t", "work_dir": "/", "dir": ""}]}`,
 			[]string{`users[0]: json: unknown field "rôle"`, `tasks[0]: json: unknown field "dir"`}},
 		{"another kind", `{"users": [{"user": "a", "uid": "1"}]}`, []string{"users[0]: json: cannot"}},
-		{"nobody", `{"users": [{}]}`, []string{"users[0]: user is empty", "users[0]: neither uid nor"}},
+		{"a user without a name", `{"users": [{}]}`, []string{"users[0]: user is empty", "users[0]: neither uid nor"}},
 		{"twice", `{"users": [{"user": "a", "uid": 1, "tokens_sha256": ["` + sum + `"]}, {"user": "b", "uid": 1, "tokens_sha256": ["` + strings.ToUpper(sum) + `"]}]}`,
 			[]string{"users[1]: uid 1", "users[1]: tokens_sha256[0] is there twice"}},
 		{"no sums", `{"users": [{"user": "a", "tokens_sha256": ["", "secret", "` + sum + `00"]}]}`,

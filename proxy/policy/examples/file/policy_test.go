@@ -44,7 +44,7 @@ func opened(t *testing.T, path string) (*filePolicy, *bytes.Buffer) {
 	return &filePolicy{s, log}, &said
 }
 
-// The suite, with the race detector in the same process.
+// The suite of policytest, in a process with the race detector.
 func TestPromises(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "policy.json")
@@ -69,15 +69,15 @@ func TestReadAgain(t *testing.T) {
 	for _, step := range []struct {
 		name   string
 		change func()
-		want   string // whose the token is
-		says   int    // lines, in all
+		want   string // the user of the token
+		says   int    // number of log lines so far
 	}{
-		{"as it was", func() {}, "one", 0},
+		{"unchanged", func() {}, "one", 0},
 		{"longer", func() { write(t, path, text("second", "")) }, "second", 1},
 		{"not to be used", func() { write(t, path, "{") }, "second", 2},
 		{"still not", func() {}, "second", 2},
-		{"gone", func() { os.Remove(path) }, "second", 3},
-		{"still gone", func() {}, "second", 3},
+		{"removed", func() { os.Remove(path) }, "second", 3},
+		{"still removed", func() {}, "second", 3},
 		{"back", func() { write(t, path, text("third", "")) }, "third", 4},
 		{"a directory", func() { os.Remove(path); os.Mkdir(path, 0o700) }, "third", 5},
 	} {
@@ -119,7 +119,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// What cannot be written is logged, and no error.
+// An event that cannot be written is logged, and causes no error.
 func TestNoAudit(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "policy.json")

@@ -14,7 +14,7 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// messages are one of each, with all that it may have.
+// messages has one message of each kind, with all fields that it may have.
 var messages = map[string]Message{
 	"hello":        {Op: OpHello, Version: 1},
 	"put":          {Op: OpPut, Seq: 1, ID: "a", PID: 42, Meta: []byte{0, 1, 255}, FDs: 2},
@@ -31,7 +31,7 @@ var messages = map[string]Message{
 	"error":        {Op: OpError, Seq: 1, Message: "no such record"},
 }
 
-// TestGolden: version 1 is frozen. These bytes never change.
+// TestGolden checks the bytes of version 1, which never change.
 func TestGolden(t *testing.T) {
 	for name, m := range messages {
 		t.Run(name, func(t *testing.T) {
@@ -68,8 +68,8 @@ func conns(t *testing.T) (a, b *Conn) {
 	return a, b
 }
 
-// TestNonsense: what cannot be understood costs nothing behind it, and no
-// descriptor stays open.
+// TestNonsense checks that the message after one that cannot be understood is received, and that no descriptor stays
+// open.
 func TestNonsense(t *testing.T) {
 	long := append([]byte{0, 3, 0, 0}, bytes.Repeat([]byte("x"), 3<<16)...)
 	for name, tt := range map[string]struct {
@@ -95,14 +95,14 @@ func TestNonsense(t *testing.T) {
 			}
 			m, fds, err := b.Receive()
 			if err != nil || m.ID != "a" || len(fds) != 2 {
-				t.Errorf("behind it: %+v, %v, %v", m, fds, err)
+				t.Errorf("the message behind it: %+v, %v, %v", m, fds, err)
 			}
 			Close(fds)
 		})
 	}
 }
 
-// FuzzReceive: whatever comes, no panic, and an end.
+// FuzzReceive checks that Receive does not panic, and ends with the connection.
 func FuzzReceive(f *testing.F) {
 	for _, m := range messages {
 		frame, _ := m.Frame()

@@ -11,8 +11,7 @@ import (
 	"holdfast/protocol"
 )
 
-// check checks what Next returns: numbers first to last in order, and how many
-// are missed.
+// check checks that Next returns the events first to last in order, and how many were missed.
 func check(t *testing.T, h *Hub, after, first, last, missed uint64) {
 	t.Helper()
 	events, m, err := h.Next(context.Background(), after)
@@ -32,8 +31,7 @@ func publish(h *Hub, n int, info *protocol.SessionInfo) {
 	}
 }
 
-// A subscriber gets every event once and in order, from wherever it was, and is
-// told how many are no longer kept.
+// A subscriber receives every event once and in order, from any number on, and learns how many are no longer kept.
 func TestHub(t *testing.T) {
 	h := NewHub(time.Now, nil)
 	small := &protocol.SessionInfo{}
@@ -42,10 +40,10 @@ func TestHub(t *testing.T) {
 	}
 	publish(h, 10, small)
 	check(t, h, 0, 1, 10, 0)
-	check(t, h, 0, 1, 10, 0) // and for another
+	check(t, h, 0, 1, 10, 0) // the same for another subscriber
 	check(t, h, 9, 10, 10, 0)
 	publish(h, maxEvents, small)
-	check(t, h, 0, 11, maxEvents+10, 10) // a slow one
+	check(t, h, 0, 11, maxEvents+10, 10) // a slow subscriber
 	check(t, h, 9, 11, maxEvents+10, 1)
 	check(t, h, 10, 11, maxEvents+10, 0)
 	publish(h, 10*maxEvents, small)
@@ -55,8 +53,8 @@ func TestHub(t *testing.T) {
 	check(t, h, h.Seq()-1, h.Seq(), h.Seq(), 0)
 }
 
-// What is kept is bounded in bytes as well, whichever field they are in, but
-// for the last event.
+// The events that a hub keeps are also bounded in bytes, whichever field the bytes are in. The last event is kept at
+// any size.
 func TestHubBytes(t *testing.T) {
 	big := strings.Repeat("x", maxEventBytes/10)
 	for name, info := range map[string]*protocol.SessionInfo{
@@ -95,7 +93,7 @@ func TestHubWaits(t *testing.T) {
 		h.Publish(protocol.EventExited, &protocol.SessionInfo{ID: "a"}, nil)
 		for range 3 {
 			if e := <-got; len(e) != 1 || e[0].Kind != protocol.EventExited || e[0].Session.ID != "a" || e[0].At != time.Unix(7, 0) {
-				t.Errorf("got %+v, want the one event", e)
+				t.Errorf("got %+v, want one event", e)
 			}
 		}
 		failed := make(chan error)
@@ -106,13 +104,12 @@ func TestHubWaits(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if err := <-failed; !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want it cancelled", err)
+			t.Errorf("got %v, want context.Canceled", err)
 		}
 	})
 }
 
-// Subscribers that come late, go, and come back each have all events once,
-// while events happen.
+// Subscribers that begin late, stop, and begin again receive each event once, while events are published.
 func TestHubConcurrent(t *testing.T) {
 	h := NewHub(time.Now, nil)
 	const total = 3 * maxEvents
@@ -123,11 +120,11 @@ func TestHubConcurrent(t *testing.T) {
 			for after < total {
 				events, m, err := h.Next(context.Background(), after)
 				if err != nil || events[0].Seq != after+m+1 {
-					done <- "a hole that was not told"
+					done <- "missed events that Next did not report"
 					return
 				}
 				missed += m
-				n := min(len(events), 100+every*300) // it takes some and asks again
+				n := min(len(events), 100+every*300) // accepts only some of the events and asks again
 				got += uint64(n)
 				after = events[n-1].Seq
 			}
@@ -146,7 +143,7 @@ func TestHubConcurrent(t *testing.T) {
 	}
 }
 
-// A hub that goes on has the last events, and says how many it lacks.
+// A hub that continues from a saved state has the last events, and reports how many it lacks.
 func TestHubGoesOn(t *testing.T) {
 	h := NewHub(time.Now, nil)
 	info := &protocol.SessionInfo{ID: "s", Title: strings.Repeat("t", 1000)}
@@ -168,7 +165,7 @@ func TestHubGoesOn(t *testing.T) {
 	if err != nil || int(missed) != n-len(events) || len(got) != len(events) {
 		t.Errorf("from the beginning: %d events, %d missed, %v", len(got), missed, err)
 	}
-	// After a crash nothing but the number is left.
+	// After a crash only the number of the last event is known.
 	last := NewHub(time.Now, nil)
 	last.Restore(seq, nil)
 	last.Publish(protocol.EventBell, info, nil)

@@ -14,23 +14,23 @@ import (
 	. "holdfast/supervisor/internal/vt/vttest"
 )
 
-// compared leaves out what neither can show.
+// compared ignores differences that no terminal shows.
 var compared = Options{FirstWrapped: true, HiddenCursor: true}
 
-// printed leaves out what a snapshot cannot bring back.
+// printed also ignores state that a snapshot cannot restore.
 var printed = Options{FirstWrapped: true, HiddenCursor: true, Printable: true}
 
-// errNothing: xterm.js shows one of its defects, and so nothing to compare with.
+// errNothing is returned if xterm.js shows one of its defects, so that the result cannot be compared.
 var errNothing = errors.New("a defect of xterm.js")
 
-// core returns a terminal that the case's steps were done to.
+// core returns a terminal that has executed the steps of the case.
 func core(c *Case) *vt.Term {
 	term := vt.New(vt.Config{Cols: c.Cols, Rows: c.Rows, HistoryLines: c.History, Graphemes: c.Unicode == graphemes})
 	Do(term, c.Steps)
 	return term
 }
 
-// plain is a state as another program would get it.
+// plain returns a state after it was encoded and decoded, as another program would receive it.
 func plain(t testing.TB, s *vt.State) *vt.State {
 	t.Helper()
 	data, err := json.Marshal(s)
@@ -44,13 +44,13 @@ func plain(t testing.TB, s *vt.State) *vt.State {
 	return copied
 }
 
-// real is the state of xterm.js after the steps, in as few writes as can be: it
-// loses characters that are cut at a byte of 0x80.
+// real returns the state of xterm.js after the steps. It writes as few pieces as possible, because xterm.js loses
+// characters that are cut at a byte of 0x80.
 func real(o *Oracle, c *Case) (*vt.State, error) {
 	s := o.New(c.Config)
 	defer s.Close()
 	Do(s, Join(c.Steps))
-	state, err := s.State() // which may meet a defect, too
+	state, err := s.State() // State may meet a defect, too
 	if thrown := new(Thrown); errors.As(err, &thrown) {
 		return nil, fmt.Errorf("%w: it threw", errNothing)
 	} else if err != nil {
@@ -64,8 +64,7 @@ func real(o *Oracle, c *Case) (*vt.State, error) {
 	return state, nil
 }
 
-// doubtful tells that xterm.js does not agree with itself on a case: what it
-// shows depends on how the text was cut.
+// doubtful reports whether xterm.js contradicts itself in a case: its state depends on how the text was cut.
 func doubtful(o *Oracle, c *Case, want *vt.State) bool {
 	s := o.New(c.Config)
 	defer s.Close()
@@ -74,15 +73,14 @@ func doubtful(o *Oracle, c *Case, want *vt.State) bool {
 	return err != nil || Diff(got, want) != ""
 }
 
-// check is one way in which the core has to agree with xterm.js. It returns the
-// difference, "" for none, or errNothing.
+// check is one comparison of the core with xterm.js. It returns the difference, or "" for none, or errNothing.
 type check func(t testing.TB, o *Oracle, c *Case) (diff string, err error)
 
 var checks = []struct {
 	name string
 	check
 }{
-	// The core shows what xterm.js shows.
+	// The core shows the same as xterm.js.
 	{"same", func(t testing.TB, o *Oracle, c *Case) (string, error) {
 		want, err := real(o, c)
 		if err != nil {
@@ -94,7 +92,7 @@ var checks = []struct {
 		}
 		return diff, nil
 	}},
-	// A viewer's terminal that gets our snapshot is like one that got it all.
+	// An xterm.js that receives the core's snapshot shows the same as one that received all output.
 	{"snapshot", func(t testing.TB, o *Oracle, c *Case) (string, error) {
 		want, err := real(o, c)
 		if err != nil {
@@ -108,13 +106,13 @@ var checks = []struct {
 			return "", err
 		}
 		diff := Diff(got, want, printed)
-		// A core that differs at this is another check's business.
+		// If the core differs at this point, the check "same" reports it.
 		if diff != "" && Diff(plain(t, core(c).State()), want, compared) != "" {
 			return "", errNothing
 		}
 		return diff, nil
 	}},
-	// Our own terminal that gets the snapshot is like the one that it is of.
+	// A core that receives the snapshot shows the same as the terminal of the snapshot.
 	{"own snapshot", func(t testing.TB, _ *Oracle, c *Case) (string, error) {
 		want := core(c).State()
 		if Unprintable(want) {
@@ -122,7 +120,7 @@ var checks = []struct {
 		}
 		return Diff(core(fromSnapshot(c)).State(), want, printed), nil
 	}},
-	// It is not seen how a stream was cut.
+	// The state does not depend on how the output was cut.
 	{"cuts", func(t testing.TB, _ *Oracle, c *Case) (string, error) {
 		whole, each := *c, *c
 		whole.Steps, each.Steps = Join(c.Steps), Bytes(c.Steps)
@@ -134,7 +132,7 @@ var checks = []struct {
 	}},
 }
 
-// fromSnapshot is a case that should end as c does, by a snapshot alone.
+// fromSnapshot returns a case that consists of a snapshot of c's final state, and should end in the same state.
 func fromSnapshot(c *Case) *Case {
 	term := core(c)
 	s := &Case{Name: c.Name, Config: c.Config, Steps: []Step{{Write: term.Snapshot()}}}
@@ -142,7 +140,7 @@ func fromSnapshot(c *Case) *Case {
 	return s
 }
 
-// run does a check, and on a failure finds the least that fails and keeps it.
+// run executes a check. If it fails, run finds the shortest case that fails and stores it in keepDir.
 func (check check) run(t *testing.T, o *Oracle, c *Case) (compared bool) {
 	t.Helper()
 	diff, err := check(t, o, c)
@@ -175,10 +173,10 @@ func (check check) run(t *testing.T, o *Oracle, c *Case) (compared bool) {
 	return true
 }
 
-// keepDir is where cases that fail are kept for a look, and stay.
+// keepDir is the directory in which cases that fail are stored. They are not deleted.
 var keepDir = os.TempDir()
 
-// maxFailures is after how many a run of streams has shown enough.
+// maxFailures is the number of failures after which a run of streams stops.
 const maxFailures = 3
 
 func TestCoreStreams(t *testing.T) {
@@ -198,9 +196,9 @@ func TestCoreStreams(t *testing.T) {
 					}
 				})
 			}
-			t.Logf("%d of %d streams had nothing to compare with", met, n)
+			t.Logf("%d of %d streams could not be compared", met, n)
 			if 4*met > n {
-				t.Errorf("%d of %d streams had nothing to compare with", met, n)
+				t.Errorf("%d of %d streams could not be compared", met, n)
 			}
 		})
 	}
@@ -241,7 +239,7 @@ func TestCoreRecordings(t *testing.T) {
 	}
 }
 
-// halfway is a recording that stops in the middle of a full screen.
+// halfway returns the part of a recording that ends in the middle of a full screen.
 func halfway(output []byte) []Step {
 	return []Step{{Write: bytes.Clone(output[:len(output)/2])}}
 }

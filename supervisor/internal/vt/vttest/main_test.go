@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// seed makes a run's streams. HOLDFAST_SEED repeats an earlier run.
+// seed is the seed of the streams of this run. HOLDFAST_SEED repeats an earlier run.
 var seed = func() uint64 {
 	if s, err := strconv.ParseUint(os.Getenv("HOLDFAST_SEED"), 10, 64); err == nil {
 		return s
@@ -15,7 +15,7 @@ var seed = func() uint64 {
 	return uint64(time.Now().UnixNano())
 }()
 
-// streams is how many there are: HOLDFAST_STREAMS, or else n.
+// streams returns the number of streams: HOLDFAST_STREAMS, or else n.
 func streams(t testing.TB, n int) int {
 	t.Helper()
 	t.Logf("HOLDFAST_SEED=%d", seed)

@@ -42,7 +42,7 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// What xterm.js throws belongs to its terminal alone, and is told.
+// An exception of xterm.js fails only the terminal that caused it, and is returned as an error.
 func TestOracleThrows(t *testing.T) {
 	o := Open(t)
 	c := Config{Cols: 10, Rows: 2, History: 5}
@@ -68,9 +68,8 @@ func TestOracleBench(t *testing.T) {
 	}
 }
 
-// No stream makes xterm.js throw or freeze, and few meet its defects. One that is
-// known but not avoided: a run of text that ends within a wide character or
-// begins there leaves other cells than in one piece.
+// No stream makes xterm.js throw or freeze, and few meet its defects. One defect is known and not avoided: a run of
+// text that ends within a wide character, or begins there, leaves other cells if it is written in pieces.
 func TestStreamIsSound(t *testing.T) {
 	o := Open(t)
 	defects, history, alternate, torn := map[string]int{}, 0, 0, 0
@@ -121,8 +120,8 @@ func TestStreamIsSound(t *testing.T) {
 	}
 }
 
-// wholeCharacters cuts between characters only: a byte of 0x80 in one that comes
-// in two writes is the end of it to xterm.js.
+// wholeCharacters cuts steps only between characters. In xterm.js a byte of 0x80 ends a character that comes in two
+// writes.
 func wholeCharacters(steps []Step) []Step {
 	var whole []Step
 	var carry []byte
@@ -145,13 +144,13 @@ func wholeCharacters(steps []Step) []Step {
 	return append(whole, Step{Write: carry})
 }
 
-// characters makes a write of every character.
+// characters yields a write for every character.
 func characters(steps []Step) iter.Seq[Step] {
 	return func(yield func(Step) bool) {
 		for _, s := range Join(steps) {
 			for b := s.Write; len(b) > 0; {
 				_, n := utf8.DecodeRune(b)
-				if n == 1 && b[0] >= utf8.RuneSelf { // what is not whole may depend on the rest
+				if n == 1 && b[0] >= utf8.RuneSelf { // an incomplete character may depend on the next bytes
 					n = len(b)
 				}
 				if !yield(Step{Write: b[:n]}) {
@@ -169,7 +168,7 @@ func characters(steps []Step) iter.Seq[Step] {
 func TestStreamIsSeeded(t *testing.T) {
 	for i := range 20 {
 		if a, b := stream(i), stream(i); fmt.Sprint(a) != fmt.Sprint(b) {
-			t.Errorf("stream %d differs from itself", i)
+			t.Errorf("stream %d differs in two runs of the same seed", i)
 		}
 	}
 }
@@ -177,11 +176,11 @@ func TestStreamIsSeeded(t *testing.T) {
 // graphemes is the Unicode version of xterm.js that the core has under mode 2027.
 const graphemes = "15-graphemes"
 
-// byMode is Config.Unicode of a terminal that knows mode 2027.
+// byMode is Config.Unicode of a terminal that supports mode 2027.
 const byMode = "2027"
 
-// stream is one of a run's streams, and the terminal that it is for. The run's
-// seed and its number make it.
+// stream returns the stream with a number, and its terminal's configuration. It depends on the run's seed and the
+// number alone.
 func stream(i int) *Case {
 	r := rand.New(rand.NewPCG(seed, uint64(i)))
 	c := &Case{Name: fmt.Sprintf("%d-%d", seed, i)}

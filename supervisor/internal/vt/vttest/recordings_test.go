@@ -12,7 +12,7 @@ import (
 	. "holdfast/supervisor/internal/vt/vttest"
 )
 
-// recordings are real programs, each with what a user does to it.
+// recordings are real programs, each with the input of a user.
 var recordings = []struct {
 	name    string
 	program func(t *testing.T, dir string) Program
@@ -44,7 +44,7 @@ var recordings = []struct {
 
 func shell(code string) Program { return Program{Argv: []string{"sh", "-c", code}} }
 
-// record runs a recording in an empty home. The oracle answers what it asks.
+// record runs a recording in an empty home directory. The oracle answers its queries.
 func record(t *testing.T, o *Oracle, program func(*testing.T, string) Program) (Program, []byte) {
 	t.Helper()
 	dir := t.TempDir()
@@ -93,7 +93,7 @@ func less(t *testing.T, dir string) Program {
 	}}
 }
 
-// tmux has a server, here a child of the test that ends with it.
+// tmux returns a tmux whose server is a child of the test, and ends with it.
 func tmux(t *testing.T, dir string) Program {
 	socket := filepath.Join(dir, "socket")
 	server := exec.Command("tmux", "-D", "-S", socket, "-f", os.DevNull)
@@ -107,7 +107,7 @@ func tmux(t *testing.T, dir string) Program {
 		_ = server.Wait()
 		kill.Stop()
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; { // until it listens
+	for deadline := time.Now().Add(10 * time.Second); ; { // waits until the server listens
 		if _, err := os.Stat(socket); err == nil {
 			break
 		}
@@ -134,7 +134,7 @@ func gitLog(t *testing.T, dir string) Program {
 	return Program{Argv: []string{"git", "--no-pager", "log", "--graph", "--color=always", "--all", "--decorate", "--stat"}}
 }
 
-// What is recorded shows on the real terminal, without errors.
+// The output that was recorded can be shown by xterm.js without errors.
 func TestRecord(t *testing.T) {
 	o := Open(t)
 	for _, recording := range recordings {

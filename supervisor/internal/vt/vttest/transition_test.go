@@ -10,17 +10,16 @@ import (
 	. "holdfast/supervisor/internal/vt/vttest"
 )
 
-// pair is two states of one size: what a terminal has been shown, and what it
-// is to show.
+// pair has the steps of two states of one size: that of a terminal now, and that to which a transition must bring it.
 type pair struct {
 	name     string
 	config   Config
 	from, to []Step
-	snapshot bool // the terminal was shown a snapshot of the first
+	snapshot bool // the terminal has the first state by its snapshot
 }
 
-// makePair makes one of a run's pairs: of two streams that have nothing to do
-// with each other, or, of most, of one and a little more of it.
+// makePair returns the pair with a number. Some pairs are two unrelated streams. Most are a stream, and the same
+// stream with a little more output.
 func makePair(i int) pair {
 	c, other := stream(i), stream(i+1<<20)
 	if other.Unicode == byMode && i%4 == 0 { // its steps switch the mode
@@ -36,7 +35,7 @@ func makePair(i int) pair {
 		})
 		p.to = append(p.from[:len(p.from):len(p.from)], more...)
 	}
-	// Both end in the size that they began with.
+	// Both must end in the same size.
 	cols, rows := p.config.Cols, p.config.Rows
 	p.from = append(p.from[:len(p.from):len(p.from)], Step{Cols: cols, Rows: rows})
 	p.to = append(p.to[:len(p.to):len(p.to)], Step{Cols: cols, Rows: rows})
@@ -45,7 +44,7 @@ func makePair(i int) pair {
 
 func (p pair) of(steps []Step) *Case { return &Case{Name: p.name, Config: p.config, Steps: steps} }
 
-// shown is how the terminal got where it is.
+// shown returns the case that brings the terminal to its first state.
 func (p pair) shown() *Case {
 	c := p.of(p.from)
 	if p.snapshot {
@@ -54,7 +53,7 @@ func (p pair) shown() *Case {
 	return c
 }
 
-// screenOf is a state without its history.
+// screenOf returns a state without its history.
 func screenOf(s *vt.State) *vt.State {
 	c := *s
 	c.Normal.Lines = c.Normal.Lines[c.Normal.History:]
@@ -62,7 +61,7 @@ func screenOf(s *vt.State) *vt.State {
 	return &c
 }
 
-// checkOwn takes our own terminal from one state to the other.
+// checkOwn brings a terminal of the core from the first state to the second by a transition, and compares.
 func (p pair) checkOwn() (diff string, transition []byte, compared bool) {
 	from, to := core(p.shown()), core(p.of(p.to))
 	want := to.State()
@@ -73,7 +72,7 @@ func (p pair) checkOwn() (diff string, transition []byte, compared bool) {
 	before := from.State()
 	from.Replies()
 	if again := from.Copy(0).AppendTransition(nil, from); len(again) > 0 {
-		return "a copy differs from what it is of: " + string(again), transition, true
+		return "a copy differs from its terminal: " + string(again), transition, true
 	}
 	from.Write(transition)
 	got := from.State()
@@ -84,14 +83,14 @@ func (p pair) checkOwn() (diff string, transition []byte, compared bool) {
 		return "the history has changed", transition, true
 	}
 	if len(from.Replies()) > 0 {
-		return "it asks", transition, true
+		return "the transition has a query", transition, true
 	}
 	return diffOwn(got, want), transition, true
 }
 
-// diffOwn compares what only we know.
+// diffOwn compares the parts of the state that xterm.js does not show.
 func diffOwn(got, want *vt.State) string {
-	if want.Alternate == nil { // hidden: it stays as it is
+	if want.Alternate == nil { // the keyboard of the hidden screen stays unchanged
 		got.Keyboard.Kitty[1] = want.Keyboard.Kitty[1]
 	}
 	if want.WorkDir == "" {
@@ -114,8 +113,8 @@ func diffOwn(got, want *vt.State) string {
 	return ""
 }
 
-// checkReal takes xterm.js from one state to the other. It has nothing to
-// compare with where xterm.js shows a defect on the way.
+// checkReal brings xterm.js from the first state to the second by a transition, and compares. It returns errNothing
+// if xterm.js shows a defect.
 func (p pair) checkReal(o *Oracle) (diff string, transition []byte, err error) {
 	shown := p.shown()
 	from, to := core(shown), core(p.of(p.to))
@@ -135,7 +134,7 @@ func (p pair) checkReal(o *Oracle) (diff string, transition []byte, err error) {
 		return "", nil, errNothing
 	}
 	if Diff(from.State(), before, compared) != "" {
-		return "", nil, errNothing // another check's business
+		return "", nil, errNothing // another check reports it
 	}
 	s.Write(transition)
 	got, err := s.State()
@@ -148,7 +147,7 @@ func (p pair) checkReal(o *Oracle) (diff string, transition []byte, err error) {
 	return Diff(screenOf(got), want, printed), transition, nil
 }
 
-// linesAbove is the text of a history.
+// linesAbove returns the texts of the history.
 func linesAbove(s *vt.State) (lines []string) {
 	for _, l := range s.Normal.Lines[:s.Normal.History] {
 		text := ""
@@ -160,8 +159,7 @@ func linesAbove(s *vt.State) (lines []string) {
 	return lines
 }
 
-// A transition brings a terminal to what another one shows, and leaves its
-// history alone.
+// A transition brings a terminal to the screen of another one, and does not change its history.
 func TestTransition(t *testing.T) {
 	n := streams(t, 600)
 	failures, met, full := 0, 0, 0
@@ -182,13 +180,13 @@ func TestTransition(t *testing.T) {
 			t.Errorf("pair %d of %dx%d, from\n%sto\n%sby %q:\n%s", i, p.config.Cols, p.config.Rows, Format(p.from), Format(p.to), transition, diff)
 		}
 	}
-	t.Logf("%d of %d had nothing to compare with; %d bytes each", met, n, full/n)
+	t.Logf("%d of %d could not be compared; %d bytes each", met, n, full/n)
 	if 4*met > n {
-		t.Errorf("%d of %d pairs had nothing to compare with", met, n)
+		t.Errorf("%d of %d pairs could not be compared", met, n)
 	}
 }
 
-// The same of the real xterm.js.
+// Transitions of the core bring the real xterm.js to the same screen.
 func TestTransitionReal(t *testing.T) {
 	o := Open(t)
 	n := streams(t, 300)
@@ -212,18 +210,18 @@ func TestTransitionReal(t *testing.T) {
 			t.Errorf("pair %d of %dx%d %s, from\n%sto\n%sby %q:\n%s", i, p.config.Cols, p.config.Rows, p.config.Unicode, Format(p.from), Format(p.to), transition, diff)
 		}
 	}
-	t.Logf("%d of %d had nothing to compare with", met, n)
+	t.Logf("%d of %d could not be compared", met, n)
 	if 2*met > n {
-		t.Errorf("%d of %d pairs had nothing to compare with", met, n)
+		t.Errorf("%d of %d pairs could not be compared", met, n)
 	}
 }
 
-// least is the least that fails, each of both by itself.
+// least returns the shortest pair that still fails. It shortens both parts, one after the other.
 func (p pair) least(fails func(pair) bool) pair {
 	sized := func(steps []Step) []Step {
 		return append(steps[:len(steps):len(steps)], Step{Cols: p.config.Cols, Rows: p.config.Rows})
 	}
-	// What they have in common goes from both.
+	// Steps that both have in common are removed from both.
 	k := 0
 	for k < min(len(p.from), len(p.to)) && bytes.Equal(p.from[k].Write, p.to[k].Write) && p.from[k].Cols == p.to[k].Cols {
 		k++

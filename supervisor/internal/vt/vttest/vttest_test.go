@@ -20,7 +20,7 @@ func TestDiff(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*vt.State)
-		want   string // part of it
+		want   string // a part of the difference
 	}{
 		{"nothing", func(*vt.State) {}, ""},
 		{"attributes in another order", func(s *vt.State) {
@@ -37,7 +37,7 @@ func TestDiff(t *testing.T) {
 		{"wrapped", func(s *vt.State) { s.Normal.Lines[0].Wrapped = true }, "normal line 0 wrapped: got true"},
 		{"cursor", func(s *vt.State) { s.Normal.X = 3 }, "normal cursor: got [3 0], want [0 0]"},
 		{"mode", func(s *vt.State) { s.Modes.Insert = true }, "mode Insert: got true"},
-		{"mode of ours", func(s *vt.State) { s.Modes.Win32Input = true }, ""},
+		{"a mode of the core", func(s *vt.State) { s.Modes.Win32Input = true }, ""},
 		{"screen", func(s *vt.State) { s.Alternate = &s.Normal }, "alternate shown: got true"},
 		{"title", func(s *vt.State) { s.TitleStack = []string{"x"} }, "title stack: got [x]"},
 	}
@@ -57,7 +57,7 @@ func TestDiff(t *testing.T) {
 
 func TestMinimise(t *testing.T) {
 	steps := []Step{{Write: []byte("some text\x1b[31mand more")}, {Cols: 10, Rows: 3}, {Write: []byte("again\r\nfoo\x1b")}, {Write: []byte("cbar")}, {Cols: 4, Rows: 4}}
-	// What fails is a reset that comes after the first resize.
+	// The predicate fails for a reset that comes after the first resize.
 	got := Minimise(steps, func(steps []Step) bool {
 		var after []byte
 		resized := false
@@ -96,8 +96,7 @@ func TestCaseIsKept(t *testing.T) {
 	}
 }
 
-// A program's output is all there, its questions are answered, and keys come
-// when it is ready for them.
+// The recording of a program is complete, its queries are answered, and keys are sent when it is ready for them.
 func TestRecordScript(t *testing.T) {
 	got := Record(t, Program{
 		Argv: []string{"sh", "-c", `stty -echo; printf 'ready?'; read -r line; printf "<$line>"; read -r line; printf "<$line>"; cat`},
