@@ -141,7 +141,7 @@ func TestBuildShared(t *testing.T) {
 	if out, err := exec.Command(filepath.Join(dirs[0], "hello")).CombinedOutput(); err != nil {
 		t.Errorf("it prints %q, %v", out, err)
 	}
-	if _, err := new(builder).build(nil, []string{"holdfast/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/none") {
+	if _, err := new(builder).build(nil, []string{"holdfast/shared/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/shared/none") {
 		t.Errorf("a package that does not exist: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "unfinished-*")); len(left) > 0 {
@@ -163,7 +163,7 @@ func TestBuild(t *testing.T) {
 	if other := Build(t, pkg); other == dir {
 		t.Error("another version in the same place")
 	}
-	if _, err := built.build(nil, []string{"holdfast/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/none") {
+	if _, err := built.build(nil, []string{"holdfast/shared/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/shared/none") {
 		t.Errorf("a package that is not there: %v", err)
 	}
 	root := built.root
