@@ -25,7 +25,8 @@
 # TestBusySessions (supervisor/internal/linkserver), TestStalledLink (scripts/cli),
 # FuzzCost (supervisor/internal/screen), TestAnyOffset and TestLargePast (supervisor/internal/replay),
 # TestPowerCuts and TestBrokenDisk (supervisor/internal/past), TestStorm (supervisor/internal/keeper),
-# TestPartition, TestCluster and TestSharingMany (proxy/internal/fleet/gate), TestS3Server (proxy/internal/archive).
+# TestPartition, TestCluster and TestSharingMany (proxy/internal/fleet/gate), TestS3Server (proxy/internal/archive),
+# TestRename (scripts/tidy), TestStart (scripts/figures).
 # --long also sets how much the storms do, unless the environment has another number: HOLDFAST_KILLS, HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_DEATHS,
 # HOLDFAST_COST, and the time HOLDFAST_CHAOS.
 #
@@ -39,6 +40,7 @@ cd "$(dirname "$0")/.."
 FUZZTIME=${FUZZTIME:-2s}
 STATICCHECK=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK=github.com/kisielk/errcheck@v1.20.0
+ACTIONLINT=github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 LONGEST="./supervisor/internal/session ./supervisor/internal/keeper ./proxy/policy/examples ./proxy/internal/policyhost"
 CORE="./supervisor/internal/vt ./supervisor/internal/vt/vttest ./supervisor/internal/screen ./supervisor/internal/past ./supervisor/internal/replay"
 
@@ -145,6 +147,7 @@ programs() {
 		busybox  busybox-static
 		cpio     cpio
 		mkfs.ext4 e2fsprogs
+		nix-instantiate nix-bin
 	EOF
 	# The Python example of a policy imports these modules. It uses the Python of the system.
 	/usr/bin/python3 -c 'import grpc, google.protobuf, cryptography' 2>/dev/null ||
@@ -317,6 +320,7 @@ computing() {
 	step "go vet" analyse go vet ./...
 	step "go vet, manual" analyse go vet -tags manual ./proxy/internal/operate ./supervisor
 	step "staticcheck" analyse go run "$STATICCHECK" ./...
+	step "actionlint" analyse go run "$ACTIONLINT" .github/workflows/*.yml
 	step "errcheck" analyse go run "$ERRCHECK" -ignoretests -exclude scripts/errcheck.txt ./...
 	step "go vet, darwin" analyse env GOOS=darwin GOARCH=arm64 go vet ./protocol/... ./shared/... ./supervisor/... ./proxy/...
 	step "go vet, windows" analyse env GOOS=windows GOARCH=amd64 go vet ./protocol/... ./shared/... ./supervisor/... ./proxy/...

@@ -149,7 +149,11 @@ func (r release) build(t *testing.T) string {
 	if err := errors.Join(archive.Run(), extract.Wait()); err != nil {
 		t.Fatalf("%s: %v", r.name, err)
 	}
-	args := []string{"build", "-C", src, "-o", bin + "/", "-ldflags=-X holdfast/shared/version.version=" + r.name}
+	module, err := exec.Command("go", "-C", src, "list", "-m").Output() // the release may have another path than this tree
+	if err != nil {
+		t.Fatalf("%s: %v", r.name, err)
+	}
+	args := []string{"build", "-C", src, "-o", bin + "/", "-ldflags=-X " + strings.TrimSpace(string(module)) + "/shared/version.version=" + r.name}
 	env := os.Environ()
 	if os.Getenv("HOLDFAST_E2E_RACE") == "1" {
 		args = append(args, "-race")

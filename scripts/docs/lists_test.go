@@ -5,6 +5,7 @@ import (
 	"flag"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,12 +62,25 @@ func TestMetrics(t *testing.T) {
 	if len(made) < 30 {
 		t.Errorf("the sources contain only %d metrics", len(made))
 	}
-	for _, name := range regexp.MustCompile(`\bholdfast_[a-z_]*[a-z]`).FindAllString(read(t, operate), -1) {
-		if !made[name] {
-			t.Errorf("%s mentions %s, which is not a metric", operate, name)
+	for _, page := range []string{operate, monitoring + "alerts.yaml", monitoring + "alerts_test.yaml", monitoring + "dashboard.json"} {
+		for _, name := range regexp.MustCompile(`\bholdfast_[a-z_]*[a-z]`).FindAllString(read(t, page), -1) {
+			if !made[name] {
+				t.Errorf("%s mentions %s, which is not a metric", page, name)
+			}
+		}
+	}
+	alerts := read(t, monitoring+"alerts.yaml")
+	for name, row := range all {
+		if made[name] && strings.Contains(strings.ToLower(row), "**alert**") && !slices.ContainsFunc(inline.FindAllString(row, -1), func(name string) bool {
+			return regexp.MustCompile(`\b` + strings.Trim(name, "`") + `\b`).MatchString(alerts)
+		}) {
+			t.Errorf("%s advises an alert that %salerts.yaml lacks: %s", operate, monitoring, row)
 		}
 	}
 }
+
+// monitoring is the directory of the dashboard and the alert rules.
+const monitoring = "scripts/release/monitoring/"
 
 func metricsSource(t *testing.T) (text string) {
 	t.Helper()

@@ -19,9 +19,12 @@ type file struct {
 
 // texts are the paths of the files of the tree that each archive contains.
 var texts = []string{"LICENSE", "README.md", "CHANGELOG.md", "ARCHITECTURE.md", "protocol/SPEC.md", "protocol/api/schema.json", "protocol/link/schema.json", "proxy/policy/policypb/policy.proto", "proxy/policy/policy.go",
-	".github/CONTRIBUTING.md", ".github/demo.svg", ".github/page.png", ".github/past.png", "proxy/internal/web/client/README.md",
+	".github/CONTRIBUTING.md", ".github/SECURITY.md", ".github/demo.svg", ".github/page.png", ".github/past.png", "proxy/internal/web/client/README.md",
 	"supervisor/internal/vt/README.md", "supervisor/internal/session/README.md", "supervisor/internal/keeper/README.md", "supervisor/internal/past/README.md",
 	"proxy/internal/handoff/README.md", "proxy/internal/apiserver/README.md", dockerfile}
+
+// monitored are the dashboard of Grafana and the alert rules of Prometheus.
+var monitored = []string{"dashboard.json", "alerts.yaml"}
 
 // dockerfile is the path of the Dockerfile of a gate. In an archive it is at the top, because the archive is its context.
 const dockerfile = "scripts/release/Dockerfile"
@@ -47,6 +50,9 @@ func (r *release) layout(t target, notices []byte) ([]file, error) {
 	errs = append(errs, err)
 	for _, page := range pages {
 		add("share/man/man1/"+filepath.Base(page), page, 0o644)
+	}
+	for _, name := range monitored {
+		add("share/holdfast/"+name, filepath.Join(r.root, "scripts", "release", "monitoring", name), 0o644)
 	}
 	guides, err := r.guides()
 	errs = append(errs, err)
@@ -83,7 +89,14 @@ func shown(path string, data []byte) (string, []byte) {
 		return "Dockerfile", data
 	}
 	if name, ok := strings.CutPrefix(path, ".github/docs/"); ok {
-		return "docs/" + name, bytes.ReplaceAll(data, []byte("](../../"), []byte("](../"))
+		const top = "](\x00" // stands for the top of the tree while links to .github change
+		for _, pair := range [][2]string{{"](../../", top}, {"](../", "]("}, {top, "](../"}} {
+			data = bytes.ReplaceAll(data, []byte(pair[0]), []byte(pair[1]))
+		}
+		return "docs/" + name, data
+	}
+	if strings.HasPrefix(path, ".github/") {
+		data = bytes.ReplaceAll(data, []byte("](docs/"), []byte("]("))
 	}
 	data = bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("](.github/docs/"), []byte("](docs/")), []byte("](.github/"), []byte("](docs/"))
 	if name, ok := strings.CutPrefix(path, ".github/"); ok {

@@ -1,14 +1,15 @@
 // Command release makes the files of a release: an archive for each system, Debian packages, npm packages,
-// a Homebrew formula, lists of the modules in the programs (SBOM), and the sums of all files.
+// lists of the modules in the programs (SBOM), and the sums of all files.
 //
 //	go run ./scripts/release                          releases the tag at HEAD into dist/
 //	go run ./scripts/release --snapshot               releases the tree as it is, with or without a tag
-//	go run ./scripts/release --url https://HOST/DIR   adds a formula that fetches from this address
+//	go run ./scripts/release --url https://HOST/DIR   adds a Homebrew formula, a PKGBUILD and a Nix flake
+//	                                                  that fetch the archives from this address
 //
 // Invariant: the same commit and the same Go must give the same bytes, on every machine and at any
 // time. File times are those of the commit, or $SOURCE_DATE_EPOCH.
 //
-// Not here: tagging, signing, uploading.
+// Not here: tagging; signing and publishing, which .github/workflows/release.yml does.
 package main
 
 import (
@@ -53,6 +54,7 @@ type options struct {
 	tag        string // vX.Y.Z
 	out        string
 	root       string // directory of the tree
+	repository string // address of the repository
 	url        string // address of the archives
 	maintainer string // for the Debian packages
 	snapshot   bool
@@ -65,7 +67,8 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.tag, "version", "", "`vX.Y.Z` (default the tag at HEAD)")
 	f.StringVar(&o.out, "out", "dist", "`directory` to make it all in")
 	f.StringVar(&o.root, "root", ".", "`directory` of the tree")
-	f.StringVar(&o.url, "url", "", "`URL` of the directory where the archives will lie, for the formula (default no formula)")
+	f.StringVar(&o.repository, "repository", "", "`URL` of the repository, which npm compares with the attestation of a package")
+	f.StringVar(&o.url, "url", "", "`URL` of the directory where the archives will lie, for formula, PKGBUILD and flake (default that of a GitHub release of the repository; without both, none is made)")
 	f.StringVar(&o.maintainer, "maintainer", "", "`\"Name <address>\"` in the Debian packages (default the author of HEAD)")
 	f.BoolVar(&o.snapshot, "snapshot", false, "of a tree without a tag, or with changes that are not committed")
 	f.Func("target", "only for `OS/ARCH,...` (default all)", func(s string) (err error) {
@@ -123,6 +126,9 @@ func run(ctx context.Context, o options) error {
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	r := &release{options: o, source: src, work: work, bare: strings.TrimPrefix(src.version, "v")}
+	if r.url == "" && r.repository != "" {
+		r.url = strings.TrimSuffix(r.repository, "/") + "/releases/download/" + r.version
+	}
 	fmt.Printf("%s of %s\n", r.version, r.date.Format(time.RFC3339))
 	if err := r.page(ctx); err != nil {
 		return fmt.Errorf("the web page: %w", err)
@@ -139,8 +145,8 @@ func run(ctx context.Context, o options) error {
 	if err := r.npm(ctx); err != nil {
 		return fmt.Errorf("the npm packages: %w", err)
 	}
-	if o.url != "" {
-		if err := r.formula(); err != nil {
+	if r.url != "" {
+		if err := r.recipes(); err != nil {
 			return err
 		}
 	}

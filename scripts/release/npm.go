@@ -90,7 +90,9 @@ func (r *release) npmDescription(dir string) ([]byte, error) {
 	for _, s := range npmSystems {
 		programs[s.name()] = r.bare
 	}
-	for name, value := range map[string]any{"name": "holdfast", "version": r.bare, "optionalDependencies": programs} {
+	fields := map[string]any{"name": "holdfast", "version": r.bare, "optionalDependencies": programs}
+	r.addRepository(fields)
+	for name, value := range fields {
 		if d[name], err = json.Marshal(value); err != nil {
 			return nil, err
 		}
@@ -101,16 +103,26 @@ func (r *release) npmDescription(dir string) ([]byte, error) {
 	return indented(d)
 }
 
+// addRepository adds the repository to the fields of a package. npm refuses a package with an attestation, unless the
+// package names the repository of the attestation.
+func (r *release) addRepository(fields map[string]any) {
+	if r.repository != "" {
+		fields["repository"] = map[string]string{"type": "git", "url": "git+" + r.repository + ".git"}
+	}
+}
+
 // npmPrograms makes the npm package with the programs of a target.
 func (r *release) npmPrograms(t target, notices []byte) error {
 	s, isThere := npmSystems[t]
 	if !isThere || r.lacksNPM() {
 		return nil
 	}
-	description, err := indented(map[string]any{
+	fields := map[string]any{
 		"name": s.name(), "version": r.bare, "license": "Apache-2.0", "os": []string{s.platform}, "cpu": []string{s.arch},
 		"description": "The programs of Holdfast for " + s.platform + " " + s.arch + ". The package holdfast starts them.",
-	})
+	}
+	r.addRepository(fields)
+	description, err := indented(fields)
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,11 @@ func checkNPM(t *testing.T, first, next string) {
 		return project
 	}
 	one, two := install(first, version), install(next, newer)
+	for _, name := range []string{"holdfast", system.name()} { // npm compares it with the attestation
+		if text := read(t, filepath.Join(one, "node_modules", name), "package.json"); !strings.Contains(text, `"url": "git+`+repository+`.git"`) {
+			t.Errorf("%s does not name its repository:\n%s", name, text)
+		}
+	}
 	t.Cleanup(func() {
 		for _, program := range []string{"proxy", "supervisor"} {
 			args := map[string][]string{"proxy": {"stop", "--dir", dir}, "supervisor": {"stop", "--sessions=end", "--dir", dir}}[program]

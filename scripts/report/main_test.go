@@ -54,21 +54,21 @@ func TestReport(t *testing.T) {
 
 // A skipped test must make the run fail unless the list names the test.
 func TestSkips(t *testing.T) {
-	const in = `{"Action":"output","Package":"holdfast/a","Test":"TestX/one","Output":"    x_test.go:1: only root\n"}
-{"Action":"skip","Package":"holdfast/a","Test":"TestX/one"}
-{"Action":"pass","Package":"holdfast/a","Test":"TestX"}
-{"Action":"skip","Package":"holdfast/b/c","Test":"TestY"}
-{"Action":"pass","Package":"holdfast/b/c"}
+	const in = `{"Action":"output","Package":"holdfast/scripts/a","Test":"TestX/one","Output":"    x_test.go:1: only root\n"}
+{"Action":"skip","Package":"holdfast/scripts/a","Test":"TestX/one"}
+{"Action":"pass","Package":"holdfast/scripts/a","Test":"TestX"}
+{"Action":"skip","Package":"holdfast/scripts/b/c","Test":"TestY"}
+{"Action":"pass","Package":"holdfast/scripts/b/c"}
 `
 	for _, tt := range []struct {
 		list string
 		want counts
 		says string
 	}{
-		{"a TestX/* root is asked for\n# a comment\n\nb/c TestY it is long\n", counts{1, 0, 2}, "skip  holdfast/b/c TestY: \n"},
-		{"a TestX/* root is asked for\n", counts{1, 1, 2}, "skip  holdfast/a TestX/one: x_test.go:1: only root\nFAIL  holdfast/b/c TestY:"},
-		{"b/c TestX it is of another name\n", counts{1, 2, 2}, "FAIL  holdfast/a TestX/one"},
-		{"", counts{1, 2, 2}, "FAIL  holdfast/b/c TestY"},
+		{"scripts/a TestX/* root is asked for\n# a comment\n\nscripts/b/c TestY it is long\n", counts{1, 0, 2}, "skip  holdfast/scripts/b/c TestY: \n"},
+		{"scripts/a TestX/* root is asked for\n", counts{1, 1, 2}, "skip  holdfast/scripts/a TestX/one: x_test.go:1: only root\nFAIL  holdfast/scripts/b/c TestY:"},
+		{"scripts/b/c TestX it is of another name\n", counts{1, 2, 2}, "FAIL  holdfast/scripts/a TestX/one"},
+		{"", counts{1, 2, 2}, "FAIL  holdfast/scripts/b/c TestY"},
 	} {
 		allowed, err := parseSkips(tt.list)
 		if err != nil {
@@ -79,7 +79,7 @@ func TestSkips(t *testing.T) {
 			t.Errorf("%q: got %+v, %v, want %+v; it says %q", tt.list, got, err, tt.want, out.String())
 		}
 	}
-	for _, list := range []string{"a TestX\n", "a Test[ why\n"} {
+	for _, list := range []string{"scripts/a TestX\n", "a Test[ why\n"} {
 		if _, err := parseSkips(list); err == nil {
 			t.Errorf("the list %q is accepted", list)
 		}

@@ -140,7 +140,7 @@ func TestBuildShared(t *testing.T) {
 	if out, err := exec.Command(filepath.Join(dirs[0], "hello")).CombinedOutput(); err != nil {
 		t.Errorf("the program prints %q, %v", out, err)
 	}
-	if _, err := new(builder).build(nil, []string{"holdfast/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/none") {
+	if _, err := new(builder).build(nil, []string{"holdfast/shared/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/shared/none") {
 		t.Errorf("a package that does not exist: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "unfinished-*")); len(left) > 0 {
@@ -162,7 +162,7 @@ func TestBuild(t *testing.T) {
 	if other := Build(t, pkg); other == dir {
 		t.Error("another version has the same directory")
 	}
-	if _, err := built.build(nil, []string{"holdfast/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/none") {
+	if _, err := built.build(nil, []string{"holdfast/shared/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/shared/none") {
 		t.Errorf("build of a package that does not exist: %v", err)
 	}
 	root := built.root
