@@ -50,7 +50,7 @@ var mistakes = []struct {
 	{"ignores-resized", "it ignores resized", []string{"resized"}},
 	{"view-resumes-exactly", "it resumes its own view exactly", []string{"own-view"}},
 	{"view-counts-as-output", "the bytes of a view count as output", []string{"unasked-views"}},
-	{"no-backoff", "it does not wait before an attempt", []string{"refused-hello", "refused-attach"}},
+	{"no-backoff", "it does not wait before an attempt", []string{"refused-hello", "refused-attach", "refused-at-first"}},
 	{"constant-backoff", "it waits equally short before each attempt", []string{"refused-hello", "refused-attach"}},
 	{"attached-is-progress", "its waits begin anew when the proxy answers attach", []string{"cut-attachments"}},
 	{"gives-up-at-hello", "it gives up if the next connection is lost as well", []string{"cut-at-hello"}},

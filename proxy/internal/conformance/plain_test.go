@@ -235,8 +235,11 @@ func codeOf(err error) string {
 // connect makes a connection, and starts the loop that replaces it.
 func (p *plain) connect() error {
 	link, err := p.dial()
-	for wait := 5 * time.Millisecond; err != nil && p.mayRetry(err) && wait < time.Second; wait *= 2 {
+	for wait, until := 5*time.Millisecond, time.Now().Add(2*time.Second); err != nil && p.mayRetry(err) && time.Now().Before(until); wait *= 2 {
 		p.mu.Unlock()
+		if p.is("no-backoff") {
+			wait = time.Millisecond
+		}
 		time.Sleep(wait)
 		p.mu.Lock()
 		link, err = p.dial()

@@ -569,9 +569,10 @@ func retryable(code protocol.Code, after time.Duration) *protocol.Error {
 	return e
 }
 
-var serviceRestart ws.StatusCode = 1012
+// serviceRestart is the status with which a proxy closes a WebSocket that it cannot pass on.
+const serviceRestart ws.StatusCode = 1012
 
-// describe returns a value for a message.
+// describe returns an event as text for a message.
 func describe(e *Event) string {
 	parts := []string{e.Event}
 	if e.Of != "" {

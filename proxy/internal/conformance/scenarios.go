@@ -435,6 +435,13 @@ var retryScenarios = []scenario{
 		w.hook(func() { w.onHello = nil })
 		w.servesAgain(100)
 	}},
+	{name: "refused-at-first", about: "the first connections are cut after the hello for a while; the client fails, or waits longer before each attempt", run: func(w *world) {
+		w.hook(func() { w.onHello = func(c *conn) bool { c.cut(); return false } })
+		w.do(w.address)
+		w.backsOff(w.connTimes)
+		w.hook(func() { w.onHello = nil })
+		w.answer("connected", "connect")
+	}},
 	{name: "refused-attach", about: "each attach is answered by supervisor_unreachable for a while; the client waits longer before each attempt, and the session has not ended", run: func(w *world) {
 		w.refusesAttach(func(v *viewer) { v.refuse(retryable(protocol.CodeSupervisorUnreachable, 0)) })
 	}},

@@ -212,12 +212,6 @@ var strangeScenarios = []scenario{
 		w.position(100)
 	}},
 	{name: "unknown-messages", about: "messages of unknown types arrive; the client skips them", run: func(w *world) {
-		w.hook(func() {
-			w.onHello = func(c *conn) bool {
-				_ = c.write(c.fields(map[string]any{"type": "news", "before": "welcome"}))
-				return true
-			}
-		})
 		v := w.resumes(0)
 		v.send(v.fields(map[string]any{"type": "news", "before": "attached"}))
 		v.exact()
