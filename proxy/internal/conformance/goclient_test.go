@@ -18,12 +18,11 @@ import (
 type goHarness struct {
 	out io.Writer
 
-	mu      sync.Mutex // held while a line is written
-	c       *client.Client
-	connect Command
-	tasks   sync.WaitGroup
-	ctx     context.Context
-	end     context.CancelFunc
+	mu    sync.Mutex // held while a line is written
+	c     *client.Client
+	tasks sync.WaitGroup
+	ctx   context.Context
+	end   context.CancelFunc
 
 	attached chan *client.Attachment // holds the attachment, once there is one
 }

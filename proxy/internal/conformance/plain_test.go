@@ -60,7 +60,6 @@ type plainAttachment struct {
 	pending      []byte
 	cols, rows   int
 	needsResize  bool
-	unread       []byte
 	isDetachSent bool
 	isPending    bool      // an attach has no answer
 	attachedAt   time.Time // when the first attach was answered
@@ -1002,7 +1001,7 @@ func (l *plainLink) nextMessage(p *plain) (frame.Kind, []byte, error) {
 	var message []byte
 	var op ws.OpCode
 	for {
-		f, err := ws.ReadFrame(l.nc)
+		f, err := readFrame(l.nc, frame.Max-len(message))
 		if err != nil {
 			return 0, nil, p.ignoring(l, err)
 		}

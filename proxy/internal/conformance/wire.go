@@ -107,7 +107,7 @@ func (c *conn) nextMessage() (ws.OpCode, []byte, error) {
 	var op ws.OpCode
 	var message []byte
 	for {
-		f, err := ws.ReadFrame(c.nc)
+		f, err := readFrame(c.nc, frame.Max-len(message))
 		if err != nil {
 			return 0, nil, err
 		}
@@ -131,6 +131,20 @@ func (c *conn) nextMessage() (ws.OpCode, []byte, error) {
 			return op, message, nil
 		}
 	}
+}
+
+// readFrame reads a frame of a WebSocket whose payload has at most limit bytes.
+func readFrame(r io.Reader, limit int) (ws.Frame, error) {
+	h, err := ws.ReadHeader(r)
+	if err != nil {
+		return ws.Frame{}, err
+	}
+	if h.Length > int64(limit) {
+		return ws.Frame{}, fmt.Errorf("a message of the WebSocket exceeds %d bytes", frame.Max)
+	}
+	f := ws.Frame{Header: h, Payload: make([]byte, h.Length)}
+	_, err = io.ReadFull(r, f.Payload)
+	return f, err
 }
 
 func compile(f ws.Frame) []byte {
