@@ -1,66 +1,102 @@
 package protocol_test
 
 import (
+	"encoding/json"
+	"os"
 	"reflect"
 	"testing"
 
 	"holdfast/protocol"
 )
 
-// After a lost connection, a viewer must ask for the next byte, or for a new snapshot if it has received only
-// a part of one.
-func TestPositionResume(t *testing.T) {
-	spec := protocol.AttachSpec{SessionID: "s", Cols: 100, Rows: 40, Writer: "w"}
-	at := func(offset uint64) protocol.AttachSpec {
-		s := spec
-		s.Resume = &protocol.Resume{Instance: "i", Offset: offset}
-		return s
-	}
-	anew := func(offset uint64) protocol.AttachSpec {
-		s := at(offset)
-		s.Snapshot = true
-		return s
-	}
-	screen := func(offset uint64) protocol.AttachSpec {
-		s := anew(offset)
-		s.ScreenOnly = true
-		return s
-	}
-	attached := protocol.AttachInfo{Session: protocol.SessionInfo{Instance: "i"}, Offset: 100, SnapshotBytes: 30}
-	tests := []struct {
-		name string
-		do   func(p *protocol.Position)
-		want protocol.AttachSpec
+// A step is a message that a viewer receives; one field is set.
+type step struct {
+	Attached *struct {
+		Resume        *uint64 `json:"resume"`
+		Offset        uint64  `json:"offset"`
+		BytesMissed   uint64  `json:"bytes_missed"`
+		SnapshotBytes int     `json:"snapshot_bytes"`
+	} `json:"attached"`
+	Snapshot int `json:"snapshot"`
+	Output   *struct {
+		Offset uint64 `json:"offset"`
+		Bytes  int    `json:"bytes"`
+	} `json:"output"`
+	Resync *struct {
+		Offset        uint64 `json:"offset"`
+		BytesMissed   uint64 `json:"bytes_missed"`
+		SnapshotBytes int    `json:"snapshot_bytes"`
+		View          bool   `json:"view"`
+	} `json:"resync"`
+	View uint64 `json:"view"`
+}
 
-		reshaped bool
-		from     *protocol.Resume
-		missed   uint64
-	}{
-		{name: "before the snapshot", do: func(*protocol.Position) {}, want: anew(100)},
-		{name: "within the snapshot", do: func(p *protocol.Position) { p.Snapshot(29) }, want: anew(100)},
-		{name: "after the snapshot", do: func(p *protocol.Position) { p.Snapshot(20); p.Snapshot(10) }, want: at(100)},
-		{name: "after output", do: func(p *protocol.Position) { p.Snapshot(30); p.Output(100, 7) }, want: at(107)},
-		{name: "overtaken", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 50, 10, false) }, want: anew(150)},
-		{name: "overtaken within a snapshot", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 50, 10, false); p.Resync(900, 60, 10, false) }, want: anew(210)},
-		{name: "within the snapshot of a resumption", do: func(*protocol.Position) {}, want: anew(47), from: &protocol.Resume{Offset: 40}, missed: 7},
-		{name: "overtaken, empty snapshot", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 50, 0, false) }, want: at(500)},
-		{name: "a view", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 0, 0, true); p.View(600) }, want: screen(600)},
-		{name: "a view that has yet to come", do: func(p *protocol.Position) { p.Resync(500, 0, 1, true); p.Snapshot(1) }, want: screen(500)},
-		{name: "half a view's snapshot", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 0, 2, true); p.Snapshot(1) }, want: anew(100)},
-		{name: "no view any more", do: func(p *protocol.Position) { p.Resync(500, 0, 0, true); p.View(600); p.Resync(700, 0, 0, false) }, want: at(700)},
-		{name: "another window", do: func(p *protocol.Position) { p.Snapshot(30) }, want: screen(100), reshaped: true},
+func (s *step) do(p *protocol.Position) {
+	switch {
+	case s.Attached != nil:
+		var resume *protocol.Resume
+		if s.Attached.Resume != nil {
+			resume = &protocol.Resume{Instance: "i", Offset: *s.Attached.Resume}
+		}
+		p.Attached(protocol.AttachInfo{
+			Session: protocol.SessionInfo{Instance: "i"}, Offset: s.Attached.Offset, BytesMissed: s.Attached.BytesMissed, SnapshotBytes: s.Attached.SnapshotBytes,
+		}, resume)
+	case s.Output != nil:
+		p.Output(s.Output.Offset, s.Output.Bytes)
+	case s.Resync != nil:
+		p.Resync(s.Resync.Offset, s.Resync.BytesMissed, s.Resync.SnapshotBytes, s.Resync.View)
+	case s.View > 0:
+		p.View(s.View)
+	default:
+		p.Snapshot(s.Snapshot)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+}
+
+// A viewer that has lost its connection resumes at its position. The vectors are for clients in all languages.
+func TestPositionResume(t *testing.T) {
+	b, err := os.ReadFile("testdata/client-v1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors struct {
+		Positions []struct {
+			Name   string
+			Steps  []step
+			Resume struct {
+				Offset     uint64
+				Snapshot   bool
+				ScreenOnly bool `json:"screen_only"`
+			}
+		}
+	}
+	if err := json.Unmarshal(b, &vectors); err != nil {
+		t.Fatal(err)
+	}
+	if len(vectors.Positions) == 0 {
+		t.Fatal("there are no positions")
+	}
+	spec := protocol.AttachSpec{SessionID: "s", Cols: 100, Rows: 40, Writer: "w", Steal: true}
+	for _, v := range vectors.Positions {
+		t.Run(v.Name, func(t *testing.T) {
 			var p protocol.Position
-			info := attached
-			info.BytesMissed = tt.missed
-			p.Attached(info, tt.from)
-			tt.do(&p)
-			got := p.Resume(spec, tt.reshaped)
-			if !reflect.DeepEqual(got, tt.want) {
-				t.Errorf("got %+v, want %+v", got, tt.want)
+			for _, s := range v.Steps {
+				s.do(&p)
+			}
+			want := spec
+			want.Resume = &protocol.Resume{Instance: "i", Offset: v.Resume.Offset}
+			want.Steal, want.Snapshot, want.ScreenOnly = false, v.Resume.Snapshot, v.Resume.ScreenOnly
+			if got := p.Resume(spec, false); !reflect.DeepEqual(got, want) {
+				t.Errorf("got %+v at %+v, want %+v at %+v", got, got.Resume, want, want.Resume)
 			}
 		})
+	}
+}
+
+// A viewer whose window was resized requests a snapshot of the screen.
+func TestPositionReshaped(t *testing.T) {
+	var p protocol.Position
+	p.Output(0, 100)
+	if got := p.Resume(protocol.AttachSpec{}, true); !got.Snapshot || !got.ScreenOnly || got.Resume.Offset != 100 {
+		t.Errorf("got %+v at %+v, want a snapshot of the screen at 100", got, got.Resume)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -403,5 +404,55 @@ func TestBegin(t *testing.T) {
 		if !bytes.Equal(got, stream) {
 			t.Fatalf("cut at %d: got %d bytes of %d, or other bytes", cut, len(got), len(stream))
 		}
+	}
+}
+
+// Frames are split as the vectors tell, which are for clients in all languages.
+func TestVectors(t *testing.T) {
+	b, err := os.ReadFile("../testdata/client-v1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors struct {
+		Frames []struct {
+			Name   string
+			Pieces []string
+			Frames []struct {
+				Kind    Kind
+				Payload string
+			}
+			Error bool
+		}
+	}
+	if err := json.Unmarshal(b, &vectors); err != nil {
+		t.Fatal(err)
+	}
+	if len(vectors.Frames) == 0 {
+		t.Fatal("there are no frames")
+	}
+	for _, v := range vectors.Frames {
+		t.Run(v.Name, func(t *testing.T) {
+			var pieces []io.Reader
+			for _, p := range v.Pieces {
+				raw, err := hex.DecodeString(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pieces = append(pieces, bytes.NewReader(raw))
+			}
+			var want []got
+			for _, f := range v.Frames {
+				payload, err := hex.DecodeString(f.Payload)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, got{f.Kind, string(payload)})
+			}
+			all, err := readAll(NewReader(io.MultiReader(pieces...), Max))
+			var e *protocol.Error
+			if !slices.Equal(all, want) || errors.As(err, &e) != v.Error {
+				t.Errorf("got %v and the error %v, want %v and an error: %v", all, err, want, v.Error)
+			}
+		})
 	}
 }

@@ -170,7 +170,7 @@ func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOpti
 		notify: make(chan struct{}, 1), drained: make(chan struct{}, 1),
 	}
 	a.ctx, a.end = context.WithCancel(context.Background())
-	conn, err := a.connect(ctx, a.spec)
+	conn, err := a.connect(ctx, a.spec, lost)
 	if err != nil {
 		a.end()
 		return nil, err
@@ -183,12 +183,12 @@ func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOpti
 // own, so that a program that does not read one attachment delays no other one.
 const number = 1
 
-// connect opens a connection and attaches over it. If the connection or the supervisor's link is
-// lost, connect tries again for the time Options.Redial.
-func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec) (*conn, error) {
+// connect opens a connection and attaches over it. If mayRetry permits it for an error, connect tries again for the
+// time Options.Redial.
+func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec, mayRetry func(error) bool) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.c.o.Redial)
 	defer cancel()
-	for {
+	for wait := (backoff{}); ; {
 		conn, err := a.nextConn(ctx)
 		if err != nil {
 			return nil, err
@@ -204,10 +204,16 @@ func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec) (*co
 			return conn, nil
 		}
 		_ = conn.Close()
-		if !lost(err) || pause(ctx, backoffMax/10) != nil {
+		if !mayRetry(err) || wait.pause(ctx, err) != nil {
 			return nil, err
 		}
 	}
+}
+
+// mayResume reports whether an attachment that was lost with err, or could not be made again, may be made again.
+func mayResume(err error) bool {
+	var answer *protocol.Error
+	return lost(err) || errors.As(err, &answer) && answer.Retryable
 }
 
 // nextConn returns the connection that moveOn or Dial has made for the attachment, or a new one.
@@ -346,7 +352,7 @@ func (a *Attachment) run(conn *conn) {
 			_ = a.next.Close()
 		}
 	}()
-	wait := backoffMin
+	var wait backoff
 	for {
 		before := a.progress()
 		stop := context.AfterFunc(a.ctx, func() { _ = conn.Close() })
@@ -361,18 +367,18 @@ func (a *Attachment) run(conn *conn) {
 		if ended || a.ctx.Err() != nil {
 			return
 		}
-		if !lost(err) {
+		if !mayResume(err) {
 			a.fail(err)
 			return
 		}
+		_ = pause(a.ctx, min(retryAfter(err), a.c.o.Redial))
 		// If a proxy accepts and drops each connection, wait longer each time.
 		if a.progress() == before {
-			_ = pause(a.ctx, wait)
-			wait = min(2*wait, backoffMax)
+			_ = wait.pause(a.ctx, nil)
 		} else {
-			wait = backoffMin
+			wait = backoff{}
 		}
-		if conn, err = a.connect(a.ctx, a.resumeSpec()); err != nil {
+		if conn, err = a.connect(a.ctx, a.resumeSpec(), mayResume); err != nil {
 			a.fail(err)
 			return
 		}
@@ -468,9 +474,12 @@ func (a *Attachment) waitForRoom() bool {
 }
 
 func (a *Attachment) data(kind frame.Kind, payload []byte) error {
-	_, offset, data, err := frame.ParseData(payload)
+	n, offset, data, err := frame.ParseData(payload)
 	if err != nil {
 		return garbled(err)
+	}
+	if n != number {
+		return nil
 	}
 	m := Message{Kind: Output, Offset: offset, Data: append([]byte(nil), data...)}
 	a.mu.Lock()
@@ -507,14 +516,45 @@ func poke(c chan struct{}) {
 	}
 }
 
+// attachmentOf returns the number of the attachment that a message concerns, or number if it names none.
+func attachmentOf(m protocol.Message) uint32 {
+	optional := func(n *uint32) uint32 {
+		if n == nil {
+			return number
+		}
+		return *n
+	}
+	switch m := m.(type) {
+	case *api.Accepted:
+		return optional(m.Attachment)
+	case *api.Error:
+		return optional(m.Attachment)
+	case *api.PTYExited:
+		return optional(m.Attachment)
+	case *api.Resync:
+		return m.Attachment
+	case *api.Resized:
+		return m.Attachment
+	case *api.Stolen:
+		return m.Attachment
+	case *api.Typed:
+		return m.Attachment
+	case *api.Detached:
+		return m.Attachment
+	}
+	return number
+}
+
 func (a *Attachment) control(conn *conn, m protocol.Message) error {
+	if attachmentOf(m) != number {
+		return nil
+	}
 	switch m := m.(type) {
 	case *api.Goaway:
 		if a.c.o.Gate != nil && m.RetryAfterMS == 0 {
 			go a.moveOn(conn)
 			return nil
 		}
-		_ = pause(a.ctx, min(time.Duration(m.RetryAfterMS)*time.Millisecond, a.c.o.Redial))
 		return goingAway(m)
 	case *api.Accepted:
 		a.mu.Lock()

@@ -155,7 +155,8 @@ func (c *Client) Close() error {
 func (c *Client) dial(ctx context.Context) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Redial)
 	defer cancel()
-	backoff, started := backoffMin, time.Time{}
+	var wait backoff
+	started := time.Time{}
 	for {
 		conn, err := dial(ctx, &c.o)
 		if err == nil {
@@ -176,13 +177,33 @@ func (c *Client) dial(ctx context.Context) (*conn, error) {
 				return nil, err // no proxy has run since this client began
 			}
 		}
-		select {
-		case <-time.After(backoff):
-			backoff = min(2*backoff, backoffMax)
-		case <-ctx.Done():
+		if wait.pause(ctx, err) != nil {
 			return nil, err
 		}
 	}
+}
+
+// A backoff counts the waits before attempts that follow each other: each is twice the last, up to backoffMax. Its zero
+// value begins with backoffMin.
+type backoff struct{ last time.Duration }
+
+// pause waits before the next attempt after err, also for the time that the proxy has asked for.
+func (b *backoff) pause(ctx context.Context, err error) error {
+	b.last = min(max(2*b.last, backoffMin), backoffMax)
+	return pause(ctx, max(b.last, retryAfter(err)))
+}
+
+// retryAfter returns how long the proxy has asked to wait before the next attempt.
+func retryAfter(err error) time.Duration {
+	var answer *protocol.Error
+	var goaway *goawayError
+	switch {
+	case errors.As(err, &answer) && answer.Retryable:
+		return time.Duration(answer.RetryAfterMS) * time.Millisecond
+	case errors.As(err, &goaway):
+		return time.Duration(goaway.m.RetryAfterMS) * time.Millisecond
+	}
+	return 0
 }
 
 // wasConnected reports whether this client has been connected before.

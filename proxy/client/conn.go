@@ -49,9 +49,14 @@ func garbled(err error) error {
 	return failed(ErrDecode, errors.New(err.Error()))
 }
 
-func goingAway(m *api.Goaway) error {
-	return failed(ErrIO, errors.New("the proxy is ending: "+m.Reason+"; connect again"))
+// A goawayError is the end of a connection that the proxy has announced.
+type goawayError struct{ m *api.Goaway }
+
+func (e *goawayError) Error() string {
+	return "the proxy is ending: " + e.m.Reason + "; connect again"
 }
+
+func goingAway(m *api.Goaway) error { return failed(ErrIO, &goawayError{m}) }
 
 const helloTimeout = 5 * time.Second
 

@@ -77,9 +77,9 @@ func (e *Events) Close() error {
 func (e *Events) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.c.o.Redial)
 	defer cancel()
-	for {
+	for wait := (backoff{}); ; {
 		err := e.subscribe(ctx)
-		if err == nil || !lost(err) || pause(ctx, backoffMax/10) != nil {
+		if err == nil || !lost(err) || wait.pause(ctx, err) != nil {
 			return err
 		}
 	}

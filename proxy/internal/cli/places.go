@@ -41,25 +41,26 @@ var places = map[string]place{
 	"doctor": onHost, "handoff": onHost, "service": onHost, "status": onHost, "stop": onHost, "upgrade": onHost,
 	"proxy": onHost, // proxy --handoff
 
-	"completion": onlyHere, "env": onlyHere, "gate": onlyHere, "hosts": onlyHere, "join": onlyHere, "leave": onlyHere, "man": onlyHere,
+	"completion": onlyHere, "conformance": onlyHere, "env": onlyHere, "gate": onlyHere, "hosts": onlyHere, "join": onlyHere, "leave": onlyHere, "man": onlyHere,
 	"recordings": onlyHere, "replay": onlyHere, "serve": onlyHere, "stdio": onlyHere, "verify": onlyHere, "web": onlyHere,
 }
 
 // whyOnlyHere tells why a command refuses a host.
 var whyOnlyHere = map[string]string{
-	"completion": "it prints text for the shell of this host",
-	"env":        "it prints the environment of a viewer of this host",
-	"gate":       "it acts on the gate of this host",
-	"hosts":      "it lists all hosts of the gate",
-	"join":       "a host that has not joined cannot be reached through the gate",
-	"leave":      "the host could not answer any more; proxy gate revoke, on the gate, removes a host",
-	"man":        "it prints text for this host",
-	"recordings": "it reads the directory of recordings of this host",
-	"replay":     "it reads the directory of recordings of this host",
-	"verify":     "it reads the directory of recordings of this host",
-	"serve":      "it is the process of the proxy; proxy start starts one on the host",
-	"stdio":      "it is what ssh runs on the host",
-	"web":        "it opens a browser on this host; proxy share prints a link that the host serves",
+	"completion":  "it prints text for the shell of this host",
+	"conformance": "it plays a proxy for a client of this host",
+	"env":         "it prints the environment of a viewer of this host",
+	"gate":        "it acts on the gate of this host",
+	"hosts":       "it lists all hosts of the gate",
+	"join":        "a host that has not joined cannot be reached through the gate",
+	"leave":       "the host could not answer any more; proxy gate revoke, on the gate, removes a host",
+	"man":         "it prints text for this host",
+	"recordings":  "it reads the directory of recordings of this host",
+	"replay":      "it reads the directory of recordings of this host",
+	"verify":      "it reads the directory of recordings of this host",
+	"serve":       "it is the process of the proxy; proxy start starts one on the host",
+	"stdio":       "it is what ssh runs on the host",
+	"web":         "it opens a browser on this host; proxy share prints a link that the host serves",
 }
 
 // codeOnlyHere begins the error of a command that refuses a host, for programs.

@@ -21,6 +21,6 @@ func Commands(p *cli.App) []*cobra.Command {
 	return append([]*cobra.Command{
 		a.serveCommand(), a.doctorCommand(), a.serviceCommand(), a.webCommand(), a.mcpCommand(),
 		a.gateCommand(), a.joinCommand(), a.leaveCommand(),
-		a.recordingsCommand(), a.replayCommand(), a.verifyCommand(),
+		a.recordingsCommand(), a.replayCommand(), a.verifyCommand(), a.conformanceCommand(),
 	}, manualCommands()...)
 }

@@ -1,5 +1,5 @@
 import { fromBase64, token } from './base64.js';
-import { closed, goingAway, pause } from './dialer.js';
+import { closed, goingAway, pause, retryAfter } from './dialer.js';
 import type { Connection, Dialer } from './dialer.js';
 import { asError, HoldfastError, lost } from './errors.js';
 import { Emitter } from './events.js';
@@ -18,7 +18,6 @@ const OUTPUT_LOW = OUTPUT_WINDOW / 4;
 const INPUT_WINDOW = 1 << 20;
 const DETACH_MS = 1000;
 const RETRY_FULL_MS = 20;
-const MAX_GOAWAY_MS = 30000;
 const MAX_COLS = 2000;
 const MAX_ROWS = 1000;
 
@@ -144,9 +143,9 @@ export class Attachment {
     return this.now;
   }
 
-  /** All output before this offset was emitted or reported as missed. Another attachment can resume here, with writer. */
+  /** Another attachment can resume at this offset, with writer. While a snapshot is incomplete, it is the offset before that snapshot. */
   get offset(): number {
-    return this.starting === undefined ? this.pos.had : this.startedAt;
+    return this.starting === undefined ? this.pos.stored : this.startedAt;
   }
 
   /** The position at which another attachment can resume. If this one has a view of its own, resume with `snapshot`. */
@@ -211,7 +210,7 @@ export class Attachment {
       if (this.info !== undefined) this.setState('reconnecting');
       if (this.dropped || this.pending >= OUTPUT_WINDOW) await this.hasRoom();
       if (this.dropped) continue; // the proxy did not cause the loss
-      await pause(Math.min(why.retryAfterMs ?? 0, MAX_GOAWAY_MS), signal);
+      await pause(retryAfter(why), signal);
       // If a proxy accepts and closes connections again and again, the waits grow.
       if (this.reached(before)) {
         wait = this.dialer.min;
@@ -262,6 +261,7 @@ export class Attachment {
       this.refused = why;
       return conn.close(why);
     }
+    if (typeof m.attachment === 'number' && m.attachment !== NUMBER) return; // of another attachment
     if (m.type === 'error') return this.error(conn, errorOf(m));
     if (m.type === 'attached') return this.attached(conn, m, first);
     if (this.conn === undefined || this.over) return;
@@ -321,7 +321,7 @@ export class Attachment {
     this.input.resume(int(m, 'input_offset'), old === undefined);
     this.late = false;
     if (old === undefined) {
-      this.startedAt = this.pos.had;
+      this.startedAt = this.pos.stored;
       this.spec.steal = false; // a client that steals the session during an interruption keeps it
       first.done();
       setTimeout(() => this.begin(), 0);

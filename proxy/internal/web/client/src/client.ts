@@ -1,6 +1,6 @@
 import { Attachment } from './attachment.js';
 import { fromBase64, toBase64, token } from './base64.js';
-import { closed, Dialer, goingAway, pause } from './dialer.js';
+import { closed, Dialer, goingAway, pause, retryAfter } from './dialer.js';
 import type { Connection, ConnectOptions } from './dialer.js';
 import { asError, HoldfastError, lost } from './errors.js';
 import { Emitter } from './events.js';
@@ -113,7 +113,7 @@ export class HoldfastClient {
   static async connect(options: ConnectOptions): Promise<HoldfastClient> {
     const c = new HoldfastClient(options);
     const deadline = Date.now() + c.dialer.giveUp;
-    for (;;) {
+    for (let wait = c.dialer.min; ; wait = Math.min(2 * wait, c.dialer.max)) {
       try {
         c.serve(await c.dialer.dial(c.stop.signal));
         return c;
@@ -121,7 +121,7 @@ export class HoldfastClient {
         const why = asError(err);
         // If no proxy can be reached, waiting may never help. A proxy that announces its end has a successor.
         if (why.code === 'connect' || !why.retryable || Date.now() > deadline) throw why;
-        await pause(Math.max(RETRY_MS, Math.min(why.retryAfterMs ?? 0, c.dialer.max)), c.stop.signal);
+        await pause(Math.max(wait, retryAfter(why)), c.stop.signal);
       }
     }
   }

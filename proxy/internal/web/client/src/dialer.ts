@@ -11,6 +11,8 @@ import type { VersionRange, Welcome } from './types.js';
 /** The lowest and highest version of the protocol that this client supports. */
 const SPOKEN: VersionRange = { min: 1, max: 1 };
 const HELLO_MS = 5000;
+/** The longest time that a proxy can ask a client to wait before the next attempt. */
+const MAX_RETRY_AFTER_MS = 30000;
 const MAX_EARLY = 64; // messages that may arrive before begin sets a handler
 
 /** The times, in milliseconds, between attempts to replace a lost connection. */
@@ -200,6 +202,11 @@ function pid(): number | undefined {
   return (globalThis as { process?: { pid?: number } }).process?.pid;
 }
 
+/** retryAfter returns the milliseconds that the proxy has asked to wait before the next attempt. */
+export function retryAfter(why: HoldfastError): number {
+  return Math.min(why.retryAfterMs ?? 0, MAX_RETRY_AFTER_MS);
+}
+
 /** pause waits for a time. It ends early if the signal is aborted. */
 export function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((done) => {
@@ -282,9 +289,10 @@ export class Dialer {
         why = asError(err);
       }
       if (signal.aborted) throw closed();
-      if (!why.retryable || Date.now() + wait > deadline) throw why;
+      const ms = Math.max(wait, retryAfter(why));
+      if (!why.retryable || Date.now() + ms > deadline) throw why;
       this.failed(why);
-      await pause(Math.max(wait, Math.min(why.retryAfterMs ?? 0, this.max)), signal);
+      await pause(ms, signal);
     }
   }
 }

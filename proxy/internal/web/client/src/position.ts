@@ -6,15 +6,26 @@ export class Position {
   private offset = 0; // offset of the next byte of output, or of the snapshot that is being received
   /** All output before this offset was emitted or reported as missed. */
   had = 0;
+  private whole = 0; // had before the snapshots that were received in part
   private left = 0; // bytes of the snapshot that were not received yet
   private view = false; // the viewer's own view is shown, which output cannot continue
 
+  /**
+   * All output before this offset was emitted, or is contained in a snapshot that was emitted completely. A viewer that
+   * does not know of an incomplete snapshot can resume here.
+   */
+  get stored(): number {
+    return this.left > 0 ? this.whole : this.had;
+  }
+
   attached(instance: string, offset: number, missed: number, snapshotBytes: number, view: boolean, resume: Resume | undefined): void {
+    if (this.left === 0) this.whole = resume?.offset ?? 0;
     Object.assign(this, { instance, offset, had: offset, left: snapshotBytes, view });
-    if (snapshotBytes > 0) this.had = (resume?.offset ?? 0) + missed;
+    if (snapshotBytes > 0 && resume !== undefined) this.had = resume.offset + missed;
   }
 
   resync(offset: number, missed: number, snapshotBytes: number, view: boolean): void {
+    if (this.left === 0) this.whole = this.had;
     Object.assign(this, { offset, left: snapshotBytes, view });
     this.had += missed;
     this.complete();

@@ -1,0 +1,43 @@
+package conformance
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// exampleBlock is the client in the guide.
+var exampleBlock = regexp.MustCompile("(?s)<!-- file: client.py -->\n```python\n(.*?)```")
+
+// The client that the guide write-client.md shows passes.
+func TestPythonExample(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil && os.Getenv("HOLDFAST_REQUIRE_PYTHON") == "1" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", ".github", "docs", "write-client.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := exampleBlock.FindSubmatch(page)
+	if block == nil {
+		t.Fatal("the guide has no block with the file client.py")
+	}
+	harness, err := os.ReadFile(filepath.Join("testdata", "example_harness.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir() // Python imports from the directory of its program
+	for name, content := range map[string][]byte{"client.py": block[1], "harness.py": harness} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passes(t, Options{Start: Program(python, "-B", filepath.Join(dir, "harness.py")), Patience: patience, Jobs: 4})
+}
