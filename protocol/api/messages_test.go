@@ -14,18 +14,23 @@ import (
 
 func TestWire(t *testing.T) { drift.CheckWire(t, "api", Messages, "..") }
 
-// TestTypeScript demands that the npm client has the types that are made from the schema. It runs
-// after TestWire, which updates the schema.
-func TestTypeScript(t *testing.T) {
+// TestGenerated demands that the clients in other languages have the types that are made from the
+// schema. It runs after TestWire, which updates the schema.
+func TestGenerated(t *testing.T) {
 	schema, err := os.ReadFile("schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	types, err := drift.TypeScript("api", schema)
-	if err != nil {
-		t.Fatal(err)
+	for path, generate := range map[string]func(wire string, schema []byte) ([]byte, error){
+		"../../proxy/internal/web/client/src/wire.ts": drift.TypeScript,
+		"../../proxy/client/python/holdfast/wire.py":  drift.Python,
+	} {
+		types, err := generate("api", schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drift.Golden(t, path, types)
 	}
-	drift.Golden(t, "../../proxy/internal/web/client/src/wire.ts", types)
 }
 
 // The frame of a session's end has these fields, of these types, and nothing
