@@ -1,0 +1,107 @@
+"""Tests of the parts that need no proxy."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast import HoldfastError, frames
+from holdfast.connection import Connection, Room
+from holdfast.input import InputBuffer
+from holdfast.position import Position
+from holdfast.version import is_older, is_release
+
+GOLDEN = Path(__file__).parents[4] / "protocol" / "frame" / "testdata"
+
+
+def golden(name: str) -> bytes:
+    return bytes.fromhex("".join(line.partition("#")[0] for line in (GOLDEN / f"{name}-v1.hex").read_text().splitlines()))
+
+
+def received(data: bytes) -> object:
+    """Return the first frame that a connection receives."""
+
+    async def read() -> object:
+        reader = asyncio.StreamReader()
+        reader.feed_data(data)
+        reader.feed_eof()
+        return await Connection(reader, None).receive()  # type: ignore[arg-type]
+
+    return asyncio.run(read())
+
+
+def test_frames() -> None:
+    output = received(golden("output"))
+    assert isinstance(output, tuple) and frames.data_frame(*output) == golden("output")
+    m = received(golden("control"))
+    assert isinstance(m, dict) and isinstance(m["type"], str)
+    assert received(b"\0\0\0\2\xffx" + golden("control")) == m  # a kind that is not known yet
+    for wrong in (b"\0\0\0\0\0", b"\0\1\0\1\0", b"\0\0\0\4\0[]1", b"\0\0\0\5\1abcd", b"\0\0\0\3\0{}", b"\0\0\0\11\0{\"type\":"):
+        with pytest.raises(HoldfastError) as err:
+            received(wrong + b"\0" * 16)
+        assert err.value.code == "decode", wrong
+    with pytest.raises(HoldfastError) as lost:
+        received(golden("output")[:-1])
+    assert lost.value.code == "lost"
+    with pytest.raises(HoldfastError) as large:
+        frames.frame(frames.CONTROL, b" " * frames.MAX_FRAME)
+    assert large.value.code == "frame_too_large"
+
+
+def test_input() -> None:
+    b = InputBuffer()
+    b.resume(100, True)
+    b.add(b"x" * 40000)
+    assert b.next() == (100, b"x" * 32768)
+    b.accepted(150)
+    assert (b.base, len(b), b.next()) == (150, 39950, (32868, b"x" * 7232))
+    assert b.next() is None
+    b.resume(200, False)  # another connection
+    assert b.next() == (200, b"x" * 32768)
+    b.accepted(50_000)
+    assert (b.base, len(b)) == (40100, 0)
+    b.add(b"abc")
+    b.resume(0, False)  # the session has forgotten this writer
+    assert b.next() == (0, b"abc")
+
+
+def test_position() -> None:
+    p = Position()
+    p.attached({"offset": 500, "snapshot_bytes": 20, "bytes_missed": 30}, "i", {"instance": "i", "offset": 100})
+    assert (p.had, p.stored, p.snapshot(5)) == (130, 100, 15)
+    assert p.resume({}, False) == {"resume": {"instance": "i", "offset": 130}, "steal": False, "snapshot": True, "screen_only": False}
+    assert (p.snapshot(15), p.had) == (0, 500)
+    p.output(500, 7)
+    assert p.resume({}, False)["snapshot"] is False
+    p.resync({"offset": 900, "bytes_missed": 10, "snapshot_bytes": 3})
+    assert (p.had, p.stored) == (517, 507)
+    p.snapshot(3)
+    p.viewed(950)
+    assert p.resume({"cols": 80}, False) == {
+        "cols": 80, "resume": {"instance": "i", "offset": 950}, "steal": False, "snapshot": True, "screen_only": True
+    }
+
+
+def test_room() -> None:
+    async def use() -> None:
+        room = Room(100)
+        room.add(99)
+        await room.wait()
+        room.add(1)
+        waits = asyncio.ensure_future(room.wait())
+        room.remove(74)
+        await asyncio.sleep(0)
+        assert not waits.done()
+        room.remove(1)
+        await waits
+
+    asyncio.run(use())
+
+
+def test_versions() -> None:
+    order = ["v1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta.2", "1.0.0-beta.11", "v1.0.0-rc.1", "1.0.0", "1.0.1+5.gabc", "v1.10.0"]
+    for i, a in enumerate(order):
+        assert [is_older(a, b) for b in order] == [i < j for j in range(len(order))]
+    assert [is_release(v) for v in ("v1.2.3", "1.2", "dev", "1.2.3-", "٣.1.1")] == [True, False, False, False, False]
