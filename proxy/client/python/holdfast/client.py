@@ -75,7 +75,7 @@ class Holdfast:
     """
 
     def __init__(self, dialer: Dialer) -> None:
-        """Use connect or start instead."""
+        """Callers use connect or start instead."""
         self._dialer = dialer
         self._state: State = "connected"
         self._conn: Optional[Connection] = None
@@ -83,7 +83,9 @@ class Holdfast:
         self._last: Optional[HoldfastError] = None  # the reason why there is no connection
         self._welcome: Optional[WelcomeMessage] = None
         self._waiting: Dict[str, _Waiting] = {}
-        self._requests = 0
+        self._requests = 0  # made so far
+        self._requests_waiting = 0
+        self._is_closing = False
         self._attachments: Set[Attachment] = set()
         self._subscriptions: Set[Subscription] = set()
         self._task: Optional[asyncio.Task[None]] = None
@@ -101,7 +103,7 @@ class Holdfast:
     ) -> Holdfast:
         """Connect to a proxy at the path of its Unix socket; default that of this user's proxy.
 
-        `dial` replaces the Unix socket by another stream of frames, such as that of `ssh HOST proxy stdio`. `client` is a
+        `dial` replaces the Unix socket by another stream of frames, such as that of `proxy stdio` after its greeting. `client` is a
         name for people. `secret` is the shared secret, if the proxy has one; `token` is one that the policy knows.
 
         Errors: `connect` if no proxy can be reached, the error with which the proxy refuses the hello
@@ -175,9 +177,11 @@ class Holdfast:
 
     async def close(self) -> None:
         """Detach all attachments, and end the subscriptions and the connection. The sessions continue."""
-        if self._state == "closed":
+        if self._is_closing:
             return
-        self._shut(closed())
+        self._is_closing = True
+        if self._state != "closed":
+            self._shut(closed())
         for subscription in list(self._subscriptions):
             subscription.close()
         if self._task is not None:
@@ -279,8 +283,6 @@ class Holdfast:
                     w.reply.exception()  # it may be that nothing else reads it
         finally:
             self._requests_waiting -= 1
-
-    _requests_waiting = 0
 
     async def _call(self, m: Message) -> List[Message]:
         """Make a request. If the connection is lost, make it again, unless it must not be repeated."""

@@ -99,10 +99,14 @@ class Connection:
     def send(self, m: Message) -> None:
         """Send a message. Fields that are None are left out. Errors: `frame_too_large`."""
         text = json.dumps({k: v for k, v in m.items() if v is not None}, separators=(",", ":"))
-        self._writer.write(frames.frame(frames.CONTROL, text.encode()))
+        self._write(frames.frame(frames.CONTROL, text.encode()))
 
     def send_input(self, attachment: int, offset: int, data: bytes) -> None:
-        self._writer.write(frames.data_frame(frames.INPUT, attachment, offset, data))
+        self._write(frames.data_frame(frames.INPUT, attachment, offset, data))
+
+    def _write(self, frame: bytes) -> None:
+        if not self._writer.transport.is_closing():  # otherwise receive is about to report the loss
+            self._writer.write(frame)
 
     @property
     def is_full(self) -> bool:

@@ -38,10 +38,8 @@ class World:
 
     def command(self, *args: str, programs: str = "") -> None:
         """Run a command of the programs to its end."""
-        env = {**os.environ, "HOLDFAST_DIR": self.dir}
-        done = subprocess.run(
-            [os.path.join(programs or self.programs, args[0]), *args[1:]], env=env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, timeout=LIMIT_S
-        )
+        program = os.path.join(programs or self.programs, args[0])
+        done = subprocess.run([program, *args[1:]], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, timeout=LIMIT_S)
         if done.returncode != 0:
             self.log.seek(0)
             raise AssertionError(f"{args} ended with {done.returncode}:\n{self.log.read()}")
@@ -58,10 +56,12 @@ def shared(tmp_path_factory: Any) -> Iterator[World]:
         pytest.skip("HOLDFAST_TEST_PROGRAMS and HOLDFAST_TEST_NEWER must name directories of programs")
     given = os.environ.get("HOLDFAST_TEST_DIR")
     w = World(Path(given) if given else tmp_path_factory.mktemp("h"), programs, newer)
+    os.environ["HOLDFAST_DIR"] = w.dir  # the default of connect
     w.command("proxy", "start")
     yield w
     w.command("proxy", "stop")
     w.command("supervisor", "stop", "--sessions=end", programs=newer)
+    w.log.close()
 
 
 @pytest.fixture

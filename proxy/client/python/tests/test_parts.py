@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
 from pathlib import Path
 
 import pytest
 
-from holdfast import HoldfastError, frames
+from holdfast import Holdfast, HoldfastError, frames
 from holdfast.connection import Connection, Room
 from holdfast.input import InputBuffer
 from holdfast.position import Position
+from holdfast.programs import socket_path
 from holdfast.version import is_older, is_release
 
 GOLDEN = Path(__file__).parents[4] / "protocol" / "frame" / "testdata"
@@ -105,3 +108,13 @@ def test_versions() -> None:
     for i, a in enumerate(order):
         assert [is_older(a, b) for b in order] == [i < j for j in range(len(order))]
     assert [is_release(v) for v in ("v1.2.3", "1.2", "dev", "1.2.3-", "٣.1.1")] == [True, False, False, False, False]
+
+
+def test_programs(tmp_path: Path) -> None:
+    """The sources have no programs, and a long path of a socket is replaced."""
+    with pytest.raises(HoldfastError) as missing:
+        asyncio.run(Holdfast.start(dir=str(tmp_path / "app")))
+    assert (missing.value.code, list(tmp_path.iterdir())) == ("programs_missing", [])
+    assert socket_path("/home/ada/terminals") == "/home/ada/terminals/proxy.sock"
+    sum = hashlib.sha256(b"/" + b"x" * 66).hexdigest()[:8]
+    assert socket_path("/" + "x" * 66) == f"/tmp/holdfast-{os.geteuid()}-{sum}/proxy.sock"

@@ -85,7 +85,7 @@ class Typist:
 @run
 async def test_session(world: World) -> None:
     """A session's life, with the requests that read it."""
-    async with await Holdfast.connect(world.socket, client="test") as h:
+    async with await Holdfast.connect(client="test") as h:
         events = h.subscribe()
         await events.ready()
         async with await spawn(h, "/bin/sh", "-c", "echo hi; read x; echo got $x; exit 7") as a:
