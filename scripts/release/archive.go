@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
-	"compress/flate"
 	"compress/gzip"
 	"crypto/sha256"
 	"errors"
@@ -51,10 +50,7 @@ func dirs(top string, files []file) []string {
 // writeTar writes a compressed tar file that does not depend on the machine: every file belongs to
 // root and has the time of the release.
 func writeTar(w io.Writer, top string, files []file, date time.Time) error {
-	zw, err := gzip.NewWriterLevel(w, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
+	zw := gzip.NewWriter(w) // the best compression takes 2.5 times as long, and makes the programs smaller by 0.3 %
 	tw := tar.NewWriter(zw)
 	for _, dir := range dirs(top, files) {
 		h := &tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: date, Uname: "root", Gname: "root", Format: tar.FormatUSTAR}
@@ -79,7 +75,6 @@ func writeTar(w io.Writer, top string, files []file, date time.Time) error {
 
 func writeZip(w io.Writer, top string, files []file, date time.Time) error {
 	zw := zip.NewWriter(w)
-	zw.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestCompression) })
 	for _, f := range files {
 		h := &zip.FileHeader{Name: path.Join(top, f.path), Method: zip.Deflate, Modified: date}
 		h.SetMode(f.mode)
