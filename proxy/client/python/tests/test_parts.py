@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -118,3 +121,17 @@ def test_programs(tmp_path: Path) -> None:
     assert socket_path("/home/ada/terminals") == "/home/ada/terminals/proxy.sock"
     sum = hashlib.sha256(b"/" + b"x" * 66).hexdigest()[:8]
     assert socket_path("/" + "x" * 66) == f"/tmp/holdfast-{os.geteuid()}-{sum}/proxy.sock"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can listen as another user")
+def test_peer() -> None:
+    """A socket on which another user listens is refused."""
+    listen = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print(flush=True); s.accept()[0].recv(1)"
+    with tempfile.TemporaryDirectory() as dir:
+        os.chmod(dir, 0o777)
+        path = os.path.join(dir, "proxy.sock")
+        with subprocess.Popen([sys.executable, "-c", listen, path], user=65534, stdout=subprocess.PIPE) as other:
+            assert other.stdout and other.stdout.readline()
+            with pytest.raises(HoldfastError) as err:
+                asyncio.run(Holdfast.connect(path))
+            assert err.value.code == "unauthorized"
