@@ -40,8 +40,9 @@ var python = dialect{
 	value:  func(constant string) string { return `Literal["` + constant + `"]` },
 }
 
-// pythonKeywords are the field names that cannot be attributes of a class.
-var pythonKeywords = []string{"as", "await", "class", "from", "global", "import", "in", "is", "not", "or", "pass", "with"}
+// pythonKeywords cannot be names of attributes in a class.
+var pythonKeywords = strings.Fields("and as assert async await break class continue def del elif else except finally for from global if import in is " +
+	"lambda nonlocal not or pass raise return try while with yield")
 
 // pythonOwn are the fields of a request that a client sets itself, or passes as arguments of their own.
 var pythonOwn = []string{"type", "request_id", "attachment", "session_id"}
