@@ -83,18 +83,23 @@ class Connection:
 
         Errors: `lost`, `decode`.
         """
+        while True:
+            kind, payload = await self.read_frame()
+            if kind == frames.CONTROL:
+                return parse(payload)
+            if kind in (frames.OUTPUT, frames.SNAPSHOT, frames.VIEW):
+                return (kind, *frames.parse_data(payload))
+
+    async def read_frame(self) -> Tuple[int, bytes]:
+        """Return the kind and the payload of the next frame. Errors: `lost`, `decode`."""
         try:
-            while True:
-                length, kind = frames.HEAD.unpack(await self._reader.readexactly(frames.HEAD.size))
-                if not 1 <= length <= self._limit:
-                    raise HoldfastError("decode", f"a frame of {length} bytes")
-                payload = await self._reader.readexactly(length - 1)
-                if kind == frames.CONTROL:
-                    return parse(payload)
-                if kind in (frames.OUTPUT, frames.SNAPSHOT, frames.VIEW):
-                    return (kind, *frames.parse_data(payload))
+            (length,) = frames.LENGTH.unpack(await self._reader.readexactly(frames.LENGTH.size))
+            if not 1 <= length <= self._limit:
+                raise HoldfastError("decode", f"a frame of {length} bytes")
+            body = await self._reader.readexactly(length)
         except (OSError, asyncio.IncompleteReadError) as err:
             raise as_error(err) from err
+        return body[0], body[1:]
 
     def send(self, m: Message) -> None:
         """Send a message. Fields that are None are left out. Errors: `frame_too_large`."""

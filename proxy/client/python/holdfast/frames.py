@@ -16,6 +16,7 @@ MAX_HELLO = 1 << 16
 #: Largest size of the data in one frame that this client sends.
 MAX_DATA = 32768
 
+LENGTH = struct.Struct(">I")
 HEAD = struct.Struct(">IB")
 DATA_HEAD = struct.Struct(">IQ")
 

@@ -36,8 +36,8 @@ class Position:
         self._offset = self.had = integer(m, "offset")
         self._left = integer(m, "snapshot_bytes")
         self._is_view = flag(m, "view")
-        if self._left > 0:
-            self.had = (resume["offset"] if resume else 0) + integer(m, "bytes_missed")
+        if self._left > 0 and resume is not None:
+            self.had = resume["offset"] + integer(m, "bytes_missed")
 
     def resync(self, m: Message) -> None:
         if self._left == 0:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import List, Tuple
 
 import pytest
 
@@ -88,6 +90,66 @@ def test_position() -> None:
     assert p.resume({"cols": 80}, False) == {
         "cols": 80, "resume": {"instance": "i", "offset": 950}, "steal": False, "snapshot": True, "screen_only": True
     }
+
+
+VECTORS = GOLDEN.parents[1] / "testdata" / "client-v1.json"
+
+
+@pytest.mark.skipif(not VECTORS.exists(), reason="this tree has no test vectors for clients")
+def test_vectors() -> None:
+    """The test vectors for clients in all languages."""
+    vectors = json.loads(VECTORS.read_text())
+    for v in vectors["positions"]:
+        p = Position()
+        for step in v["steps"]:
+            ((do, arg),) = step.items()
+            if do == "attached":
+                p.attached(arg, "i", {"instance": "i", "offset": arg["resume"]} if "resume" in arg else None)
+            elif do == "resync":
+                p.resync(arg)
+            elif do == "output":
+                p.output(arg["offset"], arg["bytes"])
+            else:
+                {"snapshot": p.snapshot, "view": p.viewed}[do](arg)
+        got = p.resume({}, False)
+        want = {"snapshot": False, "screen_only": False, **v["resume"]}
+        assert {"offset": got["resume"]["offset"], "snapshot": got["snapshot"], "screen_only": got["screen_only"]} == want, v["name"]
+    for v in vectors["inputs"]:
+        b = InputBuffer()
+        for step in v["steps"]:
+            ((do, arg),) = step.items()
+            if do == "sends":
+                sent = list(iter(b.next, None))
+                assert [{"offset": offset, "data": data.decode()} for offset, data in sent] == arg, v["name"]
+            elif do == "type":
+                b.add(arg.encode())
+            elif do == "accepted":
+                b.accepted(arg)
+            else:
+                b.resume(arg, do == "attached")
+    for v in vectors["frames"]:
+        got_frames, code = asyncio.run(split([bytes.fromhex(piece) for piece in v["pieces"]]))
+        assert ([{"kind": k, "payload": p.hex()} for k, p in got_frames], code) == (v["frames"], "decode" if v.get("error") else "lost"), v["name"]
+
+
+async def split(pieces: List[bytes]) -> Tuple[List[Tuple[int, bytes]], str]:
+    """Return the frames in a stream that arrives in pieces, and the error at its end."""
+    reader, got = asyncio.StreamReader(), []
+    conn = Connection(reader, None)  # type: ignore[arg-type]
+    conn._limit = frames.MAX_FRAME
+
+    async def read() -> None:
+        while True:
+            got.append(await conn.read_frame())
+
+    reading = asyncio.ensure_future(read())
+    for piece in pieces:
+        reader.feed_data(piece)
+        await asyncio.sleep(0)
+    reader.feed_eof()
+    with pytest.raises(HoldfastError) as err:
+        await reading
+    return got, err.value.code
 
 
 def test_room() -> None:
