@@ -46,16 +46,14 @@ func (r *release) wheelOf(t target, notices []byte) error {
 
 // wheel writes a wheel of the client: a zip of its modules, of further files, and of their description.
 func (r *release) wheel(tags string, files []file) error {
-	modules, err := filepath.Glob(filepath.Join(r.root, pythonDir, "holdfast", "*.py*")) // also py.typed
+	modules, err := filepath.Glob(filepath.Join(r.root, pythonDir, "holdfast", "*.py"))
 	if err != nil {
 		return err
 	}
 	info := r.distInfo()
 	sources := map[string]string{"LICENSE": info + "/licenses/LICENSE"}
-	for _, module := range modules {
-		if filepath.Ext(module) != ".pyc" {
-			sources[filepath.Join(pythonDir, "holdfast", filepath.Base(module))] = "holdfast/" + filepath.Base(module)
-		}
+	for _, module := range append(modules, "py.typed") {
+		sources[filepath.Join(pythonDir, "holdfast", filepath.Base(module))] = "holdfast/" + filepath.Base(module)
 	}
 	for from, path := range sources {
 		data, err := os.ReadFile(filepath.Join(r.root, from))

@@ -68,7 +68,11 @@ func checkWheels(t *testing.T, first, next string) {
 	}
 	for _, wheel := range wheels {
 		output(t, "", python, filepath.Join("testdata", "record.py"), wheel)
-		hasPrograms := strings.Contains(output(t, "", python, "-m", "zipfile", "-l", wheel), "holdfast/bin/proxy")
+		list := output(t, "", python, "-m", "zipfile", "-l", wheel)
+		if !strings.Contains(list, "holdfast/py.typed") {
+			t.Errorf("%s does not say that it has types:\n%s", wheel, list)
+		}
+		hasPrograms := strings.Contains(list, "holdfast/bin/proxy")
 		if isForAll := strings.HasSuffix(wheel, "-py3-none-any.whl"); hasPrograms == isForAll {
 			t.Errorf("%s: it has programs: %v", wheel, hasPrograms)
 		}
