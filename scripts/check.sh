@@ -20,8 +20,8 @@
 # not name.
 #
 # --long sets HOLDFAST_LONG=1. Then these tests run, or run for longer: TestKillStorm, TestGatesChaos,
-# TestGateKillsUnderManyClients, TestRecordings, TestRecordingsInBucket, TestChurn, TestRollout, TestRolloutOfMany
-# and TestOtherSystems (scripts/e2e), TestOutOfMemory, TestBadDisk and TestPowerCuts (scripts/vm),
+# TestGateKillsUnderManyClients, TestRecordings, TestRecordingsInBucket, TestChurn, TestRollout, TestRolloutOfMany,
+# TestPythonTypes and TestOtherSystems (scripts/e2e), TestOutOfMemory, TestBadDisk and TestPowerCuts (scripts/vm),
 # TestBusySessions (supervisor/internal/linkserver), TestStalledLink (scripts/cli),
 # FuzzCost (supervisor/internal/screen), TestAnyOffset and TestLargePast (supervisor/internal/replay),
 # TestPowerCuts and TestBrokenDisk (supervisor/internal/past), TestStorm (supervisor/internal/keeper),
@@ -148,6 +148,9 @@ programs() {
 		cpio     cpio
 		mkfs.ext4 e2fsprogs
 		nix-instantiate nix-bin
+		/usr/bin/pytest-3 python3-pytest
+		/usr/bin/pip3 python3-pip
+		mypy     mypy
 	EOF
 	# The Python example of a policy imports these modules. It uses the Python of the system.
 	/usr/bin/python3 -c 'import grpc, google.protobuf, cryptography' 2>/dev/null ||

@@ -14,18 +14,23 @@ import (
 
 func TestWire(t *testing.T) { drift.CheckWire(t, "api", Messages, "..") }
 
-// TestTypeScript checks that the npm client has the types that are generated from the schema. It runs after
+// TestGenerated checks that the npm client and the Python client have the types that are generated from the schema. It runs after
 // TestWire, which updates the schema.
-func TestTypeScript(t *testing.T) {
+func TestGenerated(t *testing.T) {
 	schema, err := os.ReadFile("schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	types, err := drift.TypeScript("api", schema)
-	if err != nil {
-		t.Fatal(err)
+	for path, generate := range map[string]func(wire string, schema []byte) ([]byte, error){
+		"../../proxy/internal/web/client/src/wire.ts": drift.TypeScript,
+		"../../proxy/client/python/holdfast/wire.py":  drift.Python,
+	} {
+		types, err := generate("api", schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drift.Golden(t, path, types)
 	}
-	drift.Golden(t, "../../proxy/internal/web/client/src/wire.ts", types)
 }
 
 // The frame of a session's end must have these fields, of these types, and must not require a field that it

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
-	"compress/flate"
 	"compress/gzip"
 	"crypto/sha256"
 	"errors"
@@ -76,7 +75,6 @@ func writeTar(w io.Writer, top string, files []file, date time.Time) error {
 
 func writeZip(w io.Writer, top string, files []file, date time.Time) error {
 	zw := zip.NewWriter(w)
-	zw.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestCompression) })
 	for _, f := range files {
 		h := &zip.FileHeader{Name: path.Join(top, f.path), Method: zip.Deflate, Modified: date}
 		h.SetMode(f.mode)

@@ -1,5 +1,5 @@
-// Command release makes the files of a release: an archive for each system, Debian packages, npm packages,
-// lists of the modules in the programs (SBOM), and the sums of all files.
+// Command release makes the files of a release: an archive for each system, Debian packages, npm packages, Python
+// wheels, lists of the modules in the programs (SBOM), and the sums of all files.
 //
 //	go run ./scripts/release                          releases the tag at HEAD into dist/
 //	go run ./scripts/release --snapshot               releases the tree as it is, with or without a tag
@@ -145,6 +145,9 @@ func run(ctx context.Context, o options) error {
 	if err := r.npm(ctx); err != nil {
 		return fmt.Errorf("the npm packages: %w", err)
 	}
+	if err := r.wheel("any", nil); err != nil { // for systems without programs; pip prefers the wheel for its system
+		return fmt.Errorf("the wheel: %w", err)
+	}
 	if r.url != "" {
 		if err := r.recipes(); err != nil {
 			return err
@@ -176,7 +179,7 @@ func (r *release) make(ctx context.Context, t target) error {
 	if err := r.archive(t, files); err != nil {
 		return err
 	}
-	if err := r.npmPrograms(t, notices); err != nil {
+	if err := errors.Join(r.npmPrograms(t, notices), r.wheelOf(t, notices)); err != nil {
 		return err
 	}
 	if t.os == "linux" {

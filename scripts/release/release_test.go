@@ -69,6 +69,7 @@ func TestRelease(t *testing.T) {
 	t.Run("recipes", func(t *testing.T) { checkRecipes(t, first, unpacked) })
 	next := makeRelease(t, exe, tree, newer)
 	t.Run("npm", func(t *testing.T) { checkNPM(t, first, next) })
+	t.Run("wheels", func(t *testing.T) { checkWheels(t, first, next) })
 	if runtime.GOOS == "linux" {
 		t.Run("image", func(t *testing.T) { checkImage(t, unpacked) })
 		t.Run("deb", func(t *testing.T) { checkDeb(t, filepath.Join(first, deb)) })

@@ -301,3 +301,35 @@ func TestTypeScriptOfSchema(t *testing.T) {
 		}
 	}
 }
+
+// TestPythonOfSchema demands the same of Python.
+func TestPythonOfSchema(t *testing.T) {
+	const defs = `{"$defs": {"a.b": {"description": "A\\B", "properties": {"type": {"const": "a.b"}, "f": %s}, "required": ["type"]}, "c_d": {"properties": {"type": {"const": "c_d"}, "session_id": {"type": "string"}, "from": {"$ref": "#/$defs/T"}}, "required": ["type", "session_id"], "repeatable": "from"}, "T": {"properties": {"n": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, "W": {"enum": ["x", "y"]}}}`
+	for schema, want := range map[string]string{
+		`{"type": "number"}`:                                   "f: NotRequired[float]",
+		`{"type": "object", "additionalProperties": {}}`:       "f: NotRequired[dict[str, str]]",
+		`{"type": "array", "items": {"$ref": "#/$defs/T"}}`:    "f: NotRequired[list[T]]",
+		`{"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]}`: "f: NotRequired[T | None]",
+		`{"type": "string", "examples": ["x", "y"]}`:           `f: NotRequired[Union[Literal["x", "y"], str]]`,
+		`{"type": "boolean", "description": "why"}`:            "# why\n    f: NotRequired[bool]",
+		`{"anyOf": [{"type": "string"}, {"type": "integer"}]}`: "",
+	} {
+		got, err := drift.Python("api", fmt.Appendf(nil, defs, schema))
+		if want == "" {
+			if err == nil {
+				t.Errorf("%s has a type:\n%s", schema, got)
+			}
+			continue
+		}
+		for _, part := range []string{
+			"class ABMessage(TypedDict):\n    \"\"\"A\\\\B\"\"\"\n\n    type: Literal[\"a.b\"]\n    " + want + "\n",
+			"CDSpec = TypedDict(\n    \"CDSpec\",\n    {\n        \"from\": 'NotRequired[T]',\n    },\n)\n",
+			"class CDMessage(CDSpec):\n    type: Literal[\"c_d\"]\n    session_id: str\n",
+			"class T(TypedDict):\n    n: NotRequired[str]\n", "\nW = Union[Literal[\"x\", \"y\"], str]\n", "= {\n    \"c_d\": \"from\",\n}\n",
+		} {
+			if err != nil || !strings.Contains(string(got), part) {
+				t.Errorf("%s: %v; it lacks\n%s\nin\n%s", schema, err, part, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,107 @@
+"""Control messages as they arrive, and the checks of their fields.
+
+If a field is absent or null, it has the zero value of its type (protocol/SPEC.md, Messages).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any, Dict, cast
+
+from .errors import HoldfastError
+from .wire import ErrorMessage, ExitRecord, PtyExitedMessage
+
+#: A control message whose fields are not checked yet.
+Message = Dict[str, Any]
+
+
+def parse(payload: bytes) -> Message:
+    """Parse a control message. Errors: `decode`."""
+    try:
+        m = json.loads(payload)
+    except (ValueError, RecursionError) as err:
+        raise HoldfastError("decode", f"a message that is no JSON: {err}") from None
+    if not isinstance(m, dict) or not isinstance(m.get("type"), str):
+        raise HoldfastError("decode", "a message that has no type")
+    return m
+
+
+def integer(m: Message, field: str) -> int:
+    n = m.get(field)
+    if n is None:
+        return 0
+    if not isinstance(n, int) or isinstance(n, bool) or abs(n) >= 1 << 53:
+        raise wrong(m, field)
+    return n
+
+
+def text(m: Message, field: str) -> str:
+    s = m.get(field)
+    if s is None:
+        return ""
+    if not isinstance(s, str):
+        raise wrong(m, field)
+    return s
+
+
+def flag(m: Message, field: str) -> bool:
+    return m.get(field) is True
+
+
+def data(m: Message, field: str) -> bytes:
+    try:
+        return base64.b64decode(text(m, field), validate=True)
+    except binascii.Error:
+        raise wrong(m, field) from None
+
+
+def member(m: Message, field: str) -> Message:
+    """Return a field that must be an object."""
+    o = m.get(field)
+    if not isinstance(o, dict):
+        raise wrong(m, field)
+    return o
+
+
+def wrong(m: Message, field: str) -> HoldfastError:
+    return HoldfastError("decode", f"{m.get('type', 'an object')} with an invalid {field}")
+
+
+def error_of(m: Message) -> HoldfastError:
+    """Return the error in an `error` message."""
+    e = cast(ErrorMessage, m)
+    return HoldfastError(
+        text(m, "code"),
+        text(m, "message"),
+        retryable=flag(m, "retryable"),
+        retry_after_ms=e.get("retry_after_ms"),
+        cause=e.get("cause"),
+        exit=e.get("exit"),
+        offset=e.get("offset"),
+    )
+
+
+def going_away(m: Message) -> HoldfastError:
+    """Return the error of a connection that ended with goaway."""
+    return HoldfastError("lost", f"the proxy is ending: {text(m, 'reason')}; connect again", retry_after_ms=integer(m, "retry_after_ms"))
+
+
+def exit_of_record(r: ExitRecord, session_id: str, instance: str) -> PtyExitedMessage:
+    """Return the end of a session from its exit record."""
+    m: PtyExitedMessage = {
+        "type": "pty_exited",
+        "session_id": session_id,
+        "pane_id": session_id,
+        "instance": instance,
+        "exit_code": r["exit_code"],
+        "last_lines": r.get("last_lines") or [],
+        "session_title": "",
+        "session_description": "",
+        "timed_out": r.get("timed_out", False),
+    }
+    for field in ("reason", "outcome", "signal"):
+        if field in r:
+            cast(Message, m)[field] = cast(Message, r)[field]
+    return m
