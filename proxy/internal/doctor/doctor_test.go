@@ -354,7 +354,7 @@ func TestFindings(t *testing.T) {
 		}, "fleet", Warning, "not connected: away0, away1, away2, away3, away4, away5, away6, away7, away8, away9, and 2 more", "proxy gate revoke"},
 		{"a host of another release", func(m *machine) {
 			m.Gate = func(context.Context) ([]Host, error) { return []Host{{"red", true, "v1"}, {"blue", true, "v2"}}, nil }
-		}, "fleet", Note, "(v2): red (v1)", "proxy join"},
+		}, "fleet", Note, "(v2): red (v1)", "proxy upgrade"},
 		{"an agent that does not run", func(m *machine) { m.joined(&Agent{Host: "red", Gate: "gate:7684"}, nil) },
 			"agent", Warning, "gate:7684 as red, but its agent does not run", "proxy join"},
 		{"an agent that is not connected", func(m *machine) {
