@@ -184,7 +184,7 @@ func TestHealthy(t *testing.T) {
 	for _, f := range found {
 		checks = append(checks, f.Check)
 	}
-	if got, want := strings.Join(checks, " "), "directories places paths settings sockets ptmx files linger supervisor keeper cages recordings reports proxy fleet agent skew orphans"; got != want {
+	if got, want := strings.Join(checks, " "), "directories places paths settings sockets ptmx files linger supervisor keeper cages recordings bucket reports proxy fleet agent skew orphans"; got != want {
 		t.Errorf("checks %s, want %s", got, want)
 	}
 }
@@ -406,6 +406,19 @@ func TestFindings(t *testing.T) {
 			s.Recording = &protocol.RecordingStatus{Failing: 2, Error: "no space left on device"}
 			m.asked(s, nil)
 		}, "recordings", Warning, "stored on disk: 2; they run on, but would not outlive the machine: no space left on device", "make room"},
+		{"a bucket that refuses a put", func(m *machine) {
+			m.Bucket = func(context.Context) (string, error) {
+				return "put", errors.New("put s3://b/x: the server answers 403")
+			}
+		}, "bucket", Warning, "cannot be stored or read: put s3://b/x: the server answers 403", "s3:PutObject"},
+		{"a bucket that refuses a delete", func(m *machine) {
+			m.Bucket = func(context.Context) (string, error) { return "delete", errors.New("the server answers 403") }
+		}, "bucket", Warning, "old ones cannot be deleted", "s3:DeleteObject"},
+		{"a bucket whose server is silent", func(m *machine) {
+			m.Bucket = func(context.Context) (string, error) {
+				return "list", fmt.Errorf("list s3://b: %w", context.DeadlineExceeded)
+			}
+		}, "bucket", Warning, "not answered within 3s: list s3://b", "recordings_endpoint"},
 		{"sealed recordings", func(m *machine) {
 			s := supervisor("v2")
 			s.Recording = &protocol.RecordingStatus{Sealed: 3}
