@@ -271,7 +271,7 @@ func (m *maze) killGates(count int) (start func()) {
 	}
 }
 
-// A mazeFault is what happens to programs. do may return what must be done after the clients have continued.
+// A mazeFault kills or replaces programs. do may return a function that must be called after the clients have continued.
 type mazeFault struct {
 	name     string
 	isLong   bool // only in the long mode

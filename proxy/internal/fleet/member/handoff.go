@@ -24,8 +24,8 @@ const (
 	filesHandoff  = "handoff"
 )
 
-// A successor must be connected with a gate within connectLimit after this agent lets it. The old agent waits for it twice
-// as long, so that both never serve. No client waits meanwhile.
+// connectLimit is how long a successor may take to connect with a gate, after the old agent has let it. The old agent waits
+// twice as long before it serves again, so that both never serve. No client waits meanwhile.
 const connectLimit = 5 * time.Second
 
 // records is the version of the states of connections. An agent passes on none.
@@ -64,7 +64,7 @@ type Successor struct {
 	IsService bool `json:"service"`
 }
 
-// A standing is what an agent tells its successor, which must reach the same.
+// A standing tells which peers an agent reaches. Its successor must reach them, too.
 type standing struct {
 	IsConnected bool `json:"connected"` // with a gate
 	IsServing   bool `json:"serving"`   // the local proxy can be reached
@@ -111,7 +111,7 @@ func (a *agent) serveHandoffs(ctx context.Context, stop func()) {
 	}
 }
 
-// describe notes the successor that body describes, and returns what it must reach.
+// describe notes the successor that body describes, and returns the standing of this agent.
 func (a *agent) describe(body json.RawMessage) (json.RawMessage, error) {
 	var next Successor
 	if err := json.Unmarshal(body, &next); err != nil {
