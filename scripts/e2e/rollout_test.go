@@ -183,7 +183,7 @@ func packRelease(t *testing.T, of release) (path, sum string) {
 }
 
 // Hosts are upgraded in waves with their agents, of which one belongs to a service manager, while clients type and read. A
-// release that cannot be, on the first host, changes nothing or is taken back. No client is closed before it has its next
+// release that cannot be, on one of the hosts, changes nothing or is taken back on all, agents included. No client is closed before it has its next
 // connection, and no byte is lost. With HOLDFAST_LONG=1 there are more releases.
 // demand: S10
 func TestRollout(t *testing.T) {
@@ -225,24 +225,41 @@ func TestRollout(t *testing.T) {
 		says     string
 		moves    int64 // number of agents that each client has had afterwards, besides that of before
 		isLong   bool  // only in the long mode
+		isStuck  bool  // the agent of red cannot be handed over
 	}{
-		{"a directory that is not permitted", one.bin, nil, 77, "not_begun", "blue:refused:: red:refused::", "permits upgrades from", 0, false},
-		{"a dry run", other.bin, []string{"--dry-run"}, 0, "possible", before, "", 0, true},
-		{"a release that does not start", bad("broken", "echo it is broken >&2; exit 1"), nil, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "it is broken", 0, true},
-		{"a release that hangs", bad("hangs", "exec sleep 1000"), []string{"--limit", "1s"}, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "not ended in time", 0, true},
+		{"a directory that is not permitted", one.bin, nil, 77, "not_begun", "blue:refused:: red:refused::", "permits upgrades from", 0, false, false},
+		{"a dry run", other.bin, []string{"--dry-run"}, 0, "possible", before, "", 0, true, false},
+		{"a release that does not start", bad("broken", "echo it is broken >&2; exit 1"), nil, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "it is broken", 0, true, false},
+		{"a release that hangs", bad("hangs", "exec sleep 1000"), []string{"--limit", "1s"}, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "not ended in time", 0, true, false},
 		{
 			"a release that fails after it has replaced the supervisor", bad("half", other.bin+"/supervisor --upgrade; echo it is half >&2; exit 1"),
-			nil, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "it is half", 0, false,
+			nil, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "it is half", 0, true, false,
 		},
-		{"an archive with another sum", url, []string{"--sha256", strings.Repeat("0", 64)}, 70, "not_begun", "blue:failed:v1.0.0:v1.0.0 red:failed:v1.0.0:v1.0.0", "has the SHA-256 " + sum, 0, true},
-		{"a good release in an archive", url, []string{"--sha256", sum}, 0, "upgraded", "blue:upgraded:v2.0.0:v2.0.0 red:upgraded:v2.0.0:v2.0.0", "", 2, false},
-		{"the same release again", other.bin, nil, 0, "upgraded", "blue:current:v2.0.0:v2.0.0 red:current:v2.0.0:v2.0.0", "", 0, true},
+		{
+			"a good release on hosts of which the second cannot replace its agent", other.bin,
+			nil, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:returned:v1.0.0:v1.0.0", "continues with its program", 2, false, true,
+		},
+		{"an archive with another sum", url, []string{"--sha256", strings.Repeat("0", 64)}, 70, "not_begun", "blue:failed:v1.0.0:v1.0.0 red:failed:v1.0.0:v1.0.0", "has the SHA-256 " + sum, 0, true, false},
+		{"a good release in an archive", url, []string{"--sha256", sum}, 0, "upgraded", "blue:upgraded:v2.0.0:v2.0.0 red:upgraded:v2.0.0:v2.0.0", "", 2, false, false},
+		{"the same release again", other.bin, nil, 0, "upgraded", "blue:current:v2.0.0:v2.0.0 red:current:v2.0.0:v2.0.0", "", 0, true, false},
 	} {
 		if tt.isLong && os.Getenv("HOLDFAST_LONG") == "" {
 			continue
 		}
 		begin := time.Now()
+		offer := red.Path("join.handoff.sock")
+		if tt.isStuck {
+			if err := os.Rename(offer, offer+".away"); err != nil {
+				t.Fatal(err)
+			}
+		}
 		out, code := f.rollOut(tt.to, tt.args...)
+		if tt.isStuck {
+			if err := os.Rename(offer+".away", offer); err != nil {
+				t.Fatal(err)
+			}
+			f.awaitAgents("blue:v1.0.0 red:v1.0.0")
+		}
 		t.Logf("%s: after %v", tt.name, time.Since(begin))
 		if code != tt.code || out.Outcome != tt.outcome || out.states() != tt.states || !strings.Contains(out.Error, tt.says) {
 			t.Errorf("%s: %d with %+v\nwant %d, %s, %s and %q", tt.name, code, out, tt.code, tt.outcome, tt.states, tt.says)
