@@ -135,13 +135,14 @@ type gatehouse struct {
 	daemon *daemon
 	listen string // the address on which it listens
 	public string // the address that it tells its peers, or "" if it is listen
+	args   []string
 }
 
 // serve starts the gate, and returns when it serves.
 func (g *gatehouse) serve(args ...string) {
 	g.T.Helper()
 	before, _ := os.Stat(g.Path("gate/address"))
-	args = append([]string{"gate", "--listen", g.listen}, args...)
+	args = append(append([]string{"gate", "--listen", g.listen}, g.args...), args...)
 	if g.public != "" {
 		args = append(args, "--address", g.public)
 	}

@@ -110,33 +110,11 @@ func (v *visit) leave() {
 	v.flow.wg.Wait()
 }
 
-// Clients enter two hosts through any of three gates, and type and read while each gate is killed in turn,
-// also the gate to which a host is connected. No byte may be missing or duplicated in either direction, and
-// no session may be reported as exited. A host that joins at one gate must be known to all gates, and a
-// revoked host must be revoked at all gates.
+// A host that joins at one of three gates must be known to all, entered through the others, and revoked at all. A
+// gate that has ended must be forgotten. TestGatesChaos kills gates.
 // demand: S9
 func TestGates(t *testing.T) {
-	f := newGates(t, 3, "red", "blue")
-	visits := []*visit{f.visit("red"), f.visit("blue")}
-	const all = "blue/echo:running blue/flow:running red/echo:running red/flow:running"
-	f.awaitStates(all)
-	for _, i := range []int{1, 0, 2} {
-		end := beginSpan()
-		f.all[i].die()
-		for _, v := range visits {
-			t.Logf("gate %d is killed: the longest echo of %s took %v", i, v.name, v.continues(t, end))
-		}
-		if got := f.states(); strings.Contains(got, ":exited") {
-			t.Errorf("after the death of gate %d the sessions are %q", i, got)
-		}
-		f.all[i].serve()
-	}
-	f.awaitStates(all)
-	for _, v := range visits {
-		v.leave()
-		t.Logf("%d lines of %s came", v.flow.lines.Load(), v.name)
-	}
-
+	f := newGates(t, 3)
 	f.join("green", f.all[1])
 	o, place := f.gate, f.place("green")
 	o.Host, o.Start = "green", true

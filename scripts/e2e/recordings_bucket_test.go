@@ -51,7 +51,21 @@ func TestRecordingsInBucket(t *testing.T) {
 	}
 	testkit.Eventually(t, limit, isRecorded(0), "the session is recorded")
 
+	finding := func() string {
+		for line := range strings.Lines(w.Run("proxy", "doctor").Out) {
+			if words := strings.Fields(line); len(words) > 2 && words[1] == "bucket" {
+				return strings.Join(words, " ")
+			}
+		}
+		return ""
+	}
+	if got := finding(); got != "ok bucket recordings can be stored, read and deleted there" {
+		t.Errorf("the doctor says %q", got)
+	}
 	server.Kill()
+	if got := finding(); !strings.HasPrefix(got, "warning bucket") || !strings.Contains(got, "s3://recordings/of/hosts/") {
+		t.Errorf("without the server, the doctor says %q", got)
+	}
 	testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Logs(), "recordings cannot be stored") }, "the log contains the error of the store")
 	if r := w.Run("proxy", "verify"); r.Code == 0 || !strings.Contains(r.Errout, "list s3://recordings/of/hosts/") {
 		t.Errorf("verify without the server: %v", r)

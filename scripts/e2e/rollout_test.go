@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/protocol/gate"
 	"holdfast/shared/testkit"
 )
 
@@ -104,15 +105,51 @@ func (o rolledOut) states() string {
 	return strings.Join(words, " ")
 }
 
-// unharmed fails the test if a client has opened another connection, or if lines and echoes do not continue.
-func (f *rolling) unharmed(after string) {
+// unharmed fails the test if a client was closed, or if lines and echoes do not continue. Each connection moves once, to
+// the next agent of the host, each time that the agents are replaced.
+func (f *rolling) unharmed(after string, moves int64) {
 	f.T.Helper()
 	for _, v := range f.visits {
 		v.continues(f.T.(*testing.T), beginSpan())
 	}
-	if now := f.clients.accepted.Load(); now != f.opened {
-		f.T.Errorf("after %s the clients have opened %d connections, want %d", after, now, f.opened)
+	now := f.clients.accepted.Load()
+	if most := f.opened * (1 + moves); now > most || moves > 0 && now == f.opened {
+		f.T.Errorf("after %s the clients have opened %d connections, and had %d; at most %d are right", after, now, f.opened, most)
 	}
+	if got := f.states(); strings.Contains(got, ":exited") {
+		f.T.Errorf("after %s the sessions are %q", after, got)
+	}
+	f.opened = now
+}
+
+// awaitAgents returns when the agents of the hosts have the releases NAME:RELEASE.
+func (f *rolling) awaitAgents(want string) {
+	f.T.Helper()
+	got := ""
+	if !eventually(func() bool {
+		var list []gate.HostInfo
+		if err := json.Unmarshal([]byte(f.Must("proxy", "hosts", "--json")), &list); err != nil {
+			f.T.Fatal(err)
+		}
+		var words []string
+		for _, h := range list {
+			words = append(words, h.Name+":"+h.Release)
+		}
+		got = strings.Join(words, " ")
+		return got == want
+	}) {
+		f.T.Errorf("the agents are %q, want %q", got, want)
+	}
+}
+
+// serviceAgent lets an agent in the foreground, as a service manager starts it, take over from that of a host.
+func (f *rolling) serviceAgent(name string) *daemon {
+	f.T.Helper()
+	h := f.hosts[name]
+	before := lookup(h.Holder("join.sock"))
+	d := h.Start(h.Command("proxy", "join", "--foreground"))
+	h.Gone(before)
+	return d
 }
 
 // packRelease makes an archive of a release, as scripts/release does but without compression, which would take
@@ -145,9 +182,9 @@ func packRelease(t *testing.T, of release) (path, sum string) {
 	return path, hex.EncodeToString(hash.Sum(nil))
 }
 
-// Hosts are upgraded in waves while clients type and read. A release that fails on the first host must change
-// nothing, or must be taken back. No connection of a client may be closed, and no byte may be lost.
-// HOLDFAST_LONG=1 adds more releases.
+// Hosts are upgraded in waves together with their agents, one of which belongs to a service manager, while clients type
+// and read. A release that fails on a host must change nothing, or must be taken back on all hosts, agents included. No
+// client may be closed before it has its next connection, and no byte may be lost. HOLDFAST_LONG=1 adds more releases.
 // demand: S10
 func TestRollout(t *testing.T) {
 	t.Parallel()
@@ -162,7 +199,10 @@ func TestRollout(t *testing.T) {
 	}
 	url := server.URL + "/" + filepath.Base(archive)
 	f := newRolling(t, 1, one, base+","+other.bin+","+server.URL, certificate, "blue", "red")
-	// bad makes a release whose proxy is a script.
+	red := f.hosts["red"]
+	service := f.serviceAgent("red")
+	f.unharmed("the start of the service", 1)
+	// bad makes a release whose program proxy is a script.
 	bad := func(name, script string) string {
 		dir := filepath.Join(base, name)
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -183,31 +223,63 @@ func TestRollout(t *testing.T) {
 		outcome  string
 		states   string
 		says     string
-		isLong   bool // the case runs in the long mode only
+		moves    int64 // number of agents that each client has had afterwards, without the first
+		isLong   bool  // the case runs in the long mode only
+		isStuck  bool  // the agent of red cannot be replaced
 	}{
-		{"a directory that is not permitted", one.bin, nil, 77, "not_begun", "blue:refused:: red:refused::", "permits upgrades from", false},
-		{"a dry run", other.bin, []string{"--dry-run"}, 0, "possible", before, "", true},
-		{"a release that does not start", bad("broken", "echo it is broken >&2; exit 1"), nil, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "it is broken", true},
-		{"a release that hangs", bad("hangs", "exec sleep 1000"), []string{"--limit", "1s"}, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "not ended in time", true},
+		{"a directory that is not permitted", one.bin, nil, 77, "not_begun", "blue:refused:: red:refused::", "permits upgrades from", 0, false, false},
+		{"a dry run", other.bin, []string{"--dry-run"}, 0, "possible", before, "", 0, true, false},
+		{"a release that does not start", bad("broken", "echo it is broken >&2; exit 1"), nil, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "it is broken", 0, true, false},
+		{"a release that hangs", bad("hangs", "exec sleep 1000"), []string{"--limit", "1s"}, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "not ended in time", 0, true, false},
 		{
 			"a release that fails after it has replaced the supervisor", bad("half", other.bin+"/supervisor --upgrade; echo it is half >&2; exit 1"),
-			nil, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "it is half", false,
+			nil, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "it is half", 0, true, false,
 		},
-		{"an archive with another sum", url, []string{"--sha256", strings.Repeat("0", 64)}, 70, "not_begun", "blue:failed:v1.0.0:v1.0.0 red:failed:v1.0.0:v1.0.0", "has the SHA-256 " + sum, true},
-		{"a good release in an archive", url, []string{"--sha256", sum}, 0, "upgraded", "blue:upgraded:v2.0.0:v2.0.0 red:upgraded:v2.0.0:v2.0.0", "", false},
-		{"the same release again", other.bin, nil, 0, "upgraded", "blue:current:v2.0.0:v2.0.0 red:current:v2.0.0:v2.0.0", "", true},
+		{
+			"a good release on hosts of which the second cannot replace its agent", other.bin,
+			nil, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:returned:v1.0.0:v1.0.0", "continues with its program", 2, false, true,
+		},
+		{"an archive with another sum", url, []string{"--sha256", strings.Repeat("0", 64)}, 70, "not_begun", "blue:failed:v1.0.0:v1.0.0 red:failed:v1.0.0:v1.0.0", "has the SHA-256 " + sum, 0, true, false},
+		{"a good release in an archive", url, []string{"--sha256", sum}, 0, "upgraded", "blue:upgraded:v2.0.0:v2.0.0 red:upgraded:v2.0.0:v2.0.0", "", 2, false, false},
+		{"the same release again", other.bin, nil, 0, "upgraded", "blue:current:v2.0.0:v2.0.0 red:current:v2.0.0:v2.0.0", "", 0, true, false},
 	} {
 		if tt.isLong && os.Getenv("HOLDFAST_LONG") == "" {
 			continue
 		}
 		begin := time.Now()
+		offer := red.Path("join.handoff.sock")
+		if tt.isStuck {
+			if err := os.Rename(offer, offer+".away"); err != nil {
+				t.Fatal(err)
+			}
+		}
 		out, code := f.rollOut(tt.to, tt.args...)
+		if tt.isStuck {
+			if err := os.Rename(offer+".away", offer); err != nil {
+				t.Fatal(err)
+			}
+			f.awaitAgents("blue:v1.0.0 red:v1.0.0")
+		}
 		t.Logf("%s: after %v", tt.name, time.Since(begin))
 		if code != tt.code || out.Outcome != tt.outcome || out.states() != tt.states || !strings.Contains(out.Error, tt.says) {
 			t.Errorf("%s: %d with %+v\nwant %d, %s, %s and %q", tt.name, code, out, tt.code, tt.outcome, tt.states, tt.says)
 		}
-		f.unharmed(tt.name)
+		f.unharmed(tt.name, tt.moves)
 	}
+	f.awaitAgents("blue:v2.0.0 red:v2.0.0")
+	var program string
+	if !eventually(func() bool {
+		program, _ = os.Readlink(fmt.Sprintf("/proc/%d/exe", service.PID)) // of a process that has ended it is ""
+		return red.Holder("join.sock") == service.PID && strings.HasPrefix(program, red.Path("fetched"))
+	}) || !service.Running() {
+		t.Errorf("the process of the service, %d, runs %q, and the agent is %d", service.PID, program, red.Holder("join.sock"))
+	}
+	red.Bin = one.bin
+	if r := red.Run("proxy", "upgrade"); r.Code != 0 || !strings.Contains(r.Out, "agent: v1.0.0 serves") {
+		t.Errorf("an upgrade of the host itself: %v", r)
+	}
+	f.awaitAgents("blue:v2.0.0 red:v1.0.0")
+	f.unharmed("an upgrade of the host itself", 2)
 	if log, err := os.ReadFile(f.hosts["blue"].Path("join.log")); err != nil || strings.Count(string(log), `"security":true`) < 1 {
 		t.Errorf("the log of the agent has no refusal: %s, %v", log, err)
 	}
@@ -230,12 +302,17 @@ func TestRolloutOfMany(t *testing.T) {
 		names = append(names, fmt.Sprintf("host-%02d", i))
 	}
 	f := newRolling(t, 3, one, other.bin, "", names...)
-	f.unharmed("the start")
+	f.unharmed("the start", 0)
 	out, code := f.rollOut(other.bin, "--parallel", "4", "--limit", "5m")
 	if code != 0 || out.Outcome != "upgraded" {
 		t.Fatalf("%d with %+v", code, out)
 	}
-	f.unharmed("the rollout")
+	f.unharmed("the rollout", 1)
+	want := []string{}
+	for _, name := range names {
+		want = append(want, name+":"+other.version)
+	}
+	f.awaitAgents(strings.Join(want, " "))
 	stalls, clients, closed := map[string]float64{}, 0, 0
 	for _, h := range out.Hosts {
 		if h.State != "upgraded" || h.Proxy != other.version || h.Supervisor != other.version {

@@ -30,6 +30,9 @@ const (
 	// attempts is how often a request is sent if the server does not answer, or is overloaded. The recorder tries again
 	// after that; the commands do not.
 	attempts = 3
+	// probeDir begins the key of the object of Probe. No host has this name.
+	probeDir   = ".probe/"
+	probeLimit = 1 << 10 // bytes of that object
 )
 
 // An S3 is a Store in a bucket of a server that speaks the protocol of Amazon S3. The server must know conditional
@@ -193,6 +196,28 @@ func (s *S3) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 			yield(Object{}, s.wrap(ctx, "list", prefix, err))
 		}
 	}
+}
+
+// Probe makes one request of each kind that a recorder makes, and returns the first one that fails: list, put, get or
+// delete. It stores a small object of the host, which belongs to no recording, and deletes it again.
+func (s *S3) Probe(ctx context.Context, host string) (failed string, err error) {
+	key := probeDir + host
+	for _, err := range s.List(ctx, host+"/") {
+		if err != nil {
+			return "list", err
+		}
+		break // one page shows it
+	}
+	if err := s.Put(ctx, key, []byte(host)); err != nil && !errors.Is(err, ErrExists) { // it may not have been deleted before
+		return "put", err
+	}
+	if _, err := s.Get(ctx, key, probeLimit); err != nil && !errors.Is(err, fs.ErrNotExist) { // another command may have deleted it
+		return "get", err
+	}
+	if err := s.Delete(ctx, key); err != nil {
+		return "delete", err
+	}
+	return "", nil
 }
 
 // wrap gives an error the request that has failed, and the meaning that it has for a Store.

@@ -195,3 +195,54 @@ func TestS3RenewsCredentials(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Probe tells which kind of request a server refuses, leaves no object, and ends with its context.
+func TestS3Probe(t *testing.T) {
+	setCredentials(t, "id", "the secret key")
+	refused, objects := "", map[string]bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		kind := map[string]string{http.MethodPut: "put", http.MethodGet: "get", http.MethodDelete: "delete"}[r.Method]
+		if r.URL.Query().Has("list-type") {
+			kind = "list"
+		}
+		switch {
+		case kind == refused:
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, "<Error><Code>AccessDenied</Code><Message>A reason</Message></Error>")
+		case kind == "list":
+			fmt.Fprint(w, "<ListBucketResult><Name>recordings</Name><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>")
+		case kind == "put":
+			objects[r.URL.Path] = true
+			w.Header().Set("ETag", `"x"`)
+		case kind == "get":
+			w.Header().Set("ETag", `"x"`)
+			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+			fmt.Fprint(w, "red")
+		case kind == "delete":
+			delete(objects, r.URL.Path)
+			w.WriteHeader(http.StatusNoContent)
+		}
+	}))
+	defer server.Close()
+	s := openTestS3(t, server.URL)
+	for _, refused = range []string{"list", "put", "get", "delete"} {
+		if failed, err := s.Probe(t.Context(), "red"); failed != refused || err == nil || !strings.Contains(err.Error(), "the server answers 403 AccessDenied: A reason") {
+			t.Errorf("a server that refuses %s: %q, %v", refused, failed, err)
+		}
+	}
+	refused = ""
+	if failed, err := s.Probe(t.Context(), "red"); failed != "" || err != nil || len(objects) > 0 {
+		t.Errorf("a server that refuses nothing: %q, %v, and it has %v", failed, err, objects)
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections, and does not answer
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if failed, err := openTestS3(t, "http://"+silent.Addr().String()).Probe(ctx, "red"); failed != "list" || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a server that does not answer: %q, %v", failed, err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/plain"
 )
 
 func (a *app) shareCommand() *cobra.Command {
@@ -23,14 +24,19 @@ func (a *app) shareCommand() *cobra.Command {
 			if a.json {
 				return printJSON(cmd, map[string]any{"url": url, "expires_at": expires})
 			}
-			warn(fmt.Errorf("everybody who has this link sees %s until %s, on this machine or through a tunnel to it", id, expires.Local().Format(time.DateTime)))
+			where := "this machine"
+			if a.host != "" { // by ssh
+				where = plain.Text(a.host)
+			}
+			warn(fmt.Errorf("everybody who has this link sees %s until %s, on %s or through a tunnel to it", id, expires.Local().Format(time.DateTime), where))
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), url)
 			return err
 		}))
 	cmd.Long = "Print a link that shows a session in a browser: its screen and its history, but no other sessions.\n" +
 		"The viewer cannot send input. The link can be used many times until it expires or the session\n" +
 		"ends. To revoke it earlier, remove the proxy's token from the state directory and replace the\n" +
-		"proxy; this revokes all links."
+		"proxy; this revokes all links.\n\n" +
+		"A gate serves no links. For a host of a gate, run the command on the host itself."
 	cmd.Example = "  proxy share build\n  proxy share build --ttl 15m --json"
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if ttl < time.Millisecond {

@@ -90,6 +90,14 @@ func (p *App) HandOff(ctx context.Context, timeout time.Duration, web string) er
 	return p.a.handoff(ctx, &handoffOptions{timeout: timeout, quiet: true, web: web})
 }
 
+// HandOffAgent lets this program take over from the agent of this host, and returns a text that tells so.
+func (p *App) HandOffAgent(ctx context.Context, dirs config.Dirs) (text string, err error) {
+	return p.a.handOffAgent(ctx, dirs)
+}
+
+// Execute executes a program in this process, with argv[0] as its name. It returns only if that fails.
+func Execute(path string, argv []string) error { return execute(path, argv) }
+
 // Limits of the wait for a process that was started.
 const (
 	StartTimeout = startTimeout // how long a command waits for it

@@ -38,7 +38,8 @@ func (a *app) upgradeCommand() *cobra.Command {
 		Long: "Replace both running processes by this release: the supervisor by the program beside this one (or by\n" +
 			"$HOLDFAST_SUPERVISOR), in place, and the proxy by this program, by a handoff. All sessions and clients continue.\n\n" +
 			"The supervisor is replaced first if the running proxy can speak with the new one; otherwise the proxy is. Each new\n" +
-			"program is tried before it takes over; if it fails, the old one continues.\n\n" +
+			"program is tried before it takes over; if it fails, the old one continues. If this host has joined a gate, its agent\n" +
+			"is replaced last.\n\n" +
 			"With --hosts, upgrade hosts of the gate to the programs in a directory of these hosts, in waves. Each host\n" +
 			"returns to the programs from before if it is not healthy afterwards; then all hosts that this command has\n" +
 			"upgraded return, too. The setting upgrade_from of a host must permit the directory. Instead of a directory, --to may\n" +
@@ -81,9 +82,11 @@ type upgrade struct {
 	// supervisor runs, it returns the zero value instead of asking a running proxy.
 	speaks  func(ctx context.Context, supervisor bool) (*protocol.VersionRange, error)
 	handoff func(ctx context.Context, dryRun bool) error // replaces the proxy, and prints the result
-	wait    time.Duration                                // how long to wait for the new supervisor; becomeTimeout
-	out     io.Writer
-	json    bool // print results as lines of JSON
+	// agent replaces the agent of this host, and returns what it did. The text is "" if there was nothing to do.
+	agent func(context.Context) (text string, err error)
+	wait  time.Duration // how long to wait for the new supervisor; becomeTimeout
+	out   io.Writer
+	json  bool // print results as lines of JSON
 
 	proxy *protocol.VersionRange // the result of speaks
 }
@@ -108,6 +111,18 @@ func (a *app) newUpgrade(out io.Writer) (*upgrade, error) {
 		},
 		handoff: func(ctx context.Context, dryRun bool) error {
 			return a.handoff(ctx, &handoffOptions{dryRun: dryRun, json: a.json, timeout: handoff.Timeout})
+		},
+		agent: func(ctx context.Context) (string, error) {
+			agent, err := agentHere(ctx, dirs)
+			switch {
+			case err != nil:
+				return "", err
+			case agent == nil || agent.IsUpgrading: // it has started this command, and replaces itself afterwards
+				return "", nil
+			case agent.Version == "":
+				return fmt.Sprintf("agent: pid %d is of a release that cannot be handed over; end it, and start this one with proxy join", agent.PID), nil
+			}
+			return a.handOffAgent(ctx, dirs)
 		},
 	}, nil
 }
@@ -140,9 +155,24 @@ func (a *app) proxySpeaks(ctx context.Context, supervisor bool) (*protocol.Versi
 	return &s.Proxy.Protocol, nil
 }
 
-// run tries both programs, then replaces both processes in the order that their protocol versions
-// demand. If the first replacement fails, the second process is not replaced.
+// run replaces supervisor and proxy, and then the agent of this host if there is one.
 func (u *upgrade) run(ctx context.Context) error {
+	if err := u.replace(ctx); err != nil || u.dryRun {
+		return err
+	}
+	text, err := u.agent(ctx)
+	if err != nil {
+		return withOther("the supervisor and the proxy have been replaced", err)
+	}
+	if text == "" {
+		return nil
+	}
+	return u.tell(upgradeStep{Step: "agent", Text: text})
+}
+
+// replace tries both programs, then replaces both processes in the order that their protocol versions
+// demand. If the first replacement fails, the second process is not replaced.
+func (u *upgrade) replace(ctx context.Context) error {
 	conn, err := u.dial(ctx)
 	if socket.IsAbsent(err) {
 		return u.proxyAlone(ctx)
@@ -277,7 +307,7 @@ func (u *upgrade) become(ctx context.Context, conn *link.Conn, old *protocol.Pro
 // An upgradeStep is a result of the upgrade of the supervisor, as a line of JSON. A handoff prints lines of its
 // own.
 type upgradeStep struct {
-	Step     string  `json:"step"` // tried, became; absent if the process does not run
+	Step     string  `json:"step"` // tried, became, agent; absent if the process does not run
 	Text     string  `json:"text"` // for people
 	PID      int     `json:"pid,omitempty"`
 	Version  string  `json:"version,omitempty"` // of the new program

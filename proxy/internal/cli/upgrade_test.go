@@ -112,6 +112,7 @@ func (h *halves) upgrade(ours, proxy protocol.VersionRange) (*upgrade, *bytes.Bu
 			}
 			return h.note("handoff")
 		},
+		agent: func(context.Context) (string, error) { return "", nil },
 	}, out
 }
 

@@ -90,6 +90,9 @@ type Facts struct {
 	Gate func(context.Context) ([]Host, error)
 	// Agent asks the agent of this host for its state; its result is nil if this host has not joined a gate.
 	Agent func(context.Context) (*Agent, error)
+	// Bucket tries the bucket of recordings, and returns the kind of request that has failed: list, put, get or delete. It is
+	// nil if recordings are not stored in a bucket.
+	Bucket func(context.Context) (failed string, err error)
 	// Elsewhere finds this user's daemons in other runtime directories.
 	Elsewhere func(context.Context) []Place
 	// Held returns the note of a keeper that starts no supervisor any more, or nil.
@@ -140,6 +143,7 @@ func Run(ctx context.Context, f Facts) []Finding {
 	all = append(all, l.keeperRuns()...)
 	all = append(all, l.cages()...)
 	all = append(all, l.recordings()...)
+	all = append(all, l.bucket(ctx)...)
 	all = append(all, l.reports()...)
 	all = append(all, l.proxyRuns()...)
 	all = append(all, l.gate(ctx)...)

@@ -184,7 +184,7 @@ func TestHealthy(t *testing.T) {
 	for _, f := range found {
 		checks = append(checks, f.Check)
 	}
-	if got, want := strings.Join(checks, " "), "directories places paths settings sockets ptmx files linger supervisor keeper cages recordings reports proxy fleet agent skew orphans"; got != want {
+	if got, want := strings.Join(checks, " "), "directories places paths settings sockets ptmx files linger supervisor keeper cages recordings bucket reports proxy fleet agent skew orphans"; got != want {
 		t.Errorf("checks %s, want %s", got, want)
 	}
 }
@@ -354,7 +354,7 @@ func TestFindings(t *testing.T) {
 		}, "fleet", Warning, "not connected: away0, away1, away2, away3, away4, away5, away6, away7, away8, away9, and 2 more", "proxy gate revoke"},
 		{"a host of another release", func(m *machine) {
 			m.Gate = func(context.Context) ([]Host, error) { return []Host{{"red", true, "v1"}, {"blue", true, "v2"}}, nil }
-		}, "fleet", Note, "(v2): red (v1)", "proxy join"},
+		}, "fleet", Note, "(v2): red (v1)", "proxy upgrade"},
 		{"an agent that does not run", func(m *machine) { m.joined(&Agent{Host: "red", Gate: "gate:7684"}, nil) },
 			"agent", Warning, "gate:7684 as red, but its agent does not run", "proxy join"},
 		{"an agent that is not connected", func(m *machine) {
@@ -406,6 +406,19 @@ func TestFindings(t *testing.T) {
 			s.Recording = &protocol.RecordingStatus{Failing: 2, Error: "no space left on device"}
 			m.asked(s, nil)
 		}, "recordings", Warning, "stored on disk: 2; they run on, but would not outlive the machine: no space left on device", "make room"},
+		{"a bucket that refuses a put", func(m *machine) {
+			m.Bucket = func(context.Context) (string, error) {
+				return "put", errors.New("put s3://b/x: the server answers 403")
+			}
+		}, "bucket", Warning, "cannot be stored or read: put s3://b/x: the server answers 403", "s3:PutObject"},
+		{"a bucket that refuses a delete", func(m *machine) {
+			m.Bucket = func(context.Context) (string, error) { return "delete", errors.New("the server answers 403") }
+		}, "bucket", Warning, "old ones cannot be deleted", "s3:DeleteObject"},
+		{"a bucket whose server is silent", func(m *machine) {
+			m.Bucket = func(context.Context) (string, error) {
+				return "list", fmt.Errorf("list s3://b: %w", context.DeadlineExceeded)
+			}
+		}, "bucket", Warning, "not answered within 3s: list s3://b", "recordings_endpoint"},
 		{"sealed recordings", func(m *machine) {
 			s := supervisor("v2")
 			s.Recording = &protocol.RecordingStatus{Sealed: 3}

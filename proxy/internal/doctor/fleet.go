@@ -61,7 +61,7 @@ func (l *inspection) gate(ctx context.Context) []Finding {
 	}
 	if len(others) > 0 {
 		found = append(found, Finding{check, Note, fmt.Sprintf("hosts whose agent has another release than this program (%s): %s", l.Version, list(others)),
-			"install the same release there, end the agent, and start it with proxy join; no session ends"})
+			"install the same release there, and run proxy upgrade there; it replaces the agent, too, and no session ends"})
 	}
 	return orOK(found, check, fmt.Sprintf("it is reached; connected hosts: %d", len(hosts)))
 }

@@ -1,6 +1,7 @@
 package handoff
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,6 +43,9 @@ type Offer struct {
 	// Settings returns the settings that are sent with the offer, because a successor cannot
 	// learn them in another way.
 	Settings func() json.RawMessage
+	// Wait is how long the successor may take for each message after Move. If it is 0, the limit is that for clients
+	// that wait meanwhile.
+	Wait time.Duration
 	// Build is the version of this build.
 	Build string
 	// Step is called after each step with its name; it may be nil.
@@ -132,7 +136,7 @@ func (o *Offer) handOff(ctx context.Context, successor *peer, m message, pid int
 		dismiss(successor, pid)
 		return err
 	}
-	successor.wait, successor.until = batchTime, time.Time{}
+	successor.wait, successor.until = cmp.Or(o.Wait, batchTime), time.Time{}
 	if err := o.move(successor); err != nil {
 		successor.sendError(err) // must be sent before this proxy uses the connections again
 		o.Back()

@@ -15,6 +15,10 @@ type Gate struct {
 	Splices            int            // clients that are connected with a host through the gate
 	ToClients, ToHosts uint64         // bytes that were copied between clients and hosts
 
+	Crowds, CrowdViewers     int    // copies of the output of sessions that viewers share, and these viewers
+	CrowdReceived, CrowdSent uint64 // bytes that came for the copies, and that went to the viewers
+	CrowdSlow                uint64 // times that a viewer was too slow for its copy
+
 	Dials        uint64            // connections that the gate has asked of a host for a client
 	DialFailures map[string]uint64 // dials without a connection, by the code of the refusal
 	Refusals     map[string]uint64 // by code
@@ -43,6 +47,12 @@ func gate(version string, g Gate) snapshot {
 		by(counter("gate_copied_bytes_total", "Bytes copied between clients and hosts, by direction.", 0), "direction", map[string]uint64{
 			"to_client": g.ToClients, "to_host": g.ToHosts,
 		}),
+		gauge("gate_crowds", "Sessions whose output viewers share.", g.Crowds),
+		gauge("gate_crowd_viewers", "Viewers that share the output of a session.", g.CrowdViewers),
+		by(counter("gate_crowd_bytes_total", "Bytes of shared output, by direction: from_host counts each byte once, to_client once for each viewer.", 0), "direction", map[string]uint64{
+			"from_host": g.CrowdReceived, "to_client": g.CrowdSent,
+		}),
+		counter("gate_crowd_slow_total", "Times that a viewer was too slow to share output, and was given a connection of its own.", g.CrowdSlow),
 		counter("gate_dials_total", "Connections that the gate has asked of a host for a client.", g.Dials),
 		by(counter("gate_dial_failures_total", "Dials without a connection, by code.", 0), "code", g.DialFailures),
 		by(counter("gate_refusals_total", "Connections and requests that were refused, by code.", 0), "code", g.Refusals),

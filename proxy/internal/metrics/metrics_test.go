@@ -147,6 +147,7 @@ func gateMaker() *Maker {
 			Hosts: map[string]int{"ready": 1}, Sessions: 2, OldestRecord: 1500 * time.Millisecond, Connections: map[string]int{"client": 3},
 			Splices: 4, ToClients: 5, ToHosts: 6, Dials: 7, DialFailures: map[string]uint64{"busy": 8}, Refusals: map[string]uint64{"invalid": 9},
 			Peers: 10, ConnectedPeers: 11, IsClusterUp: &isUp, HandoffAttempts: 12, HasTakenOver: true,
+			Crowds: 13, CrowdViewers: 14, CrowdReceived: 15, CrowdSent: 16, CrowdSlow: 17,
 		}
 	})
 }
@@ -159,7 +160,8 @@ func TestGate(t *testing.T) {
 		"gate_connections peer=client": 3, "gate_splices": 4, "gate_copied_bytes_total direction=to_client": 5,
 		"gate_copied_bytes_total direction=to_host": 6, "gate_dials_total": 7, "gate_dial_failures_total code=busy": 8,
 		"gate_refusals_total code=invalid": 9, "gate_peers": 10, "gate_peers_connected": 11, "gate_cluster_up": 1,
-		"gate_handoff_attempts_total": 12, "gate_takeover": 1,
+		"gate_handoff_attempts_total": 12, "gate_takeover": 1, "gate_crowds": 13, "gate_crowd_viewers": 14,
+		"gate_crowd_bytes_total direction=from_host": 15, "gate_crowd_bytes_total direction=to_client": 16, "gate_crowd_slow_total": 17,
 	} {
 		if n, ok := got["holdfast_"+name]; !ok || n != want {
 			t.Errorf("%s: %v (present %v), want %v", name, n, ok, want)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/proxy/internal/archive"
 	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/doctor"
 	"holdfast/proxy/internal/exitcode"
@@ -27,7 +28,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: "Find causes of failure of terminals, and say how to remove them: directories, sockets and their locks,\n" +
 			"settings, limits on PTYs and files, logouts, whether both processes run, answer and fit together, and whether the\n" +
 			"gate of the settings and the agent of a host that has joined a gate are connected.\n" +
-			"doctor changes nothing and starts nothing, except the policy's program, which it ends again.\n\n" +
+			"doctor changes nothing and starts nothing, except the policy's program, which it ends again, and an object in the\n" +
+			"bucket of recordings, which it deletes again.\n\n" +
 			"Each finding is ok, a note, a warning or an error. Exit code: 0 if all findings are ok or notes,\n" +
 			"1 if the worst one is a warning, 2 if it is an error.",
 		Args: cobra.NoArgs,
@@ -80,10 +82,25 @@ func (a *app) diagnose(ctx context.Context) []doctor.Finding {
 	}
 	f, cfg := a.Facts(dirs)
 	f.Agent = func(ctx context.Context) (*doctor.Agent, error) { return askAgent(ctx, dirs) }
+	if bucket := cfg.RecordingsBucket(); f.Settings == nil && bucket != nil {
+		f.Bucket = func(ctx context.Context) (failed string, err error) {
+			return tryBucket(ctx, bucket, recordingHost(dirs))
+		}
+	}
 	f.Policy = serve.TryPolicy(ctx, dirs, a.Proxy(), cfg)
 	found := doctor.Run(ctx, f)
 	for i := range found {
 		found[i].Finding, found[i].Fix = cli.Named(found[i].Finding), cli.Named(found[i].Fix)
 	}
 	return found
+}
+
+// tryBucket stores, reads and deletes an object of this host in the bucket of recordings. failed is the kind of request
+// that has failed.
+func tryBucket(ctx context.Context, bucket *config.Bucket, host string) (failed string, err error) {
+	store, err := archive.OpenS3(bucket)
+	if err != nil {
+		return "list", err
+	}
+	return store.Probe(ctx, host)
 }

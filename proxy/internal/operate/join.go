@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -25,26 +27,28 @@ import (
 	"holdfast/proxy/internal/doctor"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/fleet/member"
+	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/serve"
 	"holdfast/shared/config"
 	"holdfast/shared/logging"
 	"holdfast/shared/plain"
 	"holdfast/shared/socket"
 	"holdfast/shared/sysexits"
+	"holdfast/shared/version"
 )
 
 // Names of the agent's files.
 const (
-	joinFile   = "join.json" // in the state directory
-	joinSocket = "join.sock" // its lock makes the agent the only one; "proxy leave" and "proxy doctor" connect to it
-	leaveLimit = 10 * time.Second
+	joinFile           = "join.json"         // in the state directory
+	agentHandoffSocket = "join.handoff.sock" // a successor takes over there
+	leaveLimit         = 10 * time.Second
 )
 
 // joinFlags are the flags of join.
 type joinFlags struct {
-	name                   string
-	labels                 map[string]string
-	foreground, background bool
+	name                            string
+	labels                          map[string]string
+	foreground, background, handoff bool
 }
 
 func (a *app) joinCommand() *cobra.Command {
@@ -54,9 +58,13 @@ func (a *app) joinCommand() *cobra.Command {
 		Short: "Join a gate, so that clients can enter this host there",
 		Long: "Join a gate with the text that proxy gate token prints on it, and start the agent of this host in the\n" +
 			"background. The agent connects to the gate, publishes the sessions of this host, and connects clients of\n" +
-			"the gate with the proxy. Without a text, the agent of a host that has joined is started, if none runs.",
+			"the gate with the proxy. Without a text, the agent of a host that has joined is started, if none runs.\n\n" +
+			"With --handoff, this program takes over from the agent that runs: it connects to the gate first, and the clients\n" +
+			"then open their next connection through it before they leave the old one. proxy upgrade does that, too. With\n" +
+			"--foreground, an agent that runs already is taken over from in the same way.",
 		Example: "  proxy join \"$(ssh gate proxy gate token)\" --name build-host\n" +
-			"  proxy join --foreground   # for a service manager",
+			"  proxy join --foreground   # for a service manager\n" +
+			"  proxy join --handoff      # after another release was installed",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.join(cmd, o, args)
@@ -66,6 +74,8 @@ func (a *app) joinCommand() *cobra.Command {
 	cmd.Flags().StringToStringVar(&o.labels, "label", nil, "label of this host, `k=v`; may be repeated")
 	cmd.Flags().Lookup("label").DefValue = "" // omits the default from the help text
 	cmd.Flags().BoolVar(&o.foreground, "foreground", false, "run the agent in the foreground")
+	cmd.Flags().BoolVar(&o.handoff, "handoff", false, "take over from the agent that runs")
+	cmd.MarkFlagsMutuallyExclusive("foreground", "handoff")
 	cmd.Flags().BoolVar(&o.background, "background", false, "log to a file in the state directory")
 	_ = cmd.Flags().MarkHidden("background") // join starts the agent with it
 	return cmd
@@ -93,7 +103,15 @@ func (a *app) join(cmd *cobra.Command, o *joinFlags, args []string) error {
 		return exitcode.WrongUsage(errors.New("the gate has not answered the join of this host; repeat proxy join with the text, or undo it with proxy leave"))
 	}
 	if o.foreground || o.background {
-		return a.runAgent(cmd.Context(), dirs, o.background)
+		return a.runAgent(cmd.Context(), dirs, o)
+	}
+	if o.handoff {
+		text, err := a.HandOffAgent(cmd.Context(), dirs)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+		return err
 	}
 	if err := a.startAgent(cmd.Context(), dirs); err != nil {
 		return err
@@ -166,7 +184,7 @@ func (a *app) startAgent(ctx context.Context, dirs config.Dirs) error {
 	ctx, cancel := context.WithTimeout(ctx, cli.StartTimeout)
 	defer cancel()
 	for {
-		if conn, _, err := socket.Dial(ctx, dirs.Socket(joinSocket)); err == nil {
+		if conn, _, err := socket.Dial(ctx, dirs.Socket(cli.AgentSocket)); err == nil {
 			return conn.Close()
 		}
 		select {
@@ -181,14 +199,15 @@ func (a *app) startAgent(ctx context.Context, dirs config.Dirs) error {
 
 func agentLog(dirs config.Dirs) string { return filepath.Join(dirs.State, "join.log") }
 
-// runAgent runs the agent in this process.
-func (a *app) runAgent(ctx context.Context, dirs config.Dirs, background bool) error {
+// runAgent runs the agent in this process. If it has a successor in the background, and this process belongs to a
+// service manager, it executes the program of the successor, which then takes over in turn.
+func (a *app) runAgent(ctx context.Context, dirs config.Dirs, flags *joinFlags) error {
 	cfg, err := config.Load(dirs, os.Getenv, nil)
 	if err != nil {
 		return err
 	}
 	lo := logging.Options{Level: cfg.LogLevel, Process: "join"}
-	if background {
+	if flags.background {
 		lo.Path = agentLog(dirs)
 		if err := logging.CrashOutput(filepath.Join(dirs.State, "join.crash")); err != nil {
 			return err
@@ -199,27 +218,70 @@ func (a *app) runAgent(ctx context.Context, dirs config.Dirs, background bool) e
 		return err
 	}
 	defer func() { _ = closer.Close() }()
-	ln, err := socket.Listen(dirs.Socket(joinSocket), socket.Options{})
-	if err != nil {
-		return err
-	}
-	leave, link := make(chan chan error), &member.Link{}
-	accepted := make(chan struct{})
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer close(accepted)
-		acceptCommands(ctx, ln, leave, link)
-	}()
-	o := a.agentOptions(dirs, log, leave)
-	o.Link = link
-	err = member.Run(ctx, o)
-	cancel()
-	closed := ln.Close()
-	<-accepted
+	next, err := a.serveAgent(ctx, dirs, log, flags)
 	if err != nil {
 		log.Error().Err(err).Msg("agent ends")
 	}
-	return errors.Join(err, closed)
+	if err != nil || next == nil || next.IsService || !flags.foreground {
+		return err
+	}
+	args, err := a.DaemonArgs("join", "--foreground")
+	if err != nil {
+		return err
+	}
+	log.Info().Str("program", next.Program).Msg("agent executes the program of its successor, for the service manager")
+	return cli.Execute(next.Program, append([]string{next.Program}, args...))
+}
+
+// serveAgent starts the agent, or takes over from the one that runs, and serves until it ends.
+func (a *app) serveAgent(ctx context.Context, dirs config.Dirs, log zerolog.Logger, flags *joinFlags) (next *member.Successor, err error) {
+	leave := make(chan chan error)
+	upgrader := a.upgrader(dirs, log)
+	o := a.agentOptions(dirs, log, leave)
+	o.Link, o.Upgrade = &member.Link{}, upgrader.Serve
+	ctx, cancel := context.WithCancel(ctx)
+	var sockets *member.Sockets
+	var accepting sync.WaitGroup
+	defer func() {
+		cancel()
+		if sockets != nil { // those that a successor has are closed here already
+			err = errors.Join(err, sockets.Commands.Close(), sockets.Handoff.Close())
+		}
+		accepting.Wait()
+	}()
+	serve := func(s *member.Sockets) {
+		sockets = s
+		accepting.Go(func() { acceptCommands(ctx, s.Commands, leave, o.Link, upgrader.IsBusy) })
+	}
+	commandPath, handoffPath := dirs.Socket(cli.AgentSocket), dirs.Socket(agentHandoffSocket)
+	commands, err := socket.Listen(commandPath, socket.Options{})
+	var inUse *socket.InUseError
+	switch {
+	case errors.As(err, &inUse) && (flags.foreground || flags.handoff):
+		program, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		next, err = member.Takeover{
+			CommandPath: commandPath, HandoffPath: handoffPath, Successor: member.Successor{Program: program, IsService: flags.foreground}, Timeout: handoff.Timeout,
+			Serving: func(s *member.Sockets, _ int) { serve(s) },
+		}.Run(ctx, o)
+		if socket.IsAbsent(err) {
+			err = fmt.Errorf("the agent that runs, pid %d, is of a release that cannot be handed over; end it, and start this one with proxy join: %w", inUse.PID, err)
+		}
+		return next, err
+	case err != nil:
+		return nil, err
+	case flags.handoff:
+		return nil, errors.Join(exitcode.New(sysexits.Unavailable, "no agent runs here; start one with proxy join"), commands.Close())
+	}
+	offers, err := socket.Listen(handoffPath, socket.Options{})
+	if err != nil {
+		return nil, errors.Join(err, commands.Close())
+	}
+	o.Sockets = &member.Sockets{Commands: commands, Handoff: offers}
+	serve(o.Sockets)
+	return member.Run(ctx, o)
 }
 
 // agentOptions returns the options of the agent.
@@ -244,16 +306,15 @@ func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan ch
 			}
 			return a.ServeStream(ctx, stream, stream, vouch)
 		},
-		Upgrade: a.upgrader(dirs, log).Serve,
 		Run: func(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 			return a.runForClient(ctx, dirs, args, stdout, stderr)
 		},
 	}
 }
 
-// acceptCommands answers "proxy leave" and "proxy doctor". A connection is asked for nothing else, because
+// acceptCommands answers the commands of this host that concern its agent. A connection is asked for nothing else, because
 // only this user can open one.
-func acceptCommands(ctx context.Context, ln *socket.Listener, leave chan<- chan error, link *member.Link) {
+func acceptCommands(ctx context.Context, ln *socket.Listener, leave chan<- chan error, link *member.Link, isUpgrading func() bool) {
 	for {
 		conn, _, err := ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -272,6 +333,8 @@ func acceptCommands(ctx context.Context, ln *socket.Listener, leave chan<- chan 
 				answer = "lost " + strings.ReplaceAll(reason, "\n", "; ")
 			}
 			_, _ = fmt.Fprintln(conn, answer) // the command may have been interrupted
+		case cli.AgentAbout + "\n":
+			_ = json.NewEncoder(conn).Encode(cli.Agent{PID: os.Getpid(), Version: version.String(), IsUpgrading: isUpgrading()})
 		case "leave\n":
 			result := make(chan error, 1)
 			select {
@@ -298,7 +361,7 @@ func askAgent(ctx context.Context, dirs config.Dirs) (*doctor.Agent, error) {
 		return nil, err
 	}
 	agent := &doctor.Agent{Host: state.Name, Gate: strings.Join(state.Gates, ",")}
-	conn, _, err := socket.Dial(ctx, dirs.Socket(joinSocket))
+	conn, _, err := socket.Dial(ctx, dirs.Socket(cli.AgentSocket))
 	if socket.IsAbsent(err) {
 		return agent, nil
 	}
@@ -358,7 +421,7 @@ func (a *app) leaveCommand() *cobra.Command {
 func (a *app) leave(ctx context.Context, dirs config.Dirs) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
-	conn, _, err := socket.Dial(ctx, dirs.Socket(joinSocket))
+	conn, _, err := socket.Dial(ctx, dirs.Socket(cli.AgentSocket))
 	if socket.IsAbsent(err) {
 		leave, result := make(chan chan error, 1), make(chan error, 1)
 		leave <- result
@@ -366,7 +429,7 @@ func (a *app) leave(ctx context.Context, dirs config.Dirs) error {
 		if err != nil {
 			return err
 		}
-		if err := member.Run(ctx, a.agentOptions(dirs, log, leave)); err != nil {
+		if _, err := member.Run(ctx, a.agentOptions(dirs, log, leave)); err != nil {
 			return err
 		}
 		select {
@@ -385,6 +448,9 @@ func (a *app) leave(ctx context.Context, dirs config.Dirs) error {
 		return err
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
+	if errors.Is(err, io.EOF) && line == "" { // the agent has ended, for example because it has a successor
+		return a.leave(ctx, dirs)
+	}
 	if text, isError := strings.CutPrefix(strings.TrimSpace(line), "error "); isError {
 		err = errors.New(text)
 	}

@@ -32,8 +32,18 @@ func (a *app) upgrader(dirs config.Dirs, log zerolog.Logger) *hostupgrade.Upgrad
 			return cfg.UpgradeFrom, err
 		},
 		Look: a.look,
-		Command: func(ctx context.Context, dir string, args ...string) (*exec.Cmd, error) {
-			args, err := a.DaemonArgs("upgrade", args...)
+		Agent: func(ctx context.Context) (hostupgrade.Process, error) {
+			agent, err := a.AgentHere(ctx, dirs)
+			if err == nil && agent == nil {
+				err = errors.New("the agent of this host does not run")
+			}
+			if err != nil {
+				return hostupgrade.Process{}, err
+			}
+			return hostupgrade.Process{PID: agent.PID, Version: agent.Version}, nil
+		},
+		Command: func(ctx context.Context, dir, command string, args ...string) (*exec.Cmd, error) {
+			args, err := a.DaemonArgs(command, args...)
 			if err != nil {
 				return nil, err
 			}

@@ -121,6 +121,7 @@ func (c *crowd) receive(f founder) error {
 		if err != nil {
 			return err
 		}
+		c.t.received.Add(uint64(len(raw)))
 		end, err := c.add(raw)
 		if end || err != nil {
 			return err

@@ -34,6 +34,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -74,6 +75,9 @@ type Table struct {
 	log zerolog.Logger
 	wg  sync.WaitGroup // of fill and detach
 
+	viewers              atomic.Int64 // that crowds feed now
+	received, sent, slow atomic.Uint64
+
 	mu       sync.Mutex
 	crowds   map[key]*crowd
 	starting map[place]*entrance
@@ -82,6 +86,28 @@ type Table struct {
 // New returns a Table without crowds.
 func New(log zerolog.Logger) *Table {
 	return &Table{log: log, crowds: map[key]*crowd{}, starting: map[place]*entrance{}}
+}
+
+// Stats are the present numbers of a Table, and its counts since it began.
+type Stats struct {
+	Crowds   int    // that have a shared connection
+	Viewers  int    // that crowds feed
+	Received uint64 // bytes of frames over shared connections
+	Sent     uint64 // bytes of frames from crowds to viewers
+	Slow     uint64 // times that a viewer returned to a connection of its own because it fell behind
+}
+
+// Stats returns the statistics of the Table.
+func (t *Table) Stats() Stats {
+	s := Stats{Viewers: int(t.viewers.Load()), Received: t.received.Load(), Sent: t.sent.Load(), Slow: t.slow.Load()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.crowds {
+		if c.conn != nil {
+			s.Crowds++
+		}
+	}
+	return s
 }
 
 // Wait returns when all connections that the Table has opened are closed. Serve must have returned everywhere.

@@ -410,6 +410,8 @@ func (v *viewer) leaveOwn(host net.Conn, frames *frame.Reader) bool {
 // shared writes the frames of the crowd to the client. It returns true if the viewer needs a connection of its
 // own again, and false if the viewer has ended.
 func (v *viewer) shared(at cursor, first []byte) bool {
+	v.t.viewers.Add(1)
+	defer v.t.viewers.Add(-1)
 	if len(first) > 0 && (!v.feed(first) || !v.note(first)) {
 		return false
 	}
@@ -442,6 +444,7 @@ func (v *viewer) shared(at cursor, first []byte) bool {
 		case isExited:
 			v.isShown = false
 		case isBehind:
+			v.t.slow.Add(1)
 			v.notBefore = time.Now().Add(slowPause)
 			return true
 		case isLost:
@@ -457,7 +460,8 @@ func (v *viewer) shared(at cursor, first []byte) bool {
 }
 
 func (v *viewer) feed(frames []byte) bool {
-	_, err := v.visit.ToClient.Write(frames)
+	n, err := v.visit.ToClient.Write(frames)
+	v.t.sent.Add(uint64(n))
 	return err == nil
 }
 

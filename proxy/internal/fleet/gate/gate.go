@@ -59,6 +59,7 @@ import (
 	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/crowd"
 	"holdfast/proxy/internal/fleet/directory"
+	"holdfast/proxy/internal/fleet/goaway"
 	"holdfast/proxy/internal/fleet/record"
 	"holdfast/proxy/internal/metrics"
 	"holdfast/proxy/internal/web"
@@ -99,6 +100,7 @@ type Gate struct {
 	bus      *bus.Bus
 	cluster  clusterState
 	crowds   *crowd.Table // the viewers that share the output of a session
+	clients  goaway.Set   // that exchange frames of the api with a host
 	wg       sync.WaitGroup
 	web      *web.Handler // serves the page, the metrics, and WebSockets up to their first message
 	counts   counts
@@ -128,10 +130,9 @@ type Gate struct {
 	onBus    map[string]net.Conn
 	askedAt  map[string]time.Time
 	peers    map[string]*peer // by address
-	clients  map[*clientWriter]bool
-	isMoved  bool            // a successor accepts connections
-	link     net.Conn        // of the successor with the bus, or nil
-	left     map[string]bool // keys of hosts that have left the gate before this one
+	isMoved  bool             // a successor accepts connections
+	link     net.Conn         // of the successor with the bus, or nil
+	left     map[string]bool  // keys of hosts that have left the gate before this one
 }
 
 // ofClient marks, in Gate.conns, the connection of a client whose token was right. It is no key of a host.
@@ -183,9 +184,9 @@ func newGate(ctx context.Context, store *credential.Store, log zerolog.Logger, o
 		o.Now = time.Now
 	}
 	g := &Gate{
-		o: o, now: o.Now, store: store, address: address, log: log, dir: directory.New(address), crowds: crowd.New(log), drainLimit: drainLimit, recalled: make(chan struct{}),
+		o: o, now: o.Now, store: store, address: address, log: log, dir: directory.New(address), crowds: crowd.New(log), drainLimit: goaway.DrainLimit, recalled: make(chan struct{}),
 		conns: map[net.Conn]string{}, unproven: map[net.Conn]bool{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
-		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{}, peers: map[string]*peer{}, clients: map[*clientWriter]bool{}, left: map[string]bool{},
+		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{}, peers: map[string]*peer{}, left: map[string]bool{},
 	}
 	g.counts.refusals, g.counts.dialFailures = map[string]uint64{}, map[string]uint64{}
 	g.web = web.New(web.Config{

@@ -22,12 +22,6 @@ import (
 const HandoffSocket = "gate.handoff.sock"
 
 const (
-	// drainLimit is how long a gate that has a successor stays for clients that do not leave.
-	drainLimit = 30 * time.Second
-	// leavePause is the time between two groups of leaveGroup clients that are asked to leave, so that
-	// they do not all enter their hosts again at the same moment.
-	leaveGroup = 32
-	leavePause = 50 * time.Millisecond
 	trialPause = 20 * time.Millisecond // between two questions to a successor
 	endedPause = time.Second           // for the end of the gate before this one to be noticed
 )
@@ -287,36 +281,23 @@ func (g *Gate) leave(s Sockets, isHanded bool) {
 func (g *Gate) drain() {
 	ctx, cancel := context.WithTimeout(g.ctx, g.drainLimit)
 	defer cancel()
-	begin := time.Now()
-	told := map[*clientWriter]bool{}
-	tick := time.NewTicker(leavePause)
-	defer tick.Stop()
-	for {
-		g.mu.Lock()
-		count, group := len(g.conns), []*clientWriter(nil)
-		for w := range g.clients { // also those that were connected with their host meanwhile
-			if !told[w] && len(group) < leaveGroup {
-				told[w] = true
-				group = append(group, w)
-			}
-		}
-		g.mu.Unlock()
-		for _, w := range group {
-			g.wg.Go(w.askToLeave)
-		}
-		if count == 0 {
-			break
-		}
+	stop := make(chan struct{})
+	defer close(stop)
+	g.wg.Go(func() {
 		select {
-		case <-tick.C:
-			continue
 		case <-g.recalled:
-		case <-ctx.Done():
+			cancel()
+		case <-stop:
 		}
-		break
-	}
+	})
+	begin := time.Now()
+	asked := g.clients.Drain(ctx, g.wg.Go, func() int {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(g.conns)
+	})
 	g.mu.Lock()
 	count := len(g.conns)
 	g.mu.Unlock()
-	g.log.Info().Int(logging.Count, len(told)).Int("closed", count).Dur("took", time.Since(begin)).Msg("clients have left for the successor")
+	g.log.Info().Int(logging.Count, asked).Int("closed", count).Dur("took", time.Since(begin)).Msg("clients have left for the successor")
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
-	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/fleet/credential"
@@ -313,66 +312,5 @@ func TestHandoffRecall(t *testing.T) {
 	}
 	if err := testkit.Within(t, limit, "the old gate ends", oldEnds); err != nil {
 		t.Error(err)
-	}
-}
-
-// A buffer is a connection that keeps the bytes that are written.
-type buffer struct {
-	net.Conn
-	bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) { return b.Buffer.Write(p) }
-func (b *buffer) Read(p []byte) (int, error)  { return b.Buffer.Read(p) }
-func (b *buffer) Close() error                { return nil }
-
-// Wherever the bytes of a host are cut, goaway comes between two frames, once, and no byte is changed. It does
-// not come into a stream that has no frames.
-func TestGoawayBetweenFrames(t *testing.T) {
-	goaway, err := protocol.Encode(api.Goaway{Reason: "the gate is replaced"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	added := frame.Append(nil, frame.Control, goaway)
-	frames := [][]byte{
-		frame.Append(nil, frame.Control, []byte("first")), frame.Append(nil, frame.Output, nil), frame.Append(nil, frame.Output, bytes.Repeat([]byte("x"), 300)),
-	}
-	all := bytes.Join(frames, nil)
-	for first := range len(all) + 1 {
-		for _, size := range []int{1, 3, len(all)} {
-			out := &buffer{}
-			w := &clientWriter{to: out}
-			write := func(p []byte) {
-				if n, err := w.Write(p); n != len(p) || err != nil {
-					t.Fatal(n, err)
-				}
-			}
-			write(all[:first])
-			w.askToLeave()
-			for rest := all[first:]; len(rest) > 0; {
-				n := min(size, len(rest))
-				write(rest[:n])
-				rest = rest[n:]
-			}
-			at := 0
-			for _, f := range frames {
-				if at >= first {
-					break
-				}
-				at += len(f)
-			}
-			if want := string(all[:at]) + string(added) + string(all[at:]); out.String() != want {
-				t.Fatalf("after %d bytes, in pieces of %d: %q", first, size, out.String())
-			}
-		}
-	}
-	out := &buffer{}
-	w := &clientWriter{to: out}
-	odd := "\xff\xff\xff\xffno frame"
-	_, _ = w.Write([]byte(odd[:6]))
-	w.askToLeave()
-	_, _ = w.Write([]byte(odd[6:]))
-	if out.String() != odd {
-		t.Errorf("%q", out.String())
 	}
 }

@@ -91,6 +91,8 @@ func (g *Gate) metrics() metrics.Gate {
 		Dials: g.counts.dials.Load(), HandoffAttempts: g.counts.handoffs.Load(),
 		HasTakenOver: g.counts.hasTakenOver.Load(),
 	}
+	c := g.crowds.Stats()
+	m.Crowds, m.CrowdViewers, m.CrowdReceived, m.CrowdSent, m.CrowdSlow = c.Crowds, c.Viewers, c.Received, c.Sent, c.Slow
 	for state, n := range about.Hosts {
 		m.Hosts[string(state)] = n
 	}

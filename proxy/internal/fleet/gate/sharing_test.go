@@ -5,6 +5,7 @@ package gate
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -166,8 +168,12 @@ func (f *theatre) play(length int) *play {
 	f.t.Helper()
 	p := &play{theatre: f, text: make([]byte, length)}
 	r := rand.New(rand.NewPCG(1, 2))
-	for i := range p.text {
+	const distinct = 1 << 20 // what follows repeats it, because random numbers are slow
+	for i := range p.text[:min(length, distinct)] {
 		p.text[i] = 'a' + byte(r.IntN(26))
+	}
+	for i := distinct; i < length; i += distinct {
+		copy(p.text[i:], p.text[:distinct])
 	}
 	o := client.GateOptions{Addresses: []string{f.gates[0].address}, Fingerprint: f.gates[0].fingerprint, Token: f.gates[0].client.Secret, Host: "red"}
 	c, err := client.Dial(testkit.Soon(f.t), client.Options{Name: "typist", Gate: &o})
@@ -275,6 +281,9 @@ func enterPlay(g *bench, text []byte, instance protocol.Instance, at int) (*spec
 	}
 }
 
+// errGoaway tells that the gate has asked a spectator to leave.
+var errGoaway = errors.New("goaway")
+
 // waitPaused returns when the spectator is not paused.
 func (s *spectator) waitPaused() {
 	s.paused.Lock()
@@ -321,6 +330,8 @@ func (s *spectator) watch(attached chan struct{}) error {
 			s.at.Store(m.Offset)
 		case *api.Resized:
 			s.sizes.Store(protocol.Size{Cols: m.Cols, Rows: m.Rows}, s.at.Load())
+		case *api.Goaway:
+			return errGoaway
 		case *api.PTYExited:
 			return io.EOF
 		case *api.Error:
@@ -361,6 +372,16 @@ func TestSharing(t *testing.T) {
 	_, after := p.sent()
 	if copies := float64(after-before) / (2*piece - 5); copies > 4.5 { // three, that of the typist, and heads of frames
 		t.Errorf("the host has sent %.2f copies", copies)
+	}
+
+	for i, viewers := range []int{17, 17, 16} {
+		f.gates[i].expect("of shared output", map[string]any{"gate_crowds": 1, "gate_crowd_viewers": viewers, "gate_crowd_slow_total": 0})
+		m := f.gates[i].metrics()
+		from, errFrom := strconv.ParseFloat(m[`gate_crowd_bytes_total{direction="from_host"}`], 64)
+		to, errTo := strconv.ParseFloat(m[`gate_crowd_bytes_total{direction="to_client"}`], 64)
+		if least := 2*piece - 5; errFrom != nil || errTo != nil || from < float64(least) || to < float64(viewers*least) || to > float64(viewers)*from {
+			t.Errorf("gate %d has received %.0f bytes, and sent %.0f to %d viewers: %v, %v", i, from, to, viewers, errFrom, errTo)
+		}
 	}
 
 	all = append(all, p.spectate(f.gates[1], piece), p.spectate(f.gates[2], -1)) // they come in the middle
@@ -425,6 +446,151 @@ func TestSharingSlow(t *testing.T) {
 	for i, s := range others {
 		if s.resyncs.Load() > 0 {
 			t.Errorf("viewer %d was told of a gap", i+1)
+		}
+	}
+	if n := f.gates[0].metrics()["gate_crowd_slow_total"]; n == "" || n == "0" {
+		t.Errorf("the gate has counted %q slow viewers", n)
+	}
+}
+
+// A follower is a read-only viewer that enters the host again, at its offset, if its gate asks it to leave or dies.
+type follower struct {
+	gates  []*bench // in the order in which it tries them
+	now    atomic.Pointer[spectator]
+	enters atomic.Int64
+	ended  chan error // receives io.EOF after the end of the session
+}
+
+func (p *play) follow(gates ...*bench) *follower {
+	p.t.Helper()
+	f := &follower{gates: gates, ended: make(chan error, 1)}
+	first := p.spectate(gates[0], -1)
+	f.now.Store(first)
+	p.wg.Go(func() { f.ended <- f.run(p, first) })
+	return f
+}
+
+func (f *follower) offset() uint64 { return f.now.Load().at.Load() }
+
+func (f *follower) run(p *play, s *spectator) error {
+	for {
+		err := <-s.ended
+		at := s.at.Load()
+		if s.resyncs.Load() > 0 {
+			return fmt.Errorf("before offset %d the viewer was told of a gap", at)
+		}
+		if err == io.EOF {
+			return err
+		}
+		if !errors.Is(err, errGoaway) {
+			f.gates = append(f.gates[1:], f.gates[0]) // the gate has died
+		}
+		next, again := (*spectator)(nil), error(nil)
+		if !testkit.Poll(limit, func() bool {
+			next, again = enterPlay(f.gates[0], p.text, p.instance, int(at))
+			return again == nil
+		}) {
+			return fmt.Errorf("after %w: %w", err, again)
+		}
+		_ = abort(s.conn) // last, as clients do
+		if next.from != at {
+			return fmt.Errorf("the viewer continues at %d instead of %d", next.from, at)
+		}
+		f.enters.Add(1)
+		f.now.Store(next)
+		s = next
+	}
+}
+
+// While a session prints, a gate with viewers that share its output is replaced twice, and another one dies. Each viewer
+// continues at its offset, with no gap and no byte twice, and the viewers share the output again.
+// demand: S9
+func TestSharingHandoff(t *testing.T) {
+	const handoffs, ahead, piece = 2, 256 << 10, 4 << 10
+	f := newTheatre(t, 3)
+	p := f.play(64 << 20)
+	var all, moved, orphans []*follower
+	for range 4 {
+		moved = append(moved, p.follow(f.gates[1]))
+		orphans = append(orphans, p.follow(f.gates[2], f.gates[1]))
+	}
+	all = append(slices.Clone(moved), orphans...)
+	slowest := func() int {
+		least := all[0].offset()
+		for _, v := range all {
+			least = min(least, v.offset())
+		}
+		return int(least)
+	}
+	var over atomic.Bool
+	typed := make(chan error, 1)
+	printed := len("ready")
+	f.wg.Go(func() {
+		for !over.Load() && !t.Failed() && printed+piece <= len(p.text) {
+			if printed > slowest()+ahead { // so that no viewer is told of a gap
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			if _, err := p.typist.Write(p.text[printed:][:piece]); err != nil {
+				typed <- err
+				return
+			}
+			printed += piece
+			time.Sleep(time.Millisecond) // so that the text suffices
+			for n := 0; n < piece; {
+				m, err := p.typist.Receive(limit)
+				if err != nil {
+					typed <- err
+					return
+				}
+				n += len(m.Data)
+			}
+		}
+		typed <- nil
+	})
+	continues := func(after string) {
+		t.Helper()
+		from := slowest()
+		if !testkit.Poll(limit, func() bool { return slowest() > from+ahead }) {
+			for i, v := range all {
+				t.Logf("viewer %d is at %d after %d returns, and has ended: %d", i, v.offset(), v.enters.Load(), len(v.ended))
+			}
+			t.Fatalf("not all viewers continue after %s", after)
+		}
+		t.Logf("after %s the slowest viewer is at %d", after, slowest())
+	}
+	p.awaitConnections(2 + 2)
+	continues("the start")
+	for n := range handoffs {
+		if err := testkit.Within(t, limit, "the old gate ends", f.gates[1].handOver()); err != nil {
+			t.Errorf("old gate %d: %v", n, err)
+		}
+		continues("a handoff")
+		p.awaitConnections(2 + 2)
+	}
+	f.gates[2].stop()
+	continues("the death of a gate")
+	p.awaitConnections(2 + 1)
+	over.Store(true)
+	if err := testkit.Within(t, limit, "the last byte is typed", typed); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.client.Terminate(testkit.Soon(t), "play", client.End{}); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range all {
+		if err := testkit.Within(t, limit, "the end of the session", v.ended); err != io.EOF || v.offset() != uint64(printed) {
+			t.Errorf("viewer %d ends at %d of %d: %v", i, v.offset(), printed, err)
+		}
+	}
+	for i, v := range moved {
+		if n := v.enters.Load(); n != handoffs {
+			t.Errorf("viewer %d has entered the host %d times again, want %d", i, n, handoffs)
+		}
+	}
+	for i, v := range orphans {
+		if n := v.enters.Load(); n != 1 {
+			t.Errorf("viewer %d of the gate that died has entered the host %d times again", i, n)
 		}
 	}
 }

@@ -1,7 +1,8 @@
 // Package hostupgrade lets the agent of a host replace the programs of the host if a client of the gate asks for
 // it, and returns to the programs from before if the new ones are not healthy.
 //
-// The work itself is done by "proxy upgrade" of the new programs, as if a user had run it. This package
+// The work itself is done by "proxy upgrade" of the new programs, as if a user had run it. When the host is healthy, "proxy
+// join --handoff" of the new programs replaces the agent, and with it this process, which still reports the result. This package
 // decides whether the work may be done, keeps copies of the programs that run, looks at the host before and
 // afterwards, and reports.
 //
@@ -57,8 +58,10 @@ type Options struct {
 	Transport http.RoundTripper // of downloads; nil: http.DefaultTransport
 	// Look returns the processes and sessions of this host. It returns ErrIdle if no proxy runs.
 	Look func(ctx context.Context) (Running, error)
-	// Command returns the command "proxy upgrade" of the programs in a directory, with further arguments.
-	Command func(ctx context.Context, dir string, args ...string) (*exec.Cmd, error)
+	// Agent returns the agent of this host that serves now.
+	Agent func(ctx context.Context) (Process, error)
+	// Command returns a command of the program proxy in a directory, with its arguments.
+	Command func(ctx context.Context, dir, command string, args ...string) (*exec.Cmd, error)
 	// Settle is how long a Command that was killed may still have an effect, because it has started a successor
 	// of the proxy.
 	Settle time.Duration
@@ -103,6 +106,17 @@ type job struct {
 // New returns an Upgrader.
 func New(o Options) *Upgrader {
 	return &Upgrader{o: o, maxArchive: maxArchive, maxUnpacked: maxUnpacked}
+}
+
+// IsBusy reports whether an Upgrade is in work.
+func (u *Upgrader) IsBusy() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.job == nil {
+		return false
+	}
+	_, _, result := u.job.state()
+	return result == nil
 }
 
 // Serve answers the request of a client, or refuses it. The work continues if the connection or ctx ends.

@@ -47,9 +47,10 @@ func newHost(t *testing.T) *host {
 			self := Process{os.Getpid(), "v1"}
 			return Running{self, self, h.sessions}, nil
 		},
-		Command: func(ctx context.Context, dir string, args ...string) (*exec.Cmd, error) {
+		Agent: func(context.Context) (Process, error) { return Process{os.Getpid(), "v1"}, nil },
+		Command: func(ctx context.Context, dir, command string, args ...string) (*exec.Cmd, error) {
 			h.runs.Add(1)
-			return exec.CommandContext(ctx, filepath.Join(dir, "proxy"), append([]string{"upgrade"}, args...)...), nil
+			return exec.CommandContext(ctx, filepath.Join(dir, "proxy"), append([]string{command}, args...)...), nil
 		},
 	})
 	return h

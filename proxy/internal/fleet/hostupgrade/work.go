@@ -52,14 +52,18 @@ func (u *Upgrader) work(ctx context.Context, j *job, from string) gate.Upgraded 
 	if err != nil {
 		return fail(err)
 	}
+	isAgent, err := u.isAgent(ctx, target.proxy)
+	if err != nil {
+		return fail(err)
+	}
 	switch {
-	case before.sums == target:
+	case before.sums == target && isAgent:
 		result.State = gate.UpgradeCurrent
 		return result
 	case j.request.Action == gate.UpgradeTry:
 		trying, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		if _, err := u.run(trying, j, dir, "--json", "--dry-run"); err != nil {
+		if _, err := u.run(trying, j, dir, "upgrade", "--json", "--dry-run"); err != nil {
 			return fail(err)
 		}
 		fallthrough
@@ -78,13 +82,20 @@ func (u *Upgrader) apply(ctx context.Context, j *job, dir string, target sums, b
 	}
 	running, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	done, err := u.run(running, j, dir, "--json")
+	var err error
+	var done outcome
+	if before.sums != target { // otherwise only the agent is another program
+		done, err = u.run(running, j, dir, "upgrade", "--json")
+	}
 	var now state
 	if err == nil {
 		now, err = u.awaitHealthy(running, target, before.Sessions)
 	}
 	if most := j.request.MaxStallMS; err == nil && most > 0 && done.stallMS > most {
 		err = fmt.Errorf("a client was paused for %.1f ms, and at most %.1f ms are allowed", done.stallMS, most)
+	}
+	if err == nil { // last, because this process has no say any more when it has a successor
+		err = u.replaceAgent(running, j, dir, target.proxy)
 	}
 	if err == nil {
 		return gate.Upgraded{
@@ -121,12 +132,15 @@ func (u *Upgrader) comeBack(ctx context.Context, j *job, before Running, limit t
 	if err == nil && !isSame {
 		j.step("returning to the programs from before")
 		var done outcome
-		done, err = u.run(ctx, j, u.o.Dir) // without --json, which the programs from before may not know
+		done, err = u.run(ctx, j, u.o.Dir, "upgrade") // without --json, which the programs from before may not know
 		result.StallMS = done.stallMS
 	}
 	var now state
 	if err == nil {
 		now, err = u.awaitHealthy(ctx, old, before.Sessions)
+	}
+	if err == nil {
+		err = u.replaceAgent(ctx, j, u.o.Dir, old.proxy)
 	}
 	if err != nil {
 		result.State = gate.UpgradeFailed
@@ -137,6 +151,37 @@ func (u *Upgrader) comeBack(ctx context.Context, j *job, before Running, limit t
 	}
 	result.Supervisor, result.Proxy, result.Sessions = now.Supervisor.Version, now.Proxy.Version, len(before.Sessions)
 	return result
+}
+
+// isAgent reports whether the agent of this host runs the program with a sum.
+func (u *Upgrader) isAgent(ctx context.Context, wanted sum) (bool, error) {
+	agent, err := u.o.Agent(ctx)
+	if err != nil {
+		return false, fmt.Errorf("the agent: %w", err)
+	}
+	path, err := programOf(agent.PID)
+	if err != nil {
+		return false, err
+	}
+	now, err := sumOf(path)
+	return now == wanted, err
+}
+
+// replaceAgent lets the program proxy in dir, which has the sum wanted, take over from the agent of this host. If the
+// agent runs that program already, it changes nothing.
+func (u *Upgrader) replaceAgent(ctx context.Context, j *job, dir string, wanted sum) error {
+	isAgent, err := u.isAgent(ctx, wanted)
+	if err != nil || isAgent {
+		return err
+	}
+	if _, err := u.run(ctx, j, dir, "join", "--handoff"); err != nil {
+		return err
+	}
+	isAgent, err = u.isAgent(ctx, wanted)
+	if err == nil && !isAgent {
+		err = errors.New("the agent runs another program after its handoff")
+	}
+	return err
 }
 
 // A state has the processes and sessions of this host, with the sums of the programs.
@@ -225,12 +270,12 @@ type outcome struct {
 	clients, closed int
 }
 
-// errLate tells that "proxy upgrade" was killed.
+// errLate tells that a command was killed.
 var errLate = errors.New("has not ended in time")
 
-// run runs "proxy upgrade" of the programs in dir until it ends or ctx does. The program writes into files,
+// run runs a command of the program proxy in dir until it ends or ctx does. The program writes into files,
 // because it must not end with this process.
-func (u *Upgrader) run(ctx context.Context, j *job, dir string, args ...string) (done outcome, err error) {
+func (u *Upgrader) run(ctx context.Context, j *job, dir, command string, args ...string) (done outcome, err error) {
 	if err := os.MkdirAll(u.o.Dir, 0o700); err != nil {
 		return done, err
 	}
@@ -244,7 +289,7 @@ func (u *Upgrader) run(ctx context.Context, j *job, dir string, args ...string) 
 		return done, err
 	}
 	defer func() { _ = errs.Close() }()
-	cmd, err := u.o.Command(ctx, dir, args...)
+	cmd, err := u.o.Command(ctx, dir, command, args...)
 	if err != nil {
 		return done, err
 	}
@@ -265,7 +310,7 @@ func (u *Upgrader) run(ctx context.Context, j *job, dir string, args ...string) 
 	}
 	switch {
 	case ctx.Err() != nil:
-		return done, fmt.Errorf("%s upgrade %w", filepath.Join(dir, proxyName), errLate)
+		return done, fmt.Errorf("%s %s %w", filepath.Join(dir, proxyName), command, errLate)
 	case err != nil:
 		text, _ := os.ReadFile(errs.Name())
 		return done, errors.New(cmp.Or(cut(string(text)), err.Error()))
@@ -273,7 +318,7 @@ func (u *Upgrader) run(ctx context.Context, j *job, dir string, args ...string) 
 	return done, nil
 }
 
-// maxOutput is how much of the output of "proxy upgrade" is read.
+// maxOutput is how much of the output of a command is read.
 const maxOutput = 1 << 20
 
 // read reads the complete lines of a file from an offset, and returns the offset after them.
@@ -294,7 +339,7 @@ func (j *job) read(path string, at int, done *outcome) int {
 	return at
 }
 
-// take takes a line of "proxy upgrade", in JSON or for people, and returns its text for people, or "".
+// take takes a line of a command, in JSON or for people, and returns its text for people, or "".
 func (done *outcome) take(line []byte) string {
 	var m struct {
 		Text        string  `json:"text"`

@@ -9,6 +9,9 @@
 //	watch     follows the events of the local proxy, and sends lists to publish
 //	client    one goroutine for each client of the gate
 //
+// An agent of another program can take over (handoff.go). It connects with the gates and the local proxy before the
+// old agent ends, and the old agent asks its clients to connect again, through the new one.
+//
 // The agent is connected with the bus of one gate, and with another one as soon as that is lost. A gate
 // tells it the addresses of all gates, which it keeps in its file. A client may wait at another gate than
 // that of the bus.
@@ -31,6 +34,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nkeys"
@@ -40,6 +44,7 @@ import (
 	"holdfast/protocol/gate"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/fleet/bus"
+	"holdfast/proxy/internal/fleet/goaway"
 	"holdfast/proxy/internal/fleet/record"
 	"holdfast/shared/logging"
 	"holdfast/shared/version"
@@ -64,6 +69,8 @@ type Options struct {
 	Log   zerolog.Logger
 	Leave <-chan chan error // a channel of it receives the result of the leave
 	Link  *Link             // the agent notes here whether it is connected; may be nil
+	// Sockets are passed on to an agent that takes over. If they are nil, no agent can.
+	Sockets *Sockets
 	// Connect returns a client of the local proxy. It starts a proxy if a supervisor runs or sessions
 	// are stored, unless a user has stopped the proxy.
 	Connect func(ctx context.Context) (*client.Client, error)
@@ -99,9 +106,6 @@ func (l *Link) Status() (isConnected bool, reason string) {
 }
 
 func (l *Link) set(err error) {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.isMade, l.err = err == nil, err
@@ -163,12 +167,27 @@ type agent struct {
 
 	commands chan struct{} // has an element for each command of a client that runs
 
-	mu      sync.Mutex
-	denied  error    // the last refusal, so that it is logged once
-	gates   []string // addresses of all gates
-	current string   // address of the gate of the bus, or of the last one; "" before the first
-	links   uint64   // number of times that the bus was connected
-	isOver  bool     // the host has left, and the file must not be written again
+	leaving goaway.Set    // the clients of the local proxy
+	visits  atomic.Int64  // number of connections of clients with the local proxy, also those that are being opened
+	handed  chan struct{} // is closed when a successor has taken over
+	// committed is closed when this agent has the sockets for itself.
+	committed chan struct{}
+	back      chan struct{} // a successor has failed after it may have published
+	arrived   chan struct{} // is closed when the bus was connected for the first time
+	once      sync.Once     // closes arrived
+
+	mu        sync.Mutex
+	denied    error    // the last refusal, so that it is logged once
+	gates     []string // addresses of all gates
+	current   string   // address of the gate of the bus, or of the last one; "" before the first
+	links     uint64   // number of times that the bus was connected
+	isOver    bool     // the host has left, and the file must not be written again
+	isServing bool     // the local proxy serves, as far as publish knows
+	// moving is not nil while a successor is about to take over. It is closed when that is decided. Meanwhile this
+	// agent does not connect again, because it would replace the connection of the successor, and does not write the
+	// file, because the successor does.
+	moving    chan struct{}
+	successor Successor
 }
 
 // A list has the sessions of the local proxy, which watch sends to publish.
@@ -177,37 +196,73 @@ type list struct {
 	sessions  []protocol.SessionInfo // all sessions, if isServing is set
 }
 
-// Run runs the agent until ctx is done, or the host leaves the gate.
-func Run(ctx context.Context, o Options) error {
+// Run runs the agent until ctx is done, the host leaves the gate, or a successor has taken over and the clients have
+// left. In the last case, next is the successor.
+func Run(ctx context.Context, o Options) (next *Successor, err error) {
+	a, err := newAgent(o)
+	if err != nil {
+		return nil, err
+	}
+	close(a.committed)
+	return a.serve(ctx)
+}
+
+// newAgent returns an agent with the next epoch of the host.
+func newAgent(o Options) (*agent, error) {
 	state, err := Load(o.Path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	state.Epoch++
 	if err := state.Save(o.Path); err != nil { // before the first message, so that no epoch is used twice
-		return fmt.Errorf("state of the join: %w", err)
+		return nil, fmt.Errorf("state of the join: %w", err)
+	}
+	if o.Link == nil {
+		o.Link = &Link{}
 	}
 	a := &agent{
 		o: o, state: state, gates: state.Gates, wake: make(chan struct{}, 1), rosters: make(chan struct{}, 1), lists: make(chan list), clients: make(chan struct{}, maxClients), commands: make(chan struct{}, maxCommands),
+		handed: make(chan struct{}), committed: make(chan struct{}), back: make(chan struct{}, 1), arrived: make(chan struct{}),
 	}
-	if a.pair, a.key, err = state.pair(); err != nil {
-		return err
-	}
+	a.pair, a.key, err = state.pair()
+	return a, err
+}
+
+// serve does the work of Run.
+func (a *agent) serve(ctx context.Context) (next *Successor, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer a.wg.Wait()
 	defer cancel()
+	visiting, endVisits := context.WithCancel(ctx)
+	defer endVisits()
 	a.bus, err = bus.Connect(ctx, bus.HostOptions{
 		Key: a.key, LinkOptions: bus.LinkOptions{Dial: a.dialBus, Connected: a.connected, Lost: a.lost, Failed: a.lost},
-		Receive: func(kind string, data []byte) { a.receive(ctx, kind, data) },
+		Receive: func(kind string, data []byte) { a.receive(ctx, visiting, kind, data) },
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer a.bus.Close()
-	a.o.Log.Info().Str("host", state.Name).Strs("gates", state.Gates).Msg("agent starts")
-	a.wg.Go(func() { a.watch(ctx) })
+	a.o.Log.Info().Str("host", a.state.Name).Strs("gates", a.state.Gates).Msg("agent starts")
+	if a.o.Sockets != nil {
+		a.wg.Go(func() { a.serveHandoffs(ctx, cancel) })
+	}
+	watching, endWatch := context.WithCancel(ctx)
+	defer endWatch()
+	a.wg.Go(func() { a.watch(watching) })
 	a.signal(a.wake)
-	return a.publish(ctx)
+	a.publish(ctx)
+	endWatch()
+	select {
+	case <-a.handed:
+		a.bus.Close() // so that no client comes here any more
+		a.drain(ctx, endVisits)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return &a.successor, nil
+	default:
+		return nil, nil
+	}
 }
 
 // signal sends to a channel that has room for one element, which then stands for both.
@@ -220,6 +275,9 @@ func (*agent) signal(c chan struct{}) {
 
 // dialBus opens a connection for the bus of the first gate that accepts the host. It proves the host's key.
 func (a *agent) dialBus(ctx context.Context) (conn net.Conn, password string, err error) {
+	if err := a.awaitDecision(ctx); err != nil {
+		return nil, "", err
+	}
 	var accepted *gate.Accepted
 	errs := gate.Reach(ctx, a.order(), a.state.Fingerprint, dialLimit, func(c net.Conn, address string) (err error) {
 		if accepted, err = a.prove(c); err != nil {
@@ -290,7 +348,7 @@ func (a *agent) learn(gates []string) {
 	slices.SortStableFunc(learned, func(x, y string) int { // the order of the file stays
 		return cmp.Compare(rank(a.gates, x), rank(a.gates, y))
 	})
-	if slices.Equal(learned, a.gates) || a.isOver {
+	if slices.Equal(learned, a.gates) || a.isOver || a.moving != nil {
 		return
 	}
 	a.gates = learned
@@ -325,6 +383,7 @@ func (a *agent) connected() {
 	a.mu.Unlock()
 	a.o.Log.Info().Msg("connected with the gate")
 	a.signal(a.wake)
+	a.once.Do(func() { close(a.arrived) })
 }
 
 // lost logs the first of several errors with the same text.
@@ -342,8 +401,9 @@ func (a *agent) lost(err error) {
 	}
 }
 
-// receive takes a message of the gate.
-func (a *agent) receive(ctx context.Context, kind string, data []byte) {
+// receive takes a message of the gate. visiting is the context of the connections of clients with the local proxy, and
+// ctx that of requests to this agent.
+func (a *agent) receive(ctx, visiting context.Context, kind string, data []byte) {
 	switch kind {
 	case record.KindHello:
 		a.signal(a.wake)
@@ -369,8 +429,15 @@ func (a *agent) receive(ctx context.Context, kind string, data []byte) {
 		}
 		select {
 		case a.clients <- struct{}{}:
+			if !m.Agent {
+				ctx = visiting
+				a.visits.Add(1)
+			}
 			a.wg.Go(func() {
 				a.client(ctx, address, m)
+				if !m.Agent {
+					a.visits.Add(-1)
+				}
 				<-a.clients
 			})
 		default:
@@ -411,12 +478,22 @@ func (a *agent) client(ctx context.Context, address string, m record.Dial) {
 	}
 	serve := a.answer
 	if !m.Agent {
-		serve = func(ctx context.Context, conn net.Conn) error { return a.o.Serve(ctx, conn, m.Principal) }
+		to := goaway.NewWriter(conn, "the agent of the host is replaced", func() { _ = conn.Close() })
+		defer a.leaving.Add(to)()
+		serve = func(ctx context.Context, conn net.Conn) error { return a.o.Serve(ctx, visit{conn, to}, m.Principal) }
 	}
 	if err := serve(ctx, conn); err != nil && ctx.Err() == nil {
 		a.o.Log.Debug().Err(err).Msg("connection of a client has ended")
 	}
 }
+
+// A visit is the connection of a client whose frames are written through a goaway.Writer.
+type visit struct {
+	net.Conn
+	to io.Writer
+}
+
+func (v visit) Write(p []byte) (int, error) { return v.to.Write(p) }
 
 // arrive connects with the gate at which a client waits, and shows the ticket. If the connection cannot be made, or
 // breaks before the ticket is sent, it tries again, because the client waits as long as the ticket is valid.
@@ -499,8 +576,8 @@ func (a *agent) follow(ctx context.Context) error {
 	}
 }
 
-// publish sends records until ctx is done or the host leaves.
-func (a *agent) publish(ctx context.Context) error {
+// publish sends records until ctx is done, the host leaves, or a successor has taken over.
+func (a *agent) publish(ctx context.Context) {
 	r, isServing := newRoster(a.state.Epoch), false
 	tick := time.NewTicker(record.Every)
 	defer tick.Stop()
@@ -520,6 +597,9 @@ func (a *agent) publish(ctx context.Context) error {
 			}
 			if l.isServing != isServing {
 				isServing = l.isServing
+				a.mu.Lock()
+				a.isServing = isServing
+				a.mu.Unlock()
 				host()
 			}
 		case <-a.rosters:
@@ -537,9 +617,14 @@ func (a *agent) publish(ctx context.Context) error {
 			a.mu.Unlock()
 			a.o.Log.Info().Err(err).Msg("host leaves the gate")
 			result <- err
-			return nil
+			return
+		case <-a.back:
+			r.stamp = record.Stamp{Epoch: a.nextEpoch()}
+			host()
+		case <-a.handed:
+			return
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }

@@ -535,8 +535,14 @@ export class HoldfastClient {
     return object(await this.ask({ type: 'environment', session_id: id }, 'environment_content'), 'env');
   }
 
-  /** share returns a link with which a browser can view this session and do nothing else. */
+  /**
+   * share returns a link with which a browser can view this session and do nothing else. Errors: `unsupported` if the proxy
+   * serves no page, or if the client has entered the host through a gate, because only the host itself reaches the link.
+   */
   share(id: string, ttlMs?: number): Promise<Shared> {
+    if (this.options.gate !== undefined) {
+      return Promise.reject(new HoldfastError('unsupported', 'a gate serves no share links: make the link on the host itself'));
+    }
     return this.get({ type: 'share', session_id: id, ttl_ms: ttlMs }, 'shared');
   }
 

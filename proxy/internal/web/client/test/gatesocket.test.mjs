@@ -52,6 +52,7 @@ test('a client enters a host over a WebSocket, and again after each lost connect
   t.after(() => c.close());
   assert.deepEqual(g.asked, [{ type: 'enter', token: 'T', host: 'red', start: true }]);
   assert.deepEqual([...g.protocols], ['holdfast.gate.v1']);
+  await assert.rejects(c.share('s'), { code: 'unsupported' });
   for (const ws of g.sockets) ws.terminate();
   await new Promise((done) => {
     c.on('state', (state) => state === 'connected' && done());

@@ -1,0 +1,201 @@
+//go:build unix
+
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/gate"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/fleet/member"
+	"holdfast/shared/socket"
+	"holdfast/shared/testkit"
+)
+
+// An agentHouse has the real agent of a host, which is replaced by others in this process. The local proxy, which the
+// test plays, sends each byte back.
+type agentHouse struct {
+	*bench
+	dir   string
+	ended chan error // receives the result of the agent that runs
+}
+
+func newAgentHouse(b *bench, name string) *agentHouse {
+	b.t.Helper()
+	a := &agentHouse{bench: b, dir: testkit.Dir(b.t)}
+	e, err := b.store.NewJoinEntry(gate.ForHosts, time.Minute, time.Now())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	state, err := member.NewState(e, name, nil)
+	if err == nil {
+		err = state.Save(a.path())
+	}
+	if err == nil {
+		err = member.Join(testkit.Soon(b.t), state, e.Secret)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	commands, err := socket.Listen(filepath.Join(a.dir, "commands"), socket.Options{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	offers, err := socket.Listen(filepath.Join(a.dir, "handoff"), socket.Options{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	o := a.options()
+	o.Sockets = &member.Sockets{Commands: commands, Handoff: offers}
+	a.runs(func(ctx context.Context) (*member.Successor, error) { return member.Run(ctx, o) }, commands, offers)
+	testkit.Eventually(b.t, limit, func() bool { return b.info(name).IsReachable }, name+" is reachable")
+	return a
+}
+
+func (a *agentHouse) path() string { return filepath.Join(a.dir, "join.json") }
+
+func (a *agentHouse) options() member.Options {
+	return member.Options{
+		Path: a.path(), Log: zerolog.Nop(), Leave: make(chan chan error),
+		Connect: func(context.Context) (*client.Client, error) { return nil, errors.New("no proxy runs") },
+		Ready:   func(context.Context, bool, bool) error { return nil },
+		Serve: func(_ context.Context, stream net.Conn, _ *protocol.Principal) error {
+			_, err := io.Copy(stream, stream)
+			return err
+		},
+	}
+}
+
+// runs runs an agent until it has a successor or the test ends.
+func (a *agentHouse) runs(run func(context.Context) (*member.Successor, error), sockets ...io.Closer) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		next, err := run(ctx)
+		if err == nil && next != nil && next.Program != "/next" {
+			err = fmt.Errorf("the successor is %+v", *next)
+		}
+		ended <- err
+	})
+	a.ended = ended
+	a.t.Cleanup(func() {
+		cancel()
+		for _, s := range sockets {
+			_ = s.Close()
+		}
+		wg.Wait()
+	})
+}
+
+// takeOver lets another agent take over, and returns the result if it fails.
+func (a *agentHouse) takeOver(o member.Options, limit time.Duration) error {
+	a.t.Helper()
+	serving := make(chan error, 1)
+	before := a.ended
+	a.runs(func(ctx context.Context) (*member.Successor, error) {
+		next, err := member.Takeover{
+			CommandPath: filepath.Join(a.dir, "commands"), HandoffPath: filepath.Join(a.dir, "handoff"), Timeout: limit,
+			Successor: member.Successor{Program: "/next"},
+			Serving: func(s *member.Sockets, pid int) {
+				if pid != os.Getpid() {
+					a.t.Errorf("the agent before has the pid %d", pid)
+				}
+				a.t.Cleanup(func() { _, _ = s.Commands.Close(), s.Handoff.Close() })
+				serving <- nil
+			},
+		}.Run(ctx, o)
+		if err != nil {
+			serving <- err
+		}
+		return next, err
+	})
+	err := testkit.Within(a.t, 2*time.Minute, "the successor serves or fails", serving)
+	if err != nil {
+		a.ended = before
+		return err
+	}
+	if err := testkit.Within(a.t, 2*time.Minute, "the agent before ends", before); err != nil {
+		a.t.Errorf("the agent before ends with %v", err)
+	}
+	return nil
+}
+
+// While clients call and enter, the agent of their host is replaced several times, and successors fail in between. No
+// frame is lost, no client is refused, the clients come over once for each successor, and the host stays reachable.
+// demand: S9
+func TestAgentHandoff(t *testing.T) {
+	b := newBench(t)
+	a := newAgentHouse(b, "x")
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	var callers []*caller
+	fails := make(chan error, 16)
+	for range 3 {
+		c := &caller{}
+		callers = append(callers, c)
+		wg.Go(func() {
+			if err := c.run(b, "x", &over); err != nil {
+				fails <- err
+			}
+		})
+	}
+	calls := func(after string) {
+		t.Helper()
+		for _, c := range callers {
+			before := c.count.Load()
+			testkit.Eventually(t, limit, func() bool { return len(fails) > 0 || c.count.Load() > before }, "calls are answered after "+after)
+		}
+	}
+	calls("the start")
+	const handoffs = 2
+	for range handoffs {
+		stranger, err := member.NewState(gate.Entry{Addresses: []string{b.address}, Fingerprint: b.fingerprint}, "x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := a.options()
+		refused.Path = filepath.Join(a.dir, "stranger.json") // the gate does not know its key
+		if err := stranger.Save(refused.Path); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.takeOver(refused, 2*time.Second); err == nil {
+			t.Error("a successor that the gate refuses has taken over")
+		}
+		calls("a successor that the gate refuses")
+		if err := a.takeOver(a.options(), limit); err != nil {
+			t.Fatal(err)
+		}
+		calls("a handoff")
+		if info := b.info("x"); !info.IsReachable {
+			t.Errorf("after a handoff the host is %+v", info)
+		}
+	}
+	over.Store(true)
+	wg.Wait()
+	close(fails)
+	for err := range fails {
+		t.Error(err)
+	}
+	for i, c := range callers {
+		if got := c.moves.Load(); got != handoffs {
+			t.Errorf("client %d was asked to leave %d times, want %d", i, got, handoffs)
+		}
+	}
+	if state, err := member.Load(a.path()); err != nil || state.Epoch < 2*handoffs { // an agent that comes back begins another epoch
+		t.Errorf("the epoch is %d, %v", state.Epoch, err)
+	}
+}
