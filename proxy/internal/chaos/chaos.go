@@ -165,7 +165,7 @@ func (r *run) forget() {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	for _, p := range r.probes {
-		_ = r.Client.Terminate(ctx, p.id, client.End{}) // it has usually exited
+		_ = r.Client.Terminate(ctx, p.id, client.End{Grace: new(time.Duration)}) // it has usually exited
 		_, _ = r.Client.Wait(ctx, p.id, Patience)
 		_ = r.Client.Forget(ctx, p.id)
 	}

@@ -169,10 +169,13 @@ func (a *app) chaos(cmd *cobra.Command, o *chaosOptions) error {
 	defer end()
 	o.In, o.Out = cmd.InOrStdin(), cmd.OutOrStdout()
 	v, err := chaos.Run(ctx, o.Options)
-	if err == nil && !v.OK {
-		err = exitcode.New(1, "")
+	switch {
+	case err != nil:
+		return exitcode.With(1, err)
+	case !v.OK:
+		return exitcode.New(1, "")
 	}
-	return err
+	return nil
 }
 
 // makeFaults makes faults without an app.
