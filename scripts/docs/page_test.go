@@ -57,7 +57,7 @@ func read(t *testing.T, name string) string {
 
 var (
 	mark  = regexp.MustCompile(`^<!-- ([a-z ]+): (.+) -->$`)
-	marks = []string{"not run", "file", "first", "needs", "in"}
+	marks = []string{"not run", "part of", "file", "first", "needs", "in"}
 )
 
 // blocks returns the blocks of a page.
@@ -106,6 +106,11 @@ func check(all []block) (wrong []string) {
 		if in := b.marks["in"]; in != "" && in != "source" {
 			wrong = append(wrong, at(b)+"the only value of in is source")
 		}
+		if name, ok := b.marks["part of"]; ok {
+			if text, err := os.ReadFile(filepath.Join(source, name)); err != nil || !strings.Contains(string(text), b.text) {
+				wrong = append(wrong, at(b)+"it is no part of "+name)
+			}
+		}
 		if why, ok := b.marks["not run"]; ok && len(why) < 10 {
 			wrong = append(wrong, at(b)+"the reason is too short")
 		}
@@ -123,7 +128,13 @@ func check(all []block) (wrong []string) {
 func (b block) does() bool {
 	_, not := b.marks["not run"]
 	_, kept := b.marks["file"]
-	return b.runs() && !not && !kept
+	return b.runs() && !not && !kept && !b.isPart()
+}
+
+// isPart reports whether the block shows a part of a file that other tests run.
+func (b block) isPart() bool {
+	_, is := b.marks["part of"]
+	return is
 }
 
 // like reports whether text matches a pattern, in which … stands for any text.

@@ -34,6 +34,7 @@ func TestCheck(t *testing.T) {
 		"p:3: the reason is too short":        {page: "p", line: 3, lang: "sh", marks: map[string]string{"not run": "no"}},
 		"p:3: no later block uses x.js":       {page: "p", line: 3, lang: "js", marks: map[string]string{"file": "x.js"}},
 		"p:3: the only value of in is source": {page: "p", line: 3, lang: "sh", marks: map[string]string{"in": "root"}},
+		"p:3: it is no part of go.mod":        {page: "p", line: 3, lang: "js", text: "module other", marks: map[string]string{"part of": "go.mod"}},
 		"":                                    {page: "p", line: 3, lang: "yaml", marks: map[string]string{"todo": "later"}},
 		" ":                                   {page: "p", line: 3, lang: "sh"},
 	} {

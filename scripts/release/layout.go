@@ -73,12 +73,14 @@ func (r *release) pages() ([]string, error) {
 	return filepath.Glob(filepath.Join(r.work, "man", "*.1"))
 }
 
-// guides returns the paths of the texts in .github/docs, and of the programs that they show.
+// guides returns the paths of the files in .github/docs: the guides, and the programs that they show.
 func (r *release) guides() (all []string, err error) {
-	names, err := filepath.Glob(filepath.Join(r.root, ".github", "docs", "*.*"))
-	for _, name := range names {
-		all = append(all, ".github/docs/"+filepath.Base(name))
-	}
+	err = fs.WalkDir(os.DirFS(r.root), ".github/docs", func(name string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			all = append(all, name)
+		}
+		return err
+	})
 	return all, err
 }
 

@@ -13,6 +13,7 @@ import (
 // byProxy are the commands that only the program proxy has (package operate), because they need packages
 // that would slow the start of holdfast.
 var byProxy = []struct{ name, short string }{
+	{"chaos", "Disturb a daemon, and judge whether an app's client loses a byte; for the tests of apps"},
 	{"conformance", "Test a client in any language against the worst that a proxy does"},
 	{"doctor", "Find causes of failure of terminals, and say how to remove them"},
 	{"gate", "Serve as a gate in the foreground: clients enter here the hosts that have joined"},

@@ -1,5 +1,5 @@
 // Package operate has the commands that only the program proxy has: those that serve (serve, gate, join,
-// mcp), that use files of the proxy, or that need large packages. holdfast executes proxy for them.
+// mcp), that use files of the proxy or disturb it, or that need large packages. holdfast executes proxy for them.
 //
 // Invariant: cli.Main has a row for each command of Commands, with the same short text (TestByProxy).
 //
@@ -19,7 +19,7 @@ type app struct{ *cli.App }
 func Commands(p *cli.App) []*cobra.Command {
 	a := &app{p}
 	return append([]*cobra.Command{
-		a.serveCommand(), a.doctorCommand(), a.serviceCommand(), a.webCommand(), a.mcpCommand(),
+		a.serveCommand(), a.chaosCommand(), a.doctorCommand(), a.serviceCommand(), a.webCommand(), a.mcpCommand(),
 		a.gateCommand(), a.joinCommand(), a.leaveCommand(),
 		a.recordingsCommand(), a.replayCommand(), a.verifyCommand(), a.conformanceCommand(),
 	}, manualCommands()...)
