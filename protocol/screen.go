@@ -70,6 +70,7 @@ type ScreenContent struct {
 	Cursor    Cursor       `json:"cursor"`
 	Title     string       `json:"title"`
 	Alternate bool         `json:"alternate,omitempty"` // the terminal shows the alternate screen
+	Input     InputMode    `json:"input,omitempty"`     // what the terminal does with input; absent for an earlier moment, after the end, and if it is not known
 	Above     int          `json:"above,omitempty"`     // for format cells: number of rows that are above the screen
 	Lines     []string     `json:"lines,omitempty"`     // for format text
 	Cells     []ScreenLine `json:"cells,omitempty"`     // for format cells
@@ -80,6 +81,16 @@ type ScreenContent struct {
 	PrintedAt time.Time    `json:"printed_at,omitzero"` // if the request has at: when the last output before Offset was printed, if that is known
 	Inexact   bool         `json:"inexact,omitempty"`   // if the request has at: output before Offset is not kept, so the screen may have been another one
 }
+
+// InputMode is what a terminal does with input before the program gets it, as the program has set it.
+type InputMode string
+
+// The modes of input.
+const (
+	InputLine   InputMode = "line"   // collects lines and shows them, as for a program that reads an answer
+	InputHidden InputMode = "hidden" // collects lines and does not show them, as for a password
+	InputKeys   InputMode = "keys"   // passes each key on, as to an editor, or to a shell at its prompt
+)
 
 // Cursor is the position of the next character, counted from 0.
 type Cursor struct {

@@ -245,6 +245,7 @@ type Foreground struct {
 	Cwd      string `json:"cwd,omitempty"`      // working directory of the process
 	Children bool   `json:"children,omitempty"` // the session's child has children of its own; false if that is not known
 	Stopped  bool   `json:"stopped,omitempty"`  // the session's child is stopped; SIGCONT continues it
+	Reads    bool   `json:"reads,omitempty"`    // in a reply to info: a process of the group waits in a read of the terminal; false if that is not known
 }
 
 // SessionInfo describes a session at one moment.

@@ -153,3 +153,16 @@ func TestAgent(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
+
+// An agent gets terminals of Holdfast between an editor and itself. The protocol's own SDK plays both. The terminals
+// survive a handoff and the death of the proxy, of the command, of the agent and of the editor.
+func TestAgentClientProtocol(t *testing.T) {
+	t.Parallel()
+	dir := oracle(t, "@agentclientprotocol/sdk", "node")
+	w := newWorld(t)
+	cmd := exec.CommandContext(t.Context(), "node", "acp.mjs", w.Program("proxy"))
+	cmd.Dir, cmd.Env = dir, w.Command("proxy").Env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}

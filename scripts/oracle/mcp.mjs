@@ -54,12 +54,38 @@ assert.equal((await a.says('read', { session: 'shell' })).split('\n').length, 2)
 const asks = { command: 'printf "Name: "; read name; echo "Hello $name"; sleep 1000', session: 'asks', timeout_s: 0.1 };
 assert.match(await a.says('run', asks), /the time is over, and it has not ended/);
 assert.match(await a.says('wait', { session: 'asks', text: 'Name:' }), /found: Name:/);
-assert.match(await a.says('screen', { session: 'asks' }), /may wait for input \(not certain\): the cursor is visible behind "Name:"/);
+assert.match(await a.says('screen', { session: 'asks' }), /^asks: needs input \(certain: the system reports that .*"sh" reads the terminal\); the cursor is behind "Name:"/);
 assert.match(await a.says('send', { session: 'asks', text: 'Eve', enter: true, wait_text: 'Hello \\w+' }), /found: Hello Eve/);
+
+// The states of real programs, each with its evidence. An answer calls only that certain which the system reports.
+const states = {
+  read: { command: 'bash -c \'read -p "Go on? [y/N] " x\'', text: 'y/N', state: /needs input \(certain: .*"\w+" reads the terminal\); the cursor is behind "Go on\? \[y\/N\]"/ },
+  password: { command: 'printf "Password: "; stty -echo; read x', text: 'Password', state: /needs input that the terminal does not show, as a password \(certain/ },
+  nested: { command: 'sh -c \'cat; true\'; true', text: '^$', state: /needs input \(certain/ },
+  bash: { command: 'PS1="plain $ " bash --norc -i', text: 'plain', state: /it may need input \(not certain\): the cursor is visible behind "plain \$"/ },
+  python: { command: 'python3 -q', text: '>>>', state: /it may need input \(not certain\): the cursor is visible behind "(\\u003e){3}"/ },
+  vim: { command: 'vim -u NONE -N', text: '~', state: /it may need input \(not certain\): it fills the screen, and gets each key/ },
+  less: { command: 'seq 500 | less', text: '^:', state: /needs input \(certain|it fills the screen, and gets each key/ },
+  sleep: { command: 'echo begun; sleep 1000', text: 'begun', idle: 2500, state: /^sleep: running "\w+", silent for \ds; it is idle or computes \(not certain\)/ },
+  spinner: { command: 'while :; do for c in a b c d; do printf "\\r%s working" $c; sleep 0.05; done; done', text: 'working', state: /^spinner: running "\w+", silent for less than a second\n/ },
+  bell: { command: 'printf "\\a\\abuilt"; sleep 1000', text: 'built', state: /; it has rung the bell 2 times\n/ },
+};
+const first = {};
+for (const [session, { command, text, idle }] of Object.entries(states)) {
+  const begun = await a.says('run', { session, command, timeout_s: 0.01 });
+  first[session] = begun + (await a.says('wait', { session, text }));
+  if (idle) await a.says('wait', { session, idle_ms: idle });
+}
+for (const [session, { state }] of Object.entries(states)) {
+  let says = session === 'bell' ? first.bell : ''; // an answer tells of a bell once
+  const until = Date.now() + 10_000; // the program shows its prompt, and then begins to read
+  while (!state.test(says) && Date.now() < until) says = await a.says('screen', { session });
+  assert.match(says, state);
+}
 
 // The proxy is replaced, and killed, while the agent is connected.
 proxy('handoff');
-assert.match(await a.says('list', {}), /^asks: running/m);
+assert.match(await a.says('list', {}), /^asks: /m);
 process.kill(JSON.parse(proxy('status', '--json')).proxy.pid, 'SIGKILL');
 assert.match(await a.says('read', { session: 'asks', whole: true }), /Hello Eve/);
 assert.equal((await a.client.readResource({ uri: 'holdfast://screen/asks' })).contents[0].text.includes('Hello Eve'), true);

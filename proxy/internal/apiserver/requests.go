@@ -8,6 +8,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/foreground"
 	"holdfast/proxy/policy"
 )
 
@@ -303,6 +304,9 @@ func described(p *passing, r *wire.Session) (protocol.Message, error) {
 	}
 	info := p.clientView(r.Session)
 	p.addForeground(&info)
+	if info.Foreground != nil { // not for a list, because it takes as long as the remainder of the description
+		info.Foreground.Reads = foreground.Reads(info.PID, info.Foreground)
+	}
 	return api.Session{Request: p.Request, Session: info}, nil
 }
 

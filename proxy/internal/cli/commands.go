@@ -8,6 +8,7 @@ import (
 
 // commands has the function that makes each command of this package, by its name.
 var commands = map[string]func(*app) *cobra.Command{
+	"acp":     (*app).acpCommand,
 	"attach":  (*app).attachCommand,
 	"away":    (*app).awayCommand,
 	"changes": (*app).changesCommand,

@@ -41,12 +41,13 @@ var places = map[string]place{
 	"doctor": onHost, "handoff": onHost, "service": onHost, "status": onHost, "stop": onHost, "upgrade": onHost,
 	"proxy": onHost, // proxy --handoff
 
-	"chaos": onlyHere, "completion": onlyHere, "conformance": onlyHere, "env": onlyHere, "gate": onlyHere, "hosts": onlyHere, "join": onlyHere, "leave": onlyHere, "man": onlyHere,
+	"acp": onlyHere, "chaos": onlyHere, "completion": onlyHere, "conformance": onlyHere, "env": onlyHere, "gate": onlyHere, "hosts": onlyHere, "join": onlyHere, "leave": onlyHere, "man": onlyHere,
 	"recordings": onlyHere, "replay": onlyHere, "serve": onlyHere, "stdio": onlyHere, "verify": onlyHere, "web": onlyHere,
 }
 
 // whyOnlyHere tells why a command refuses a host.
 var whyOnlyHere = map[string]string{
+	"acp":         "it starts the agent on this host; ssh HOST proxy acp starts one there",
 	"chaos":       "it kills processes of this host",
 	"completion":  "it prints text for the shell of this host",
 	"conformance": "it plays a proxy for a client of this host",

@@ -160,7 +160,7 @@ var groups = []struct{ id, title, commands string }{
 	{"sessions", "Sessions:", "new run attach detach ls kill reopen info rename resize clear"},
 	{"look", "Output and history of a session:", "screen changes history search play export record away why events"},
 	{"recordings", "Recordings that outlive the host:", "recordings replay verify"},
-	{"drive", "Drive a session from scripts:", "send wait mark env mcp"},
+	{"drive", "Drive a session from scripts:", "send wait mark env mcp acp"},
 	{"limits", "Limits:", "limit freeze thaw"},
 	{"web", "In a browser:", "web share"},
 	{"hosts", "Many hosts:", "hosts join leave gate"},

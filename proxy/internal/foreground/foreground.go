@@ -18,3 +18,10 @@ func Of(pid int) *protocol.Foreground {
 	}
 	return of(pid)
 }
+
+// Reads reports whether a process of the terminal's foreground process group waits in a read of the terminal. It
+// returns false if the system does not tell, and for a process that waits for the terminal and for something else
+// at once, as by poll(2). f is the result of Of(pid).
+func Reads(pid int, f *protocol.Foreground) bool {
+	return f != nil && reads(pid, f.PID)
+}

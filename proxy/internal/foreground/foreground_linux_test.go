@@ -1,6 +1,7 @@
 package foreground
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,6 +58,52 @@ func TestIn(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
+	}
+}
+
+// A process of the foreground group that waits in a read of the terminal is found, and no other one.
+func TestReads(t *testing.T) {
+	const terminal = 136<<8 | 5
+	for _, tt := range []struct {
+		name, call, link string
+		group            int
+		want             bool
+	}{
+		{"it reads the terminal", "0 0x3 0x7ff 0x400 0x0", "/dev/pts/5", 20, true},
+		{"it reads /dev/tty", "0 0x3 0x7ff 0x400 0x0", "/dev/tty", 20, true},
+		{"it reads another terminal", "0 0x3 0x7ff", "/dev/pts/6", 20, false},
+		{"it reads a file", "0 0x3 0x7ff", "/etc/passwd", 20, false},
+		{"it does something else", "270 0x3 0x7ff", "/dev/pts/5", 20, false},
+		{"it runs", "running", "/dev/pts/5", 20, false},
+		{"the system does not tell", "", "/dev/pts/5", 20, false},
+		{"it is in another group", "0 0x3", "/dev/pts/5", 30, false},
+		{"a number that is too large", "0 0xffffffffffffffff", "/dev/pts/5", 20, false},
+	} {
+		proc := t.TempDir()
+		put := func(dir, group, children, call string) {
+			path := filepath.Join(proc, dir)
+			if err := os.MkdirAll(filepath.Join(path, "task", dir), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			stat := fmt.Sprintf("%s (x) S 1 %s 10 %d 20 0", dir, group, terminal)
+			for name, text := range map[string]string{"stat": stat, "task/" + dir + "/children": children, "syscall": call} {
+				if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Mkdir(filepath.Join(path, "fd"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(tt.link, filepath.Join(path, "fd", "3")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put("10", "10", "20", "61 0xffffffff")
+		put("20", "20", "21", "61 0xffffffff") // as git, which waits for its pager
+		put("21", fmt.Sprint(tt.group), "", tt.call)
+		if got := readsIn(proc, 10, 20); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
 	}
 }
 

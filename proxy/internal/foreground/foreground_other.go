@@ -5,3 +5,5 @@ package foreground
 import "holdfast/protocol"
 
 func of(int) *protocol.Foreground { return nil }
+
+func reads(int, int) bool { return false }

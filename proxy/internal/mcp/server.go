@@ -3,8 +3,8 @@
 // The protocol is that of the SDK github.com/modelcontextprotocol/go-sdk.
 //
 // Invariant: the text of a session in an answer has at most the number of bytes that the caller permits,
-// and at most MaxBytes. An answer never says that a session waits for input unless its shell has reported
-// that; it names what it has seen instead.
+// and at most MaxBytes. An answer says that a session waits for input only if its shell or the system has
+// reported that; otherwise it names what can be seen, and says that it is not certain.
 //
 // Not here: requests to the proxy (package proxy/client), and the command (package cli).
 package mcp
@@ -76,16 +76,22 @@ const instructions = "Each session is a terminal that continues whatever happens
 	"run starts one. send types into it, waits, and answers what is new. read answers what is new since the last answer about that session. " +
 	"Answers begin with the state of the session and with the evidence for it; “certain” is written only where a program has reported it."
 
+// A reading is the position of the agent in a session.
+type reading struct {
+	mark  []byte // of the changes that the agent has read; nil if it has read none
+	bells int    // bells of the session that the agent knows of
+}
+
 // A server serves one agent.
 type server struct {
 	Options
 
 	mu   sync.Mutex
-	read map[protocol.SessionID][]byte // marks of what the agent has read, at most maxReaders
+	read map[protocol.SessionID]reading // what the agent has read, at most maxReaders
 }
 
 func newServer(o Options) *sdk.Server {
-	s := &server{Options: o, read: make(map[protocol.SessionID][]byte)}
+	s := &server{Options: o, read: make(map[protocol.SessionID]reading)}
 	m := sdk.NewServer(&sdk.Implementation{Name: "holdfast", Title: "Holdfast: terminals that outlive everything around them", Version: version.String()},
 		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{}})
 	reads := &sdk.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(bool)}
@@ -117,15 +123,15 @@ func add[In any](m *sdk.Server, t *sdk.Tool, tool func(context.Context, In) (str
 	})
 }
 
-// mark returns the mark of what the agent has read of a session, or nil.
-func (s *server) mark(id protocol.SessionID) []byte {
+// reading returns what the agent has read of a session.
+func (s *server) reading(id protocol.SessionID) reading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.read[id]
 }
 
-// setMark notes what the agent has read of a session.
-func (s *server) setMark(id protocol.SessionID, mark []byte) {
+// setReading notes what the agent has read of a session.
+func (s *server) setReading(id protocol.SessionID, r reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other := range s.read {
@@ -134,7 +140,7 @@ func (s *server) setMark(id protocol.SessionID, mark []byte) {
 		}
 		delete(s.read, other)
 	}
-	s.read[id] = mark
+	s.read[id] = r
 }
 
 // screenURI begins the URIs of screens.

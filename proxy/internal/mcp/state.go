@@ -18,9 +18,9 @@ func shortState(s *protocol.SessionInfo, now time.Time) string {
 }
 
 // fullState describes the state of a session with the evidence. It says "certain" only where the system or
-// the shell has reported the state. A program that waits for input, and one that computes without output,
-// cannot be told apart from outside, so for other programs it names what can be seen: how long the session
-// has been silent, and the text before the cursor. content may be nil.
+// the shell has reported the state. A program that waits for the terminal and for something else at once, and one that
+// computes without output, cannot be told apart from outside. For such programs it names what can be seen: how long the
+// session has been silent, what the terminal does with input, and the text before the cursor. content may be nil.
 func fullState(s *protocol.SessionInfo, content *protocol.ScreenContent, now time.Time) string {
 	switch {
 	case s.State == protocol.StateLost:
@@ -32,19 +32,67 @@ func fullState(s *protocol.SessionInfo, content *protocol.ScreenContent, now tim
 	case s.Command != nil:
 		return commandState(s.Command, now)
 	}
-	text := "running"
+	program := "its program"
 	if f := s.Foreground; f != nil && f.Name != "" {
-		text += ", foreground program " + encoded(f.Name)
+		program = encoded(f.Name)
 	}
-	text += ", silent for " + rounded(now.Sub(s.LastIOAt))
-	if content == nil || content.Cursor.Hidden || content.Cursor.Y >= len(content.Lines) {
-		return text
+	switch f := s.Foreground; {
+	case f != nil && f.Stopped:
+		return "stopped: " + program + " continues after SIGCONT (certain: the system reports it)"
+	case f != nil && f.Reads:
+		return "needs input" + hiddenText(content) + " (certain: the system reports that the job of " + program + " reads the terminal)" + behindCursor(content)
 	}
-	before := beforeCursor(content.Lines[content.Cursor.Y], content.Cursor.X)
-	if before != "" && endsAsQuestion(before) {
-		return text + "; it may wait for input (not certain): the cursor is visible behind " + encoded(before)
+	silence := now.Sub(s.LastIOAt)
+	text := "running " + program + ", silent for " + rounded(silence)
+	question := lineBeforeCursor(content)
+	switch {
+	case content == nil:
+	case content.Input == protocol.InputHidden:
+		text += "; it may need input, for example a password (not certain): the terminal collects a line that it does not show" + behindCursor(content)
+	case content.Alternate && content.Input == protocol.InputKeys:
+		text += "; it may need input (not certain): it fills the screen, and gets each key"
+	case question != "" && endsAsQuestion(question):
+		text += "; it may need input (not certain): the cursor is visible behind " + encoded(question)
+	case silence >= protocol.OutputIdleMS*time.Millisecond:
+		text += "; it is idle or computes (not certain): it prints nothing, and nothing tells that it needs input"
 	}
 	return text
+}
+
+// hiddenText tells that the terminal does not show the input.
+func hiddenText(content *protocol.ScreenContent) string {
+	if content == nil || content.Input != protocol.InputHidden {
+		return ""
+	}
+	return " that the terminal does not show, as a password"
+}
+
+// lineBeforeCursor returns the text before the cursor, or "" if the cursor is hidden or there is none.
+func lineBeforeCursor(content *protocol.ScreenContent) string {
+	if content == nil || content.Cursor.Hidden || content.Cursor.Y >= len(content.Lines) {
+		return ""
+	}
+	return beforeCursor(content.Lines[content.Cursor.Y], content.Cursor.X)
+}
+
+// behindCursor names the text before the cursor, if there is one.
+func behindCursor(content *protocol.ScreenContent) string {
+	before := lineBeforeCursor(content)
+	if before == "" {
+		return ""
+	}
+	return "; the cursor is behind " + encoded(before)
+}
+
+// bellText tells how often a program has rung the bell since the last answer.
+func bellText(count int) string {
+	switch {
+	case count <= 0:
+		return ""
+	case count == 1:
+		return "; it has rung the bell"
+	}
+	return fmt.Sprintf("; it has rung the bell %d times", count)
 }
 
 func exitState(e *protocol.ExitRecord) string {

@@ -22,6 +22,13 @@ func TestFullState(t *testing.T) {
 	screen := func(row string, x int, hidden bool) *protocol.ScreenContent {
 		return &protocol.ScreenContent{Lines: []string{"above", row}, Cursor: protocol.Cursor{X: x, Y: 1, Hidden: hidden}}
 	}
+	mode := func(c *protocol.ScreenContent, m protocol.InputMode, full bool) *protocol.ScreenContent {
+		c.Input, c.Alternate = m, full
+		return c
+	}
+	reads := protocol.SessionInfo{State: protocol.StateRunning, LastIOAt: now, Foreground: &protocol.Foreground{Name: "cat", Reads: true}}
+	printing := protocol.SessionInfo{State: protocol.StateRunning, LastIOAt: now}
+	const idle = "; it is idle or computes (not certain): it prints nothing, and nothing tells that it needs input"
 	for _, tt := range []struct {
 		name    string
 		info    protocol.SessionInfo
@@ -42,12 +49,19 @@ func TestFullState(t *testing.T) {
 			"a command has ended", shell(protocol.CommandInfo{Line: "make", Prompt: true, ExitCode: &code, StartedAt: now.Add(-time.Minute), FinishedAt: now}), nil,
 			`"make" ended with code 2 after 1m0s, and the shell waits for a command (certain: it reports them)`,
 		},
-		{"a question", other, screen("Password: ", 10, false), `running, foreground program "ssh", silent for 1m30s; it may wait for input (not certain): the cursor is visible behind "Password:"`},
-		{"a hidden cursor", other, screen("Password: ", 10, true), `running, foreground program "ssh", silent for 1m30s`},
-		{"no question", other, screen("linking", 7, false), `running, foreground program "ssh", silent for 1m30s`},
-		{"a cursor at the left", other, screen("$ ", 0, false), `running, foreground program "ssh", silent for 1m30s`},
-		{"a cursor behind the row", other, screen("$", 40, false), `running, foreground program "ssh", silent for 1m30s; it may wait for input (not certain): the cursor is visible behind "$"`},
-		{"no screen", other, &protocol.ScreenContent{Cursor: protocol.Cursor{Y: 5}}, `running, foreground program "ssh", silent for 1m30s`},
+		{"a question", other, screen("[y/N] ", 6, false), `running "ssh", silent for 1m30s; it may need input (not certain): the cursor is visible behind "[y/N]"`},
+		{"a password", other, mode(screen("Password: ", 10, false), protocol.InputHidden, false), `running "ssh", silent for 1m30s; it may need input, for example a password (not certain): the terminal collects a line that it does not show; the cursor is behind "Password:"`},
+		{"a full screen", other, mode(screen("", 0, false), protocol.InputKeys, true), `running "ssh", silent for 1m30s; it may need input (not certain): it fills the screen, and gets each key`},
+		{"a read", reads, screen("name? ", 6, false), `needs input (certain: the system reports that the job of "cat" reads the terminal); the cursor is behind "name?"`},
+		{"a read of a password", reads, mode(screen("", 0, true), protocol.InputHidden, false), `needs input that the terminal does not show, as a password (certain: the system reports that the job of "cat" reads the terminal)`},
+		{"a read in a list", reads, nil, `needs input (certain: the system reports that the job of "cat" reads the terminal)`},
+		{"a hidden cursor", other, screen("Password: ", 10, true), `running "ssh", silent for 1m30s` + idle},
+		{"no question", other, screen("linking", 7, false), `running "ssh", silent for 1m30s` + idle},
+		{"output", printing, screen("linking", 7, false), `running its program, silent for less than a second`},
+		{"a cursor at the left", other, screen("$ ", 0, false), `running "ssh", silent for 1m30s` + idle},
+		{"a cursor behind the row", other, screen("$", 40, false), `running "ssh", silent for 1m30s; it may need input (not certain): the cursor is visible behind "$"`},
+		{"no screen", other, nil, `running "ssh", silent for 1m30s`},
+		{"a screen without rows", other, &protocol.ScreenContent{Cursor: protocol.Cursor{Y: 5}}, `running "ssh", silent for 1m30s` + idle},
 	} {
 		if got := fullState(&tt.info, tt.content, now); got != tt.want {
 			t.Errorf("%s:\n%s\n%s", tt.name, got, tt.want)

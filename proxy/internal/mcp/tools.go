@@ -42,7 +42,8 @@ type readInput struct {
 func (s *server) readNew(ctx context.Context, in readInput) (string, error) {
 	id := protocol.SessionID(in.Session)
 	if in.Whole {
-		s.setMark(id, nil)
+		was := s.reading(id)
+		s.setReading(id, reading{bells: was.bells})
 	}
 	return s.news(ctx, id, "", in.MaxBytes)
 }
@@ -328,11 +329,20 @@ func (s *server) news(ctx context.Context, id protocol.SessionID, remark string,
 	if err != nil {
 		return "", err
 	}
-	changes, err := s.Client.Changes(ctx, id, s.mark(id), limitBytes(maxBytes))
+	was := s.reading(id)
+	changes, err := s.Client.Changes(ctx, id, was.mark, limitBytes(maxBytes))
 	if err != nil {
 		return "", err
 	}
-	s.setMark(id, changes.Mark)
+	away, err := s.Client.Away(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	bells := away.Bells - was.bells
+	if bells < 0 { // the count began anew, because a person has left the session
+		bells = away.Bells
+	}
+	s.setReading(id, reading{changes.Mark, away.Bells})
 	var content *protocol.ScreenContent // for evidence of a question, which only a running session asks
 	if info.State == protocol.StateRunning && info.Command == nil {
 		if content, err = s.Client.Screen(ctx, id, client.ScreenOptions{}); err != nil {
@@ -340,7 +350,7 @@ func (s *server) news(ctx context.Context, id protocol.SessionID, remark string,
 		}
 	}
 	var t text
-	t.line("%s: %s", id, fullState(info, content, time.Now()))
+	t.line("%s: %s%s", id, fullState(info, content, time.Now()), bellText(bells))
 	if remark != "" {
 		t.line("%s", remark)
 	}

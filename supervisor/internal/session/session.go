@@ -447,7 +447,29 @@ func (s *Session) info() protocol.SessionInfo {
 func (s *Session) Show(spec protocol.ScreenSpec) (protocol.ScreenContent, error) {
 	c, err := contentOf(spec, s.askScreen)
 	c.Instance = s.instance
+	if err == nil {
+		c.Input = s.inputMode()
+	}
 	return c, err
+}
+
+// inputMode returns what the terminal does with input now, or "" if the child has ended.
+func (s *Session) inputMode() (mode protocol.InputMode) {
+	if s.published.Load().State != protocol.StateRunning {
+		return ""
+	}
+	switch isLine, echoes := s.pty.LineMode(), s.pty.Echoes(); {
+	case isLine && echoes:
+		mode = protocol.InputLine
+	case isLine:
+		mode = protocol.InputHidden
+	default:
+		mode = protocol.InputKeys
+	}
+	if s.published.Load().State != protocol.StateRunning { // a terminal that is closed has no modes
+		return ""
+	}
+	return mode
 }
 
 // contentOf returns the content of a screen that use passes to a function. It may call use several times.

@@ -696,6 +696,8 @@ export interface ScreenContentMessage {
   title: string;
   /** the terminal shows the alternate screen */
   alternate?: boolean;
+  /** what the terminal does with input; absent for an earlier moment, after the end, and if it is not known */
+  input?: Word<'line' | 'hidden' | 'keys'>;
   /** for format cells: number of rows that are above the screen */
   above?: number;
   /** for format text */
@@ -1286,6 +1288,8 @@ export interface Foreground {
   children?: boolean;
   /** the session's child is stopped; SIGCONT continues it */
   stopped?: boolean;
+  /** in a reply to info: a process of the group waits in a read of the terminal; false if that is not known */
+  reads?: boolean;
 }
 
 /** HistoryLine is one line without the blanks of default style at its end. */

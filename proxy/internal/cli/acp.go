@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/proxy/internal/acp"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/config"
+	"holdfast/shared/sysexits"
+)
+
+// agentGrace is how long an agent may take to end after a signal to this command.
+const agentGrace = 5 * time.Second
+
+func (a *app) acpCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "acp [flags] [--] agent...",
+		Short: "Start an agent of an editor, and give it terminals that outlive both (Agent Client Protocol)",
+		Long: "Start an agent and stand between it and an editor, which speak the Agent Client Protocol on standard\n" +
+			"input and output. An editor starts this command in place of the agent. The terminals that the agent asks\n" +
+			"the editor for become sessions, which people see (proxy ls, proxy attach), and which continue when the\n" +
+			"editor, the agent or this command ends. All other messages pass unchanged.\n\n" +
+			"A session ends when its command ends, or when the agent kills or releases the terminal. The command exits\n" +
+			"with the code of the agent.",
+		Example: "  proxy acp -- gemini --experimental-acp",
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			if len(argv) == 0 {
+				return exitcode.WrongUsage(errors.New("acp needs an agent: give its command line after the flags"))
+			}
+			return a.acp(cmd.Context(), argv)
+		},
+	}
+	cmd.Flags().SetInterspersed(false) // flags after the agent belong to the agent
+	return cmd
+}
+
+// acp runs an agent between standard input and output, and exits with its code.
+func (a *app) acp(ctx context.Context, argv []string) error {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	c, err := a.connect(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	agent := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	agent.Stderr = os.Stderr
+	agent.WaitDelay = agentGrace
+	agent.Cancel = func() error {
+		if err := agent.Process.Signal(syscall.SIGTERM); err == nil || errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		return agent.Process.Kill() // Windows has no such signal
+	}
+	in, err := agent.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := agent.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := agent.Start(); err != nil {
+		return exitcode.With(sysexits.Unavailable, err)
+	}
+	err = acp.Run(ctx, acp.Options{
+		Sessions: c, Cwd: cwd, Env: config.CleanEnv(os.Environ()),
+		FromEditor: os.Stdin, ToEditor: os.Stdout, FromAgent: out, ToAgent: in,
+	})
+	ended := agent.Wait()
+	var exit *exec.ExitError
+	if errors.As(ended, &exit) {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return childExit(128 + int(status.Signal()))
+		}
+		return childExit(exit.ExitCode())
+	}
+	return errors.Join(err, ended)
+}
