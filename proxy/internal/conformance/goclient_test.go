@@ -25,6 +25,7 @@ type goHarness struct {
 	end   context.CancelFunc
 
 	attached chan *client.Attachment // holds the attachment, once there is one
+	typed    <-chan struct{}         // closed when the last input has been written, so that input stays in order
 }
 
 func serveGo(in io.Reader, out io.Writer) {
@@ -119,8 +120,15 @@ func (h *goHarness) command(c Command) {
 	case "attach":
 		h.tasks.Go(func() { h.attach(c) })
 	case "type":
-		a := h.a()
-		h.tasks.Go(func() { _, _ = a.Write(c.Data) })
+		a, before, done := h.a(), h.typed, make(chan struct{})
+		h.typed = done
+		h.tasks.Go(func() { // Write waits while much input is not acknowledged, and commands must be obeyed meanwhile
+			defer close(done)
+			if before != nil {
+				<-before
+			}
+			_, _ = a.Write(c.Data)
+		})
 	case "resize":
 		_ = h.a().Resize(c.Cols, c.Rows)
 	case "position":

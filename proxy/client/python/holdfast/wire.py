@@ -813,6 +813,8 @@ class ScreenContentMessage(TypedDict):
     title: str
     # the terminal shows the alternate screen
     alternate: NotRequired[bool]
+    # what the terminal does with input; absent for an earlier moment, after the end, and if it is not known
+    input: NotRequired[Union[Literal["line", "hidden", "keys"], str]]
     # for format cells: number of rows that are above the screen
     above: NotRequired[int]
     # for format text
@@ -1505,6 +1507,8 @@ class Foreground(TypedDict):
     children: NotRequired[bool]
     # the session's child is stopped; SIGCONT continues it
     stopped: NotRequired[bool]
+    # in a reply to info: a process of the group waits in a read of the terminal; false if that is not known
+    reads: NotRequired[bool]
 
 
 class HistoryLine(TypedDict):

@@ -14,13 +14,7 @@ var exampleBlock = regexp.MustCompile("(?s)<!-- file: client.py -->\n```python\n
 // The client that the guide write-client.md shows passes.
 func TestPythonExample(t *testing.T) {
 	t.Parallel()
-	python, err := exec.LookPath("python3")
-	if err != nil && os.Getenv("HOLDFAST_REQUIRE_PYTHON") == "1" {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Skip(err)
-	}
+	python := python3(t)
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", ".github", "docs", "write-client.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -40,4 +34,24 @@ func TestPythonExample(t *testing.T) {
 		}
 	}
 	passes(t, Options{Start: Program(python, "-B", filepath.Join(dir, "harness.py")), Patience: patience, Jobs: 4})
+}
+
+// The Python package passes. It has no WebSocket.
+func TestPythonClient(t *testing.T) {
+	t.Parallel()
+	harness := filepath.Join("..", "..", "client", "python", "tests", "harness.py")
+	passes(t, Options{Start: Program(python3(t), "-B", harness), Patience: patience, Jobs: 4})
+}
+
+// python3 returns the path of Python. It skips the test if there is no Python, unless HOLDFAST_REQUIRE_PYTHON is 1.
+func python3(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("python3")
+	if err != nil && os.Getenv("HOLDFAST_REQUIRE_PYTHON") == "1" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	return path
 }
