@@ -187,7 +187,7 @@ func TestRunTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.must("start")
-	const script = `echo begun; trap 'echo told; exit 9' HUP; while :; do read x; done`
+	const script = `echo begun; trap 'echo told; exit 9' HUP; while :; do read x || sleep 0.1; done`
 	w.fails(124, "timeout: not ended after 300ms; run t continues; the same command with --id t returns to it",
 		"run", "--id", "t", "--timeout", "300ms", "--", "/bin/sh", "-c", script)
 	if w.object("info", "t", "--json")["state"] != "running" {
@@ -219,7 +219,7 @@ func TestRunSignals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.must("start")
-	const script = `trap 'echo interrupted; exit 6' INT; echo ready; while :; do read x; done`
+	const script = `trap 'echo interrupted; exit 6' INT; echo ready; while :; do read x || sleep 0.1; done`
 
 	for _, tt := range []struct {
 		name     string

@@ -14,7 +14,7 @@ func TestWhy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	dir := w.mkdir("there")
-	const loop = "; while :; do read x; done"
+	const loop = "; while :; do read x || sleep 0.1; done"
 	for _, tt := range []struct {
 		name, script string
 		end          func(pid int)

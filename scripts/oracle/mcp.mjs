@@ -63,7 +63,7 @@ const states = {
   password: { command: 'printf "Password: "; stty -echo; read x', text: 'Password', state: /needs input that the terminal does not show, as a password \(certain/ },
   nested: { command: 'sh -c \'cat; true\'; true', text: '^$', state: /needs input \(certain/ },
   bash: { command: 'PS1="plain $ " bash --norc -i', text: 'plain', state: /it may need input \(not certain\): the cursor is visible behind "plain \$"/ },
-  python: { command: 'python3 -q', text: '>>>', state: /it may need input \(not certain\): the cursor is visible behind "(\\u003e){3}"/ },
+  python: { command: 'python3 -q', text: '>>>', state: /it may need input \(not certain\): the cursor is visible behind ">>>"/ },
   vim: { command: 'vim -u NONE -N', text: '~', state: /it may need input \(not certain\): it fills the screen, and gets each key/ },
   less: { command: 'seq 500 | less', text: '^:', state: /needs input \(certain|it fills the screen, and gets each key/ },
   sleep: { command: 'echo begun; sleep 1000', text: 'begun', idle: 2500, state: /^sleep: running "\w+", silent for \ds; it is idle or computes \(not certain\)/ },

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -161,8 +162,12 @@ func (s *server) screenResource(ctx context.Context, r *sdk.ReadResourceRequest)
 	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: r.Params.URI, MIMEType: "text/plain", Text: text}}}, nil
 }
 
-// encoded returns a text as JSON, so that its end and its spaces are visible.
+// encoded returns a text as JSON, so that its end and its spaces are visible. It leaves <, > and & as they are, because
+// the text is not for HTML and an agent pays for each token.
 func encoded(text string) string {
-	b, _ := json.Marshal(text) // a string can always be encoded
-	return string(b)
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(text) // a string can always be encoded
+	return strings.TrimSuffix(b.String(), "\n")
 }

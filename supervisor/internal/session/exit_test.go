@@ -321,9 +321,9 @@ func TestTerminate(t *testing.T) {
 	}{
 		// demand: M13
 		{"hangup", "echo READY; exec sleep 1000", End{Grace: &long}, protocol.ExitRecord{ExitCode: 129, Signal: "SIGHUP", Outcome: protocol.OutcomeSoft}},
-		{"ends by itself at SIGTERM", "trap 'exit 3' TERM; echo READY; while :; do read x; done", End{Soft: syscall.SIGTERM, Grace: &long},
+		{"ends by itself at SIGTERM", "trap 'exit 3' TERM; echo READY; while :; do read x || sleep 0.1; done", End{Soft: syscall.SIGTERM, Grace: &long},
 			protocol.ExitRecord{ExitCode: 3, Outcome: protocol.OutcomeSoft}},
-		{"last words", "trap 'echo bye; exit 0' HUP; echo READY; while :; do read x; done", End{Grace: &long},
+		{"last words", "trap 'echo bye; exit 0' HUP; echo READY; while :; do read x || sleep 0.1; done", End{Grace: &long},
 			protocol.ExitRecord{Outcome: protocol.OutcomeSoft, LastLines: []string{"READY", "bye"}}},
 		{"ignores SIGHUP", "trap '' HUP; echo READY; while :; do sleep 1000; done", End{},
 			protocol.ExitRecord{ExitCode: 137, Signal: "SIGKILL", Outcome: protocol.OutcomeHard}},
@@ -385,7 +385,7 @@ func TestEnding(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, v := ready(t, "trap 'read x <"+fifo+"; exit 1' HUP; echo READY; while :; do read x; done")
+	s, v := ready(t, "trap 'read x <"+fifo+"; exit 1' HUP; echo READY; while :; do read x || sleep 0.1; done")
 	grace := forever
 	if err := s.Terminate(End{Grace: &grace, Reason: protocol.ReasonIdleTimeout, TimedOut: true}); err != nil {
 		t.Fatal(err)

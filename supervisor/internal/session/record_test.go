@@ -19,7 +19,7 @@ import (
 
 // The exit record names the requester of the end, or of the signal by which the child ended, and no other requester.
 func TestEndedBy(t *testing.T) {
-	const sleeper = "trap : USR1; echo READY; while :; do read x; done"
+	const sleeper = "trap : USR1; echo READY; while :; do read x || sleep 0.1; done"
 	ann := protocol.Asker{By: "ann's laptop", ByUser: "ann"}
 	long := protocol.Asker{By: strings.Repeat("ö", protocol.MaxAsker)}
 	forget := func(error) {}
