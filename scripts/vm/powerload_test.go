@@ -246,13 +246,13 @@ func (g *guest) prints(id protocol.SessionID, end uint64) {
 	}, fmt.Sprintf("%s has printed %d bytes", id, end))
 }
 
-// cells returns the whole screen, without its instance and offset.
+// cells returns the whole screen, without its instance, offset and mode of the input.
 func (g *guest) cells(id protocol.SessionID) string {
 	c, err := g.c.Screen(g.t.Context(), id, client.ScreenOptions{Format: protocol.ScreenCells})
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	c.Instance, c.Offset = "", 0
+	c.Instance, c.Offset, c.Input = "", 0, "" // Input is a mode of the terminal, which a lost session does not have
 	text, err := json.Marshal(c)
 	if err != nil {
 		g.t.Fatal(err)
