@@ -100,7 +100,9 @@ func shown(path string, data []byte) (string, []byte) {
 	if strings.HasPrefix(path, ".github/") {
 		data = bytes.ReplaceAll(data, []byte("](docs/"), []byte("]("))
 	}
-	data = bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("](.github/docs/"), []byte("](docs/")), []byte("](.github/"), []byte("](docs/"))
+	for _, pair := range [][2]string{{"](.github/docs/", "](docs/"}, {"](.github/", "](docs/"}, {"/../.github/docs/", "/../docs/"}} {
+		data = bytes.ReplaceAll(data, []byte(pair[0]), []byte(pair[1]))
+	}
 	if name, ok := strings.CutPrefix(path, ".github/"); ok {
 		return "docs/" + name, data
 	}
