@@ -18,7 +18,7 @@ func TestOtherSystems(t *testing.T) {
 	for _, tt := range []struct{ os, arch, suffix string }{
 		{"windows", "amd64", ".exe"}, {"darwin", "arm64", ""}, {"linux", "amd64", ""},
 	} {
-		if tt.os != "windows" && os.Getenv("HOLDFAST_LONG") == "" {
+		if tt.os != "windows" && !isLong {
 			continue
 		}
 		dir := t.TempDir()

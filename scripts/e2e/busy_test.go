@@ -196,7 +196,7 @@ const (
 // demand: S9, S10
 func TestReplaceBesideBusy(t *testing.T) {
 	count, rounds, size := 2, 1, protocol.Size{Cols: protocol.MaxCols / 4, Rows: protocol.MaxRows / 4}
-	if os.Getenv("HOLDFAST_LONG") != "" {
+	if isLong {
 		count, rounds, size = 8, 4, protocol.Size{Cols: protocol.MaxCols, Rows: protocol.MaxRows} // after five deaths in a minute the keeper starts no supervisor
 	}
 	w := newWorld(t, bigRing) // so that a viewer that is delayed by other tests misses nothing

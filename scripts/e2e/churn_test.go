@@ -61,7 +61,7 @@ func (w *world) usages() map[string]usage {
 func TestChurn(t *testing.T) {
 	t.Parallel()
 	warm, sessions := 100, 300
-	if os.Getenv("HOLDFAST_LONG") != "" {
+	if isLong {
 		warm, sessions = 200, 1000
 	}
 	w := newWorld(t)

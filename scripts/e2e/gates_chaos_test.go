@@ -359,7 +359,7 @@ func (m *maze) disturb(r *relay, d disturbance) (stop func()) {
 // use three servers of NATS. HOLDFAST_CHAOS_SEED=N repeats the faults of a run.
 // demand: S9
 func TestGatesChaos(t *testing.T) {
-	isLong, hosts, lasts := os.Getenv("HOLDFAST_LONG") != "", 3, time.Duration(0)
+	hosts, lasts := 3, time.Duration(0)
 	if isLong {
 		hosts, lasts = 10, time.Minute
 	}

@@ -58,7 +58,7 @@ func connectionsTo(t *testing.T, address string) (count int) {
 // HOLDFAST_GATE_KILLS=NUMBER set its size.
 // demand: S9
 func TestGateKillsUnderManyClients(t *testing.T) {
-	if os.Getenv("HOLDFAST_LONG") == "" {
+	if !isLong {
 		t.Skip("long mode: set HOLDFAST_LONG=1")
 	}
 	const hosts = 10

@@ -50,7 +50,6 @@ const prints = "while :; do date; sleep 0.2; done"
 // demand: S10
 func TestKillStorm(t *testing.T) {
 	t.Parallel()
-	long := os.Getenv("HOLDFAST_LONG") != ""
 	seed := uint64(number(t, "HOLDFAST_STORM_SEED", int(rand.Uint32())))
 	t.Logf("HOLDFAST_STORM_SEED=%d", seed)
 	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=3", "HOLDFAST_CRASH_PAUSE=10ms", "HOLDFAST_START_TIMEOUT=2s", "HOLDFAST_SPAWN_RATE=1000")
@@ -77,7 +76,7 @@ func TestKillStorm(t *testing.T) {
 	n := number(t, "HOLDFAST_KILLS", 15)
 	for i := 0; i < n && !t.Failed(); i++ {
 		if i%3 == 0 {
-			s.upgrade(long, i%15 == 0)
+			s.upgrade(i%15 == 0)
 		}
 		s.awaitWhole()
 		s.killOne([]string{"keeper", "supervisor", "proxy"}[s.rnd.IntN(3)])
@@ -116,7 +115,7 @@ func (s *storm) fault(how string) {
 }
 
 // upgrade upgrades the supervisor to the good program, or to the bad one with a random fault.
-func (s *storm) upgrade(long, bad bool) {
+func (s *storm) upgrade(bad bool) {
 	s.T.Helper()
 	s.awaitWhole()
 	if !bad {
@@ -128,7 +127,7 @@ func (s *storm) upgrade(long, bad bool) {
 		return
 	}
 	steps, hows := failSteps, append(failHows, hangHows...)
-	if long {
+	if isLong {
 		steps = append(steps, "trial")
 	}
 	how := steps[s.rnd.IntN(len(steps))] + "=" + hows[s.rnd.IntN(len(hows))]

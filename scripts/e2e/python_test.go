@@ -36,7 +36,7 @@ func TestPythonClient(t *testing.T) {
 
 // TestPythonTypes checks the types of the Python client and of its tests.
 func TestPythonTypes(t *testing.T) {
-	if os.Getenv("HOLDFAST_LONG") == "" {
+	if !isLong {
 		t.Skip("mypy needs 11 s of CPU; long mode")
 	}
 	t.Parallel()

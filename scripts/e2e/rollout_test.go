@@ -243,7 +243,7 @@ func TestRollout(t *testing.T) {
 		{"a good release in an archive", url, []string{"--sha256", sum}, 0, "upgraded", "blue:upgraded:v2.0.0:v2.0.0 red:upgraded:v2.0.0:v2.0.0", "", 2, false, false},
 		{"the same release again", other.bin, nil, 0, "upgraded", "blue:current:v2.0.0:v2.0.0 red:current:v2.0.0:v2.0.0", "", 0, true, false},
 	} {
-		if tt.isLong && os.Getenv("HOLDFAST_LONG") == "" {
+		if tt.isLong && !isLong {
 			continue
 		}
 		begin := time.Now()
@@ -293,7 +293,7 @@ func TestRollout(t *testing.T) {
 // size.
 // demand: S10
 func TestRolloutOfMany(t *testing.T) {
-	if os.Getenv("HOLDFAST_LONG") == "" {
+	if !isLong {
 		t.Skip("long mode: set HOLDFAST_LONG=1")
 	}
 	one, other := releases(t)

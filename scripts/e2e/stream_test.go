@@ -19,7 +19,7 @@ import (
 )
 
 // A stream is a session whose child prints numbered lines and repeats the numbered lines that it reads as
-// input, without a pause, together with an attachment that checks each byte of the output. A test replaces,
+// input, in bursts with pauses, together with an attachment that checks each byte of the output. A test replaces,
 // stops or kills processes meanwhile.
 //
 // Three goroutines work on it:
