@@ -33,8 +33,8 @@ type Agent struct {
 	IsUpgrading bool   `json:"upgrading,omitempty"` // it upgrades this host, and then itself
 }
 
-// agentHere returns the agent that runs on this host, or nil if none runs.
-func agentHere(ctx context.Context, dirs config.Dirs) (*Agent, error) {
+// AgentHere returns the agent that runs on this host, or nil if none runs.
+func AgentHere(ctx context.Context, dirs config.Dirs) (*Agent, error) {
 	conn, peer, err := socket.Dial(ctx, dirs.Socket(AgentSocket))
 	if socket.IsAbsent(err) {
 		return nil, nil
@@ -58,14 +58,9 @@ func agentHere(ctx context.Context, dirs config.Dirs) (*Agent, error) {
 	return agent, nil
 }
 
-// AgentHere returns the agent that runs on this host, or nil if none runs.
-func (p *App) AgentHere(ctx context.Context, dirs config.Dirs) (*Agent, error) {
-	return agentHere(ctx, dirs)
-}
-
 // handOffAgent starts this program as the successor of the agent that runs, and returns a text that tells that it serves.
 func (a *app) handOffAgent(ctx context.Context, dirs config.Dirs) (text string, err error) {
-	old, err := agentHere(ctx, dirs)
+	old, err := AgentHere(ctx, dirs)
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +74,7 @@ func (a *app) handOffAgent(ctx context.Context, dirs config.Dirs) (text string, 
 	ctx, cancel := context.WithTimeout(ctx, startTimeout+grace)
 	defer cancel()
 	for {
-		if now, err := agentHere(ctx, dirs); err == nil && now != nil && now.PID != old.PID && now.Version != "" {
+		if now, err := AgentHere(ctx, dirs); err == nil && now != nil && now.PID != old.PID && now.Version != "" {
 			return fmt.Sprintf("agent: %s serves as pid %d; pid %d ends when its clients have left it", build(now.Version), now.PID, old.PID), nil
 		}
 		select {

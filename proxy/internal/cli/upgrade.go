@@ -113,7 +113,7 @@ func (a *app) newUpgrade(out io.Writer) (*upgrade, error) {
 			return a.handoff(ctx, &handoffOptions{dryRun: dryRun, json: a.json, timeout: handoff.Timeout})
 		},
 		agent: func(ctx context.Context) (string, error) {
-			agent, err := agentHere(ctx, dirs)
+			agent, err := AgentHere(ctx, dirs)
 			switch {
 			case err != nil:
 				return "", err

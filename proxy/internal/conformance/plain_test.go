@@ -880,7 +880,7 @@ func (p *plain) dial() (*plainLink, error) {
 	l := &plainLink{isWeb: p.address.URL != ""}
 	var err error
 	if l.isWeb {
-		d := ws.Dialer{Protocols: []string{subprotocol}}
+		d := ws.Dialer{Protocols: []string{"holdfast.v1"}}
 		l.nc, _, _, err = d.Dial(p.ctx, p.address.URL)
 	} else {
 		var d net.Dialer

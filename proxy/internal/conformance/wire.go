@@ -26,8 +26,7 @@ const (
 )
 
 const (
-	subprotocol = "holdfast.v1"
-	apiPath     = "/v1/api"
+	apiPath = "/v1/api"
 	// lingers is how long a connection that is cut is read on, so that the end of the stream does not overtake
 	// the bytes before it.
 	lingers = 100 * time.Millisecond
@@ -70,14 +69,14 @@ func accept(nc net.Conn, transport string) (*conn, error) {
 	var path string
 	u := ws.Upgrader{
 		OnRequest: func(uri []byte) error { path = string(uri); return nil },
-		Protocol:  func(p []byte) bool { return string(p) == subprotocol },
+		Protocol:  func(p []byte) bool { return string(p) == api.Subprotocol },
 	}
 	h, err := u.Upgrade(nc)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("handshake of the WebSocket: %w", err)
-	case h.Protocol != subprotocol:
-		return nil, fmt.Errorf("the client does not offer the subprotocol %s", subprotocol)
+	case h.Protocol != api.Subprotocol:
+		return nil, fmt.Errorf("the client does not offer the subprotocol %s", api.Subprotocol)
 	case path != apiPath:
 		return nil, fmt.Errorf("the client requests the path %q", path)
 	}

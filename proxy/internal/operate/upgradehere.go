@@ -33,7 +33,7 @@ func (a *app) upgrader(dirs config.Dirs, log zerolog.Logger) *hostupgrade.Upgrad
 		},
 		Look: a.look,
 		Agent: func(ctx context.Context) (hostupgrade.Process, error) {
-			agent, err := a.AgentHere(ctx, dirs)
+			agent, err := cli.AgentHere(ctx, dirs)
 			if err == nil && agent == nil {
 				err = errors.New("the agent of this host does not run")
 			}
