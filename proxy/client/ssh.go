@@ -2,12 +2,10 @@ package client
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -17,6 +15,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/config"
+	"holdfast/shared/tail"
 	"holdfast/shared/version"
 )
 
@@ -104,7 +103,7 @@ func (d *sshDialer) dial(ctx context.Context) (net.Conn, error) {
 
 func (d *sshDialer) start(ctx context.Context, isLater, isQuiet bool) (*sshConn, error) {
 	cmd := exec.Command(d.o.Command[0], d.args(isLater, isQuiet)...)
-	c := &sshConn{cmd: cmd, dialer: d, exited: make(chan struct{})}
+	c := &sshConn{cmd: cmd, dialer: d, text: tail.Tail{Max: maxSSHText}, exited: make(chan struct{})}
 	cmd.Stderr, cmd.WaitDelay = &c.text, sshEnd
 	if isQuiet {
 		ownGroup(cmd) // an interrupt of the terminal is not meant for this ssh
@@ -163,7 +162,7 @@ type sshConn struct {
 	in      *os.File
 	out     *os.File
 	reader  *bufio.Reader // of out
-	text    tail          // ssh's messages
+	text    tail.Tail     // ssh's messages
 	release string        // of Holdfast on the host
 	exited  chan struct{} // closed when ssh has ended
 
@@ -223,7 +222,7 @@ func (c *sshConn) failure() error {
 	case <-time.After(sshEnd):
 		return fmt.Errorf("%s: ssh has closed its output", c.host())
 	}
-	text := c.text.lastLine()
+	text := lastLine(c.text.String())
 	switch code := c.cmd.ProcessState.ExitCode(); {
 	case c.isRefused(): // further tries would fail as well, and might shut the user out
 		return protocol.Errorf(protocol.CodeUnauthorized, fmt.Sprintf("%s: %s", c.host(), text))
@@ -328,33 +327,8 @@ type sshAddr string
 func (sshAddr) Network() string  { return "ssh" }
 func (a sshAddr) String() string { return string(a) }
 
-// A tail keeps the last maxSSHText bytes that were written to it.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
+// lastLine returns the last line of a text, without the empty lines behind it.
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
 }
-
-// Write implements io.Writer.
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p[max(0, len(p)-maxSSHText):]...)
-	t.buf = append(t.buf[:0], t.buf[max(0, len(t.buf)-maxSSHText):]...)
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.buf)
-}
-
-// lastLine returns the last line that is not empty.
-func (t *tail) lastLine() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lines := bytes.Split(bytes.TrimSpace(t.buf), []byte("\n"))
-	return string(bytes.TrimSpace(lines[len(lines)-1]))
-}
-
-var _ io.Writer = (*tail)(nil)

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"sync"
 	"time"
+
+	"holdfast/shared/tail"
 )
 
 // A Command tells a harness what its client must do. README.md describes the commands.
@@ -66,7 +68,7 @@ func Program(argv ...string) Start {
 		ctx, kill := context.WithCancel(ctx)
 		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		cmd.WaitDelay = endsWithin
-		stderr := &tail{}
+		stderr := &tail.Tail{Max: maxStderr}
 		cmd.Stderr = stderr
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
@@ -96,28 +98,6 @@ func Program(argv ...string) Start {
 			return stderr.String()
 		}, nil
 	}
-}
-
-// A tail keeps the last bytes that were written to it.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p...)
-	if n := len(t.buf) - maxStderr; n > 0 {
-		t.buf = t.buf[n:]
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.buf)
 }
 
 // A harness is a running harness.

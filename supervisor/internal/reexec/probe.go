@@ -1,13 +1,14 @@
 package reexec
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
+
+	"holdfast/shared/tail"
 )
 
 // TrialTime is how long a program on trial may take until it calls Passed. It usually takes
@@ -42,7 +43,7 @@ func (p *Program) Try(ctx context.Context, manifest []byte, files []*os.File, ar
 		return "", p.failed("try", err)
 	}
 	defer file.Close()
-	output, out := &tail{}, &answer{}
+	output, out := &tail.Tail{Max: maxOutputBytes}, &answer{}
 	cmd := exec.CommandContext(ctx, p.execPath(3), args...)
 	cmd.Args[0] = p.path
 	cmd.ExtraFiles = append([]*os.File{p.file, file}, files...)
@@ -55,7 +56,7 @@ func (p *Program) Try(ctx context.Context, manifest []byte, files []*os.File, ar
 	case ctx.Err() != nil:
 		return "", p.failed("try", fmt.Errorf("it did not answer within %v", TrialTime))
 	case err != nil:
-		return "", p.failed("try", fmt.Errorf("%w: %s", err, output))
+		return "", p.failed("try", fmt.Errorf("%w: %s", err, strings.TrimSpace(strings.ToValidUTF8(output.String(), ""))))
 	case !ok:
 		return "", p.failed("try", fmt.Errorf("it did not report that it can continue, it printed %.100q", out.b))
 	}
@@ -86,14 +87,3 @@ func (a *answer) Write(p []byte) (int, error) {
 }
 
 var errTooMuchOutput = fmt.Errorf("it printed more than %d bytes", maxOutputBytes)
-
-// A tail keeps the last maxOutputBytes bytes that are written to it.
-type tail struct{ b []byte }
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.b = append(t.b, p...)
-	t.b = t.b[max(0, len(t.b)-maxOutputBytes):]
-	return len(p), nil
-}
-
-func (t *tail) String() string { return strings.TrimSpace(string(bytes.ToValidUTF8(t.b, nil))) }
