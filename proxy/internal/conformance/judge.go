@@ -193,6 +193,14 @@ func (w *world) live() *viewer {
 	return v
 }
 
+// liveTo100 is like live, and then sends 100 bytes of output, which the application must show.
+func (w *world) liveTo100() *viewer {
+	v := w.live()
+	v.output(0, 100, 100)
+	w.shows(nil, 0, 100)
+	return v
+}
+
 // attached waits until the client has told that it is attached.
 func (w *world) attached() { w.succeeds("attached", "attach") }
 
@@ -209,6 +217,15 @@ func (w *world) again(offset uint64, snapshot bool) *viewer {
 		w.fatalf("the client requests a snapshot, and its position is exact")
 	}
 	return v
+}
+
+// againTo200 waits until the client attaches again after liveTo100, resumes it exactly, and sends the next 100 bytes of
+// output, which the application must show.
+func (w *world) againTo200() {
+	v := w.again(100, false)
+	v.exact()
+	v.output(100, 200, 100)
+	w.shows(nil, 0, 200)
 }
 
 // shows waits until the terminal of the application has received a snapshot, and then the output between two offsets.

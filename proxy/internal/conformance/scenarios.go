@@ -163,19 +163,12 @@ var cutScenarios = []scenario{
 		w.shows(nil, 0, at+100)
 	}},
 	{name: "half-closed", about: "the proxy ends only its own direction; the client treats the connection as lost", run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		v.endWriting()
-		v = w.again(100, false)
-		v.exact()
-		v.output(100, 200, 100)
-		w.shows(nil, 0, 200)
+		w.againTo200()
 	}},
 	{name: "cut-at-hello", about: "a lost connection is replaced, and the next one is cut after the hello, twice; the client tries again", run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		cuts := 2
 		w.hook(func() {
 			w.onHello = func(c *conn) bool {
@@ -188,30 +181,20 @@ var cutScenarios = []scenario{
 			}
 		})
 		v.cut()
-		v = w.again(100, false)
-		v.exact()
-		v.output(100, 200, 100)
-		w.shows(nil, 0, 200)
+		w.againTo200()
 	}},
 	{name: "cut-at-attach", about: "the connection is cut instead of the answer to attach; the client attaches again, at the same offset", run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		v.cut()
 		w.again(100, false).cut()
 		v = w.again(100, false)
 		v.send(v.attachedMessage(protocol.ReplayExact, 100, 0, 0)[:30])
 		v.cut()
-		v = w.again(100, false)
-		v.exact()
-		v.output(100, 200, 100)
-		w.shows(nil, 0, 200)
+		w.againTo200()
 	}},
 	{name: "goaway", about: "the proxy sends goaway with a time; the client connects again, and not before", run: func(w *world) {
 		const after = 400 * time.Millisecond
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		told := time.Now()
 		v.goaway(after)
 		v2 := w.again(100, false)
@@ -221,9 +204,7 @@ var cutScenarios = []scenario{
 		w.shows(nil, 0, 200)
 	}},
 	{name: "goaway-at-attach", about: "goaway is the answer to hello, and then to attach; the client tries again", run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		first := true
 		w.hook(func() {
 			w.onHello = func(c *conn) bool {
@@ -242,20 +223,12 @@ var cutScenarios = []scenario{
 		v = w.again(100, false)
 		v.goaway(time.Millisecond)
 		v.cut()
-		v = w.again(100, false)
-		v.exact()
-		v.output(100, 200, 100)
-		w.shows(nil, 0, 200)
+		w.againTo200()
 	}},
 	{name: "close-1012", about: "the proxy closes the WebSocket with 1012; the client connects again", needs: []string{WebSocket}, run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		v.closeWith(serviceRestart)
-		v = w.again(100, false)
-		v.exact()
-		v.output(100, 200, 100)
-		w.shows(nil, 0, 200)
+		w.againTo200()
 	}},
 }
 
@@ -309,9 +282,7 @@ var snapshotScenarios = []scenario{
 		w.position(6100)
 	}},
 	{name: "gap", about: "the ring has lost output while the client was away; the application learns how much, and empties its terminal", run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		v.cut()
 		w.prints(9000)
 		v = w.again(100, false)
@@ -425,9 +396,7 @@ var snapshotScenarios = []scenario{
 
 var retryScenarios = []scenario{
 	{name: "refused-hello", about: "each connection is cut after the hello for a while; the client waits longer before each attempt", run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		w.hook(func() { w.onHello = func(c *conn) bool { c.cut(); return false } })
 		v.cut()
 		w.backsOff(w.connTimes)
@@ -449,9 +418,7 @@ var retryScenarios = []scenario{
 		w.refusesAttach(func(v *viewer) { v.exact(); v.cut() })
 	}},
 	{name: "retryable-attach", about: "attach is answered by several retryable errors; the client attaches again after each", run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		v.cut()
 		for _, code := range []protocol.Code{protocol.CodeBusy, protocol.CodeUpgrading, protocol.CodePolicyUnavailable, protocol.CodeLimitExceeded, "newer_code"} {
 			v = w.again(100, false)
@@ -461,9 +428,7 @@ var retryScenarios = []scenario{
 	}},
 	{name: "retry-after", about: "attach, and then hello, is answered by a retryable error with a time; the client does not try before", run: func(w *world) {
 		const after = 400 * time.Millisecond
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		v.cut()
 		v = w.again(100, false)
 		told := time.Now()
@@ -509,9 +474,7 @@ var retryScenarios = []scenario{
 		w.shows(nil, 0, 10)
 	}},
 	{name: "attachment-fails", about: "a retryable error ends the attachment, on a connection that continues; the client attaches again, and the session has not ended", run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		v.fail(retryable(protocol.CodeSupervisorUnreachable, 1))
 		w.servesAgain(100)
 	}},
@@ -519,9 +482,7 @@ var retryScenarios = []scenario{
 		w.refusesFirst(protocol.Errorf(protocol.CodeProtocolMismatch, "this proxy speaks versions 2 to 3"))
 	}},
 	{name: "unauthorized", about: "the proxy refuses the client when it connects again; the client reports it, and does not try again", run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		w.hook(func() {
 			w.onHello = func(c *conn) bool {
 				_ = c.write(c.message(api.Error{Error: *protocol.Errorf(protocol.CodeUnauthorized, "the token is wrong")}))
@@ -615,9 +576,7 @@ var endScenarios = []scenario{
 		w.leavesAlone()
 	}},
 	{name: "cut-before-exit", about: "the connection is cut after the last output and before the exit; the client resumes and learns the exit", run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		v.cut()
 		v = w.again(100, false)
 		w.lives()
@@ -627,9 +586,7 @@ var endScenarios = []scenario{
 		w.leavesAlone()
 	}},
 	{name: "exited-meanwhile", about: "the session has ended while the client was away, and its output is gone; session_exited tells the exit", run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		v.cut()
 		v = w.again(100, false)
 		e := protocol.Errorf(protocol.CodeSessionExited, "the session has ended")
@@ -640,9 +597,7 @@ var endScenarios = []scenario{
 		w.leavesAlone()
 	}},
 	{name: "lost-is-no-exit", about: "the connection is cut while the session runs; the application does not learn of an exit", run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		w.hook(func() { w.onHello = func(c *conn) bool { c.cut(); return false } })
 		v.cut()
 		w.quiet(quietTime)
@@ -664,9 +619,7 @@ var endScenarios = []scenario{
 		w.shows(nil, 0, 100)
 	}},
 	{name: "detach", about: "the application types and detaches; the input arrives, no output follows, and the client does not attach again", needs: []string{"detach"}, run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		w.types(5000)
 		w.do(Command{Do: "detach"})
 		w.until(func() bool {

@@ -154,9 +154,7 @@ var inputScenarios = []scenario{
 		w.arrives()
 	}},
 	{name: "resize-while-away", about: "the application changes its size while there is no connection; the client sends resize after it has resumed, because the resumed attachment does not", needs: []string{"resize"}, run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		w.do(Command{Do: "resize", Cols: 90, Rows: 30})
 		w.resized(protocol.Size{Cols: 90, Rows: 30})
 		w.away(v)
@@ -283,9 +281,7 @@ var strangeScenarios = []scenario{
 		w.shows(nil, 0, 200)
 	}},
 	{name: "absent-fields", about: "errors lack the fields that need not be there; absent retryable is false", run: func(w *world) {
-		v := w.live()
-		v.output(0, 100, 100)
-		w.shows(nil, 0, 100)
+		v := w.liveTo100()
 		v.cut()
 		v = w.again(100, false)
 		v.send(v.fields(map[string]any{"request_id": v.attach.RequestID, "attachment": v.number, "message": "no field besides these", "code": "session_not_found", "type": "error"}))
