@@ -28,7 +28,7 @@ type route struct {
 // "drain" the output that a viewer reads per second.
 func BenchmarkGate(b *testing.B) {
 	w := newWorld(b)
-	g := &gatehouse{world: newWorld(b), listen: "127.0.0.1:0"}
+	g := &gatehouse{world: newWorld(b), listen: testkit.FreeAddress(b)}
 	g.serve()
 	w.Must("proxy", "join", g.token(), "--name", "away")
 	token := strings.TrimSpace(g.Must("proxy", "gate", "client-token"))

@@ -185,7 +185,7 @@ type fleet struct {
 // newFleet starts a gate behind a relay, and lets the hosts join it.
 func newFleet(t *testing.T, names ...string) *fleet {
 	t.Helper()
-	f := &fleet{gatehouse: &gatehouse{world: newWorld(t), listen: "127.0.0.1:0"}, hosts: map[string]*world{}}
+	f := &fleet{gatehouse: &gatehouse{world: newWorld(t), listen: testkit.FreeAddress(t)}, hosts: map[string]*world{}}
 	f.serve()
 	f.relay = newRelay(t, f.listen)
 	f.die()

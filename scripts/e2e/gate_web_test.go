@@ -18,7 +18,7 @@ func TestGateWebPage(t *testing.T) {
 	t.Parallel()
 	dir := webPage(t)
 	bin := testkit.BuildVersion(t, "page", "holdfast/proxy", "holdfast/supervisor") // built after the page
-	f := &fleet{gatehouse: &gatehouse{world: newWorld(t), listen: "127.0.0.1:0"}, hosts: map[string]*world{}}
+	f := &fleet{gatehouse: &gatehouse{world: newWorld(t), listen: testkit.FreeAddress(t)}, hosts: map[string]*world{}}
 	f.Bin = bin
 	f.serve()
 	f.useGate()

@@ -24,7 +24,7 @@ func newGates(t *testing.T, count int, names ...string) *gates {
 	t.Helper()
 	var all []*gatehouse
 	for range count {
-		all = append(all, &gatehouse{world: newWorld(t), listen: "127.0.0.1:0"})
+		all = append(all, &gatehouse{world: newWorld(t), listen: testkit.FreeAddress(t)})
 	}
 	f := serveGates(t, all)
 	for i, name := range names {

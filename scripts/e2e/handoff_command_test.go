@@ -269,14 +269,7 @@ func TestHandoffTellsWhoCannotMove(t *testing.T) {
 // listen on the same port.
 func TestWebSetting(t *testing.T) {
 	t.Parallel()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := ln.Addr().String()
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := testkit.FreeAddress(t)
 	w := newWorld(t, "HOLDFAST_WEB="+address, "HOLDFAST_WEB_ORIGINS=https://a.example, https://b.example")
 	connects := func(origin string) int {
 		t.Helper()

@@ -9,6 +9,8 @@
 package testkit
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"testing"
@@ -32,15 +34,20 @@ func Dir(t testing.TB) string {
 }
 
 // FreeAddress returns a HOST:PORT of this machine on which nothing listens. Another process may take it before the
-// test does.
+// test does. The port is below those that systems choose for connections (RFC 6056, section 3.2: above 32768 on
+// Linux): a connection to such a port of this machine, while nothing listens there, may get the same port at its
+// own end, connect with itself, and so keep the port from the server that the test waits for.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000)))
+		if err == nil {
+			defer func() { _ = l.Close() }()
+			return l.Addr().String()
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	t.Fatal("no free port")
+	return ""
 }
 
 // FreePort returns the port of a FreeAddress.

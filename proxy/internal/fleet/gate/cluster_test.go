@@ -154,13 +154,16 @@ func (c *natsCluster) start(i int) {
 		c.t.Fatal(err)
 	}
 	c.running[i] = cmd
-	testkit.Eventually(c.t, limit, func() bool {
+	if !testkit.Poll(limit, func() bool {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+c.ports[i])
 		if err == nil {
 			_ = conn.Close()
 		}
 		return err == nil
-	}, "the server of NATS listens")
+	}) {
+		log, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("%d.log", i)))
+		c.t.Fatalf("the server of NATS does not listen within %v; its log:\n%s", limit, log)
+	}
 }
 
 func (c *natsCluster) kill(i int) {
@@ -202,7 +205,7 @@ func flows(t *testing.T, a, b net.Conn) {
 // gates agree within 5 s.
 func TestCluster(t *testing.T) {
 	c := newNATSCluster(t)
-	first := &bench{t: t, dir: testkit.Dir(t), address: "127.0.0.1:0", options: Options{NATS: c.options}}
+	first := &bench{t: t, dir: testkit.Dir(t), address: testkit.FreeAddress(t), options: Options{NATS: c.options}}
 	first.start()
 	second := first.another()
 	x, y := second.join("x"), first.join("y")

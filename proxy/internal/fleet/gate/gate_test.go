@@ -54,7 +54,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, dir: testkit.Dir(t), address: "127.0.0.1:0"}
+	b := &bench{t: t, dir: testkit.Dir(t), address: testkit.FreeAddress(t)}
 	b.start()
 	return b
 }
@@ -66,7 +66,7 @@ func (b *bench) another() *bench {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	n := &bench{t: b.t, dir: testkit.Dir(b.t), address: "127.0.0.1:0", options: b.options, log: b.log}
+	n := &bench{t: b.t, dir: testkit.Dir(b.t), address: testkit.FreeAddress(b.t), options: b.options, log: b.log}
 	if err := Enlist(testkit.Soon(b.t), filepath.Join(n.dir, "gate"), e); err != nil {
 		b.t.Fatal(err)
 	}

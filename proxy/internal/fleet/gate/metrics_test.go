@@ -147,7 +147,7 @@ func TestMetricsOfSeveralGates(t *testing.T) {
 	b.stop()
 	a.expect("of one of two gates", map[string]any{"gate_peers": 1, "gate_peers_connected": 0})
 
-	c := &bench{t: t, dir: testkit.Dir(t), address: "127.0.0.1:0", options: Options{NATS: bus.ClusterOptions{URL: "nats://127.0.0.1:1"}}}
+	c := &bench{t: t, dir: testkit.Dir(t), address: testkit.FreeAddress(t), options: Options{NATS: bus.ClusterOptions{URL: "nats://127.0.0.1:1"}}}
 	c.start()
 	c.expect("of a gate whose cluster is gone", map[string]any{"gate_cluster_up": 0})
 }

@@ -120,7 +120,7 @@ type guardedBench struct {
 func newGuardedBench(t *testing.T) *guardedBench {
 	t.Helper()
 	g := &guardedBench{rules: &rules{}, lines: &lines{}, hosts: map[string]*host{}}
-	g.bench = &bench{t: t, dir: testkit.Dir(t), address: "127.0.0.1:0", options: Options{Policy: g.rules}, log: zerolog.New(g.lines)}
+	g.bench = &bench{t: t, dir: testkit.Dir(t), address: testkit.FreeAddress(t), options: Options{Policy: g.rules}, log: zerolog.New(g.lines)}
 	g.start()
 	for name, labels := range map[string][]string{"common": {"a", "b", ""}, "of-a": {"a"}, "of-b": {"b"}} {
 		g.hosts[name] = g.join(name)
