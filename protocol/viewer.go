@@ -57,6 +57,18 @@ type Appearance struct {
 
 	// NoGraphemes tells that the terminal does not support mode 2027, grapheme clusters.
 	NoGraphemes bool `json:"no_graphemes,omitempty"`
+
+	Pictures Pictures `json:"pictures,omitzero"`
+}
+
+// Pictures tells in which forms a viewer's terminal shows pictures. A viewer that has sent an appearance
+// receives the bytes of no other pictures. The size of a cell is the exact one, in which a browser has
+// fractions of a pixel. If it is missing, it is that of the appearance.
+type Pictures struct {
+	Sixel      bool    `json:"sixel,omitempty"`  // DCS q
+	ITerm2     bool    `json:"iterm2,omitempty"` // OSC 1337 File=
+	CellWidth  float64 `json:"cell_width,omitempty"`
+	CellHeight float64 `json:"cell_height,omitempty"`
 }
 
 // Validate returns an error if the form of a field is wrong.
@@ -68,6 +80,9 @@ func (a Appearance) Validate() error {
 	}
 	if a.CellWidth < 0 || a.CellHeight < 0 || a.CellWidth > maxCell || a.CellHeight > maxCell {
 		return Errorf(CodeInvalidArgument, fmt.Sprintf("cell_width and cell_height must be 0 to %d pixels", maxCell))
+	}
+	if p := a.Pictures; !(p.CellWidth >= 0 && p.CellHeight >= 0 && p.CellWidth <= maxCell && p.CellHeight <= maxCell) {
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("cell_width and cell_height of pictures must be 0 to %d pixels", maxCell))
 	}
 	if len(a.Version) > MaxTerminalVersion {
 		return Errorf(CodeLimitExceeded, fmt.Sprintf("version must have at most %d bytes, but it has %d", MaxTerminalVersion, len(a.Version)))

@@ -266,6 +266,7 @@ func (a *asking) accept(i int, body string) {
 	w := a.waiting[i]
 	a.waiting = slices.Delete(a.waiting, i, i+1)
 	if w.note == nil {
+		a.found.Pictures = pictures(body, a.found)
 		a.end()
 		return
 	}
@@ -273,6 +274,23 @@ func (a *asking) accept(i int, body string) {
 	if mode := w.modeName(); mode != "" && a.initially != nil && (body == "1" || body == "2") {
 		a.initially(mode, body == "1")
 	}
+}
+
+// iterm2Names are the names with which the answers to XTVERSION begin of terminals that show inline images of
+// iTerm2 and that do not say so in another way (their documentation).
+var iterm2Names = []string{"iTerm2 ", "WezTerm ", "mintty ", "Konsole "}
+
+// pictures returns the pictures that the terminal shows. features is the body of its answer to DA1, in which
+// 4 stands for sixel. If the size of its cells is unknown, pictures cannot be laid out.
+func pictures(features string, look protocol.Appearance) (p protocol.Pictures) {
+	if look.CellWidth == 0 || look.CellHeight == 0 {
+		return p
+	}
+	p.Sixel = slices.Contains(strings.Split(features, ";")[1:], "4")
+	isNamed := func(name string) bool { return strings.HasPrefix(look.Version, name) }
+	// The image addon of xterm.js shows both forms, and is not always there.
+	p.ITerm2 = slices.ContainsFunc(iterm2Names, isNamed) || p.Sixel && isNamed("xterm.js(")
+	return p
 }
 
 // end stops waiting and reports the collected answers. The caller holds mu.

@@ -279,3 +279,31 @@ func TestHexColor(t *testing.T) {
 		}
 	}
 }
+
+// The answer to DA1 and the terminal's name tell which pictures the terminal shows.
+func TestPictures(t *testing.T) {
+	look := func(version string) protocol.Appearance {
+		return protocol.Appearance{Version: version, CellWidth: 8, CellHeight: 16}
+	}
+	none, sixel, both := protocol.Pictures{}, protocol.Pictures{Sixel: true}, protocol.Pictures{Sixel: true, ITerm2: true}
+	for _, tt := range []struct {
+		features string
+		look     protocol.Appearance
+		want     protocol.Pictures
+	}{
+		{"64;1;2;6;9;15", look("XTerm(390)"), none},
+		{"63;1;2;4;6;9;15;22", look("XTerm(390)"), sixel},
+		{"62;4;22", look("foot(1.16.2)"), sixel},
+		{"4", look(""), none},
+		{"62;14;22", look(""), none},
+		{"65;4;6;18;22", look("WezTerm 20240203"), both},
+		{"1;2", look("iTerm2 3.5.0"), protocol.Pictures{ITerm2: true}},
+		{"62;4;9;22", look("xterm.js(6.0.0)"), both},
+		{"1;2", look("xterm.js(6.0.0)"), none},
+		{"62;4", protocol.Appearance{Version: "foot(1.16.2)"}, none},
+	} {
+		if got := pictures(tt.features, tt.look); got != tt.want {
+			t.Errorf("%s, %s: %+v, want %+v", tt.features, tt.look.Version, got, tt.want)
+		}
+	}
+}

@@ -467,7 +467,7 @@ func (h *Handler) reply(r *request, status int, contentType, headers string, bod
 // 'self'.
 func (r *request) pageHeaders() string {
 	socket := strings.Replace(r.scheme(), "http", "ws", 1) + "://" + r.Host
-	return "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self' " + socket +
+	return "Content-Security-Policy: default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; connect-src 'self' " + socket +
 		"; img-src 'self' data:; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n" +
 		"X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Opener-Policy: same-origin\r\n" +
 		"Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n"

@@ -181,7 +181,7 @@ func (k *tracker) see(before *seen, text string) seen {
 // seeRows returns the states and texts of the rows of the alternate screen, without secrets, or nil
 // if it is not shown.
 func (k *tracker) seeRows(s *Screen) (states []seen, rows []string) {
-	p := newPicture(s.term, s.masker)
+	p := newSheet(s.term, s.masker)
 	if !p.alternate {
 		return nil, nil
 	}

@@ -154,10 +154,10 @@ var requests = []request{
 			q.Match()
 		}
 	}},
-	{"snapshot", func(s *Screen, r *rand.Rand) { s.Snapshot(1<<r.IntN(21), protocol.Size{}) }},
-	{"snapshot of another size", func(s *Screen, r *rand.Rand) { s.Snapshot(1<<r.IntN(21), costSize(r)) }},
+	{"snapshot", func(s *Screen, r *rand.Rand) { s.Snapshot(1<<r.IntN(21), protocol.Size{}, nil) }},
+	{"snapshot of another size", func(s *Screen, r *rand.Rand) { s.Snapshot(1<<r.IntN(21), costSize(r), nil) }},
 	{"own view", func(s *Screen, r *rand.Rand) {
-		o := NewOwn(costSize(r))
+		o := NewOwn(costSize(r), nil)
 		o.Update(s.ViewAs(o.Size()))
 		o.Update(s.ViewAs(o.Size()))
 	}},

@@ -51,7 +51,7 @@ func TestEffects(t *testing.T) {
 func TestEffectsWithinSequence(t *testing.T) {
 	size, own := protocol.Size{Cols: 40, Rows: 5}, protocol.Size{Cols: 20, Rows: 5}
 	s := New(size, 0)
-	o := NewOwn(own)
+	o := NewOwn(own, nil)
 	seen := New(own, 0)
 	for _, p := range []string{"one\x1b]0;ti", "tle\x07two\x1b]9;hi\x07\x1b[3", "1mthree\x07 \xe2\x9a"} {
 		s.Write([]byte(p))

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/picture"
 	"holdfast/supervisor/internal/vt"
 )
 
@@ -89,6 +90,7 @@ type Heard struct {
 	Notifications []protocol.Notification // the last protocol.MaxAway
 	Marks         []Mark                  // in order
 	Ended         uint64                  // number of MarkEnded among the marks that were dropped
+	Pictures      picture.Formats         // of the pictures that were printed
 }
 
 // A Mark is a report of a shell about its prompt and commands, or tells that the lines on the
@@ -142,6 +144,8 @@ func (h *Heard) add(v vt.Event, offset uint64, cwd string) {
 		h.mark(commandMark(Mark{Kind: MarkEnded, At: offset, Code: v.Code}, v))
 	case vt.Erased:
 		h.erase(Mark{Kind: MarkErased, At: offset, Place: protocol.LinePlace{Line: v.Line}})
+	case vt.PicturePrinted:
+		h.Pictures |= picture.Formats(v.Code)
 	}
 }
 
@@ -211,7 +215,7 @@ func oneLine(s string) string {
 // Heard returns the events since the last call. ok reports whether there were any.
 func (s *Screen) Heard() (h Heard, ok bool) {
 	h, s.heard = s.heard, Heard{}
-	return h, h.Bells > 0 || h.Notifications != nil || h.Marks != nil
+	return h, h.Bells > 0 || h.Notifications != nil || h.Marks != nil || h.Pictures != 0
 }
 
 // clean returns at most n bytes of s without control characters. It cuts only between

@@ -67,7 +67,7 @@ func FuzzRestore(f *testing.F) {
 		}
 		s := r.Screen()
 		use := func() {
-			s.Snapshot(100, protocol.Size{Cols: 30, Rows: 7})
+			s.Snapshot(100, protocol.Size{Cols: 30, Rows: 7}, nil)
 			s.History(protocol.HistorySpec{}).Content()
 			s.Text(100)
 			s.Events()

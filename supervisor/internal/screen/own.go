@@ -12,14 +12,17 @@ import (
 type Own struct {
 	size protocol.Size
 	term *vt.Term // in the state of the viewer's terminal
+	vt.Shows
 
 	effects Effects // effects of the output since the last update
 }
 
-// NewOwn returns the state of a viewer with an empty terminal of that size.
-func NewOwn(size protocol.Size) *Own {
-	o := &Own{size: size.Normalize()}
+// NewOwn returns the state of a viewer with an empty terminal of that size. look describes the terminal,
+// or is nil.
+func NewOwn(size protocol.Size, look *protocol.Appearance) *Own {
+	o := &Own{size: size.Normalize(), Shows: shows(look)}
 	o.term = newTerm(o.size, 0, nil)
+	o.term.SetAppearance(vt.Appearance{PictureCell: o.Cell})
 	return o
 }
 
@@ -56,7 +59,7 @@ func (o *Own) Update(v *View) []byte {
 		}
 		o.term.Write(update)
 	}
-	update = t.AppendTransition(update, o.term)
+	update = t.AppendTransition(update, o.term, o.Shows)
 	o.term = t
 	return update
 }

@@ -52,7 +52,7 @@ func TestOwn(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := printed(small, "start\r\n")
-			data, _ := s.Snapshot(100, tt.size)
+			data, _ := s.Snapshot(100, tt.size, nil)
 			o := ownOf(tt.size, data)
 			viewer := newTerm(tt.size, 100, nil)
 			viewer.Write(data)
@@ -65,7 +65,7 @@ func TestOwn(t *testing.T) {
 					t.Errorf("after %q: the second update is %q", step, again)
 				}
 				fresh := newTerm(tt.size, 100, nil)
-				data, offset := s.Snapshot(0, tt.size)
+				data, offset := s.Snapshot(0, tt.size, nil)
 				fresh.Write(data)
 				if got, want := shown(viewer), shown(fresh); !reflect.DeepEqual(got, want) || v.Offset() != offset {
 					t.Errorf("after %q: got\n%+v\nwant\n%+v", step, got, want)
@@ -88,7 +88,7 @@ func TestOwnAtOnce(t *testing.T) {
 		wg.Go(func() {
 			size := protocol.Size{Cols: 10 + 5*i, Rows: 3 + i}
 			viewer := newTerm(size, 0, nil)
-			viewer.Write(NewOwn(size).Update(v))
+			viewer.Write(NewOwn(size, nil).Update(v))
 			c, _ := w.Content(protocol.ScreenSpec{Format: protocol.ScreenCells, Cols: size.Cols, Rows: size.Rows})
 			if got := shown(viewer); !reflect.DeepEqual(got.Cells, c.Cells) || got.Cursor != c.Cursor {
 				t.Errorf("%s: got %+v, want %+v", size, got, c)
@@ -104,7 +104,7 @@ func TestOwnIsCheap(t *testing.T) {
 	size := protocol.Size{Cols: 80, Rows: 24}
 	s := New(protocol.Size{Cols: 200, Rows: 50}, 1000)
 	s.Write([]byte(numbers(200) + "\x1b[32muser@host\x1b[m:\x1b[34m~\x1b[m$ "))
-	data, _ := s.Snapshot(100, size)
+	data, _ := s.Snapshot(100, size, nil)
 	o := ownOf(size, data)
 	for _, tt := range []struct {
 		in  string
@@ -161,7 +161,7 @@ func BenchmarkOwn(b *testing.B) {
 	} {
 		s := New(size, 10_000)
 		s.Write([]byte(tt.before))
-		data, _ := s.Snapshot(0, own)
+		data, _ := s.Snapshot(0, own, nil)
 		o := ownOf(own, data)
 		var views [2]*View
 		for i := range views {
@@ -188,7 +188,7 @@ func BenchmarkOwn(b *testing.B) {
 
 // ownOf returns an Own of a viewer that has received a snapshot.
 func ownOf(size protocol.Size, snapshot []byte) *Own {
-	o := NewOwn(size)
+	o := NewOwn(size, nil)
 	o.Shown(snapshot)
 	return o
 }

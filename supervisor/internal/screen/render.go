@@ -14,7 +14,7 @@ import (
 
 // texts sets c.Lines to the last lines as text, as many as have room. It reports whether lines
 // were left out.
-func (p *picture) texts(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
+func (p *sheet) texts(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
 	c.Lines = []string{}
 	for l := range lines {
 		s := p.text(l, room)
@@ -34,7 +34,7 @@ func (p *picture) texts(c *protocol.ScreenContent, lines iter.Seq[line], room in
 
 // text returns the text of a line without blanks at its end. If the text is longer than room
 // bytes, text returns a part of more than room bytes at the end of the line.
-func (p *picture) text(l line, room int) string {
+func (p *sheet) text(l line, room int) string {
 	p.buf, p.rows = p.buf[:0], p.rows[:0]
 	for i := l.end - 1; i >= l.first && room >= 0; i-- {
 		from := len(p.buf)
@@ -58,7 +58,7 @@ func (p *picture) text(l line, room int) string {
 }
 
 // appendText appends the text of a row within a line to buf.
-func (p *picture) appendText(i int, l line) {
+func (p *sheet) appendText(i int, l line) {
 	if p.masker == nil || len(p.hiddenIn(i)) == 0 {
 		var cells int
 		p.buf, cells = p.AppendText(p.buf, i, i+1 < l.end)
@@ -72,7 +72,7 @@ func (p *picture) appendText(i int, l line) {
 
 // row returns the cells of a row within a line. If the line continues in the next row, the row
 // has all its columns, except for one at its end into which a wide character did not fit.
-func (p *picture) row(i int, l line) []vt.Cell {
+func (p *sheet) row(i int, l line) []vt.Cell {
 	cells := p.Cells(i)
 	if i+1 == l.end {
 		return cells
@@ -121,7 +121,7 @@ func tail(s string, n int) string {
 
 // ansi sets c.ANSI to bytes that print the lines. Each line sets the styles that it needs, and
 // ends with SGR 0 and a newline. ansi reports whether lines were left out.
-func (p *picture) ansi(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
+func (p *sheet) ansi(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
 	var out []string
 	for l := range lines {
 		s := p.ansiLine(l, room)
@@ -138,7 +138,7 @@ func (p *picture) ansi(c *protocol.ScreenContent, lines iter.Seq[line], room int
 
 // ansiLine returns a line. If the line has more than room bytes, ansiLine may return only its
 // beginning, which still has more than room bytes.
-func (p *picture) ansiLine(l line, room int) string {
+func (p *sheet) ansiLine(l line, room int) string {
 	var b []byte
 	var style vt.Attr
 	for i := l.first; i < l.end && len(b) <= room; i++ {
@@ -176,7 +176,7 @@ const maxLink = 2048
 
 // cells sets c.Cells to the cells of the lines, and c.Looks to their styles. It reports
 // whether lines were left out.
-func (p *picture) cells(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
+func (p *sheet) cells(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
 	t := styleList{all: []protocol.Look{{}}, index: map[int]int{0: 0}, masker: p.masker}
 	numbers := map[vt.Attr]int{{}: 0} // numbers of styles in the table
 	above := 0
@@ -197,7 +197,7 @@ func (p *picture) cells(c *protocol.ScreenContent, lines iter.Seq[line], room in
 }
 
 // cellRow returns the cells of a row, and a bound of their length as JSON.
-func (p *picture) cellRow(i int, t *styleList, numbers map[vt.Attr]int) (row protocol.ScreenLine, need int) {
+func (p *sheet) cellRow(i int, t *styleList, numbers map[vt.Attr]int) (row protocol.ScreenLine, need int) {
 	row = protocol.ScreenLine{Wrapped: p.Wrapped(i), Cells: []protocol.ScreenCell{}}
 	need = len(`{"wrapped":true,"cells":[]},`)
 	last, number := -1, 0
@@ -234,7 +234,7 @@ func (p *picture) cellRow(i int, t *styleList, numbers map[vt.Attr]int) (row pro
 // styleList is the list of styles in an answer.
 type styleList struct {
 	all   []protocol.Look
-	index map[int]int // index in all, by the number in the picture
+	index map[int]int // index in all, by the number in the sheet
 
 	masker *mask.Masker // masks secrets in links
 }

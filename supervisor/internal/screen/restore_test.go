@@ -195,12 +195,12 @@ func TestContinueSnapshot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, offset := s.Snapshot(100, size)
+		data, offset := s.Snapshot(100, size, nil)
 		if offset != 0 || !bytes.Contains(data, []byte("printed before")) || !bytes.Contains(data, []byte("the machine stopped")) {
 			t.Errorf("the snapshot at offset %d is %q", offset, data)
 		}
 	}
-	if data, _ := New(size, 100).Snapshot(100, size); data != nil {
+	if data, _ := New(size, 100).Snapshot(100, size, nil); data != nil {
 		t.Errorf("the snapshot of a new screen is %q", data)
 	}
 }

@@ -95,8 +95,8 @@ func diff(got, want *Screen) string {
 	}
 	for _, size := range []protocol.Size{{}, {Cols: want.size.Cols + 7, Rows: want.size.Rows + 3}, {Cols: want.size.Cols/2 + 1, Rows: want.size.Rows/2 + 1}} {
 		for _, history := range []int{0, 1, 7, 100_000} {
-			g, _ := got.Snapshot(history, size)
-			w, _ := want.Snapshot(history, size)
+			g, _ := got.Snapshot(history, size, nil)
+			w, _ := want.Snapshot(history, size, nil)
 			if !bytes.Equal(g, w) {
 				return fmt.Sprintf("snapshot of %d lines for %s:\n%q, want\n%q", history, size, g, w)
 			}

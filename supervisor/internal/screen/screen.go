@@ -15,6 +15,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/mask"
+	"holdfast/supervisor/internal/picture"
 	"holdfast/supervisor/internal/vt"
 )
 
@@ -30,6 +31,8 @@ const (
 	// long lines is bounded by its bytes, after compression if the session is idle.
 	minHistoryBytes = 16 << 20
 	maxHistoryBytes = 64 << 20
+	// pictureBytes bounds the bytes of a session's pictures. They are part of each saved screen.
+	pictureBytes = 8 << 20
 	// writeCost is the cost of a piece of Write.
 	writeCost = 1 << 20
 )
@@ -65,6 +68,7 @@ func newTerm(size protocol.Size, lines int, events func(vt.Event)) *vt.Term {
 	return vt.New(vt.Config{
 		Cols: size.Cols, Rows: size.Rows, Events: events,
 		HistoryLines: lines, HistoryBytes: min(max(lines<<10, minHistoryBytes), maxHistoryBytes),
+		PictureBytes: pictureBytes,
 	})
 }
 
@@ -136,8 +140,9 @@ func (s *Screen) Pack() { s.term.Pack() }
 
 // Snapshot returns bytes that bring a new terminal of the given size into the state of the
 // screen, with up to history lines above it. offset is the output offset after which they were
-// taken. The zero size means the screen's own size. The bytes contain no question and no bell.
-func (s *Screen) Snapshot(history int, size protocol.Size) (data []byte, offset uint64) {
+// taken. The zero size means the screen's own size. The bytes contain no question and no bell, and
+// only pictures that the terminal shows; look describes that terminal, or is nil.
+func (s *Screen) Snapshot(history int, size protocol.Size, look *protocol.Appearance) (data []byte, offset uint64) {
 	if _, y := s.term.Cursor(); s.offset == 0 && y == 0 && s.term.HistoryLines() == 0 {
 		return nil, 0 // a new terminal is in this state already; after Continue there are lines above the cursor
 	}
@@ -148,7 +153,7 @@ func (s *Screen) Snapshot(history int, size protocol.Size) (data []byte, offset 
 		t.Resize(size.Cols, size.Rows)
 	}
 	rows := t.HistoryWithin(max(history, 0), maxSnapshot)
-	return t.AppendSnapshot(nil, rows), s.offset
+	return t.AppendSnapshot(nil, rows, shows(look)), s.offset
 }
 
 // SetAppearance sets the appearance that answers to the program report. It is that of the last
@@ -157,6 +162,7 @@ func (s *Screen) SetAppearance(a protocol.Appearance) {
 	s.term.SetAppearance(vt.Appearance{
 		Foreground: rgb(a.Foreground), Background: rgb(a.Background), Cursor: rgb(a.Cursor),
 		CellWidth: a.CellWidth, CellHeight: a.CellHeight, Version: a.Version, NoGraphemes: a.NoGraphemes,
+		Pictures: shows(&a).Formats, PictureCell: picture.Cell{Width: a.Pictures.CellWidth, Height: a.Pictures.CellHeight},
 	})
 }
 

@@ -54,7 +54,7 @@ func TestSnapshot(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := printed(small, tt.before)
-			data, offset := s.Snapshot(100, protocol.Size{})
+			data, offset := s.Snapshot(100, protocol.Size{}, nil)
 			if offset != uint64(len(tt.before)) || offset != s.Offset() {
 				t.Errorf("the snapshot stands for offset %d, but %d bytes were printed", offset, len(tt.before))
 			}
@@ -73,15 +73,15 @@ func TestSnapshot(t *testing.T) {
 // not change.
 func TestSnapshotForAnotherSize(t *testing.T) {
 	s := printed(small, strings.Repeat("0123456789", 5)+"\r\nend")
-	before, _ := s.Snapshot(100, protocol.Size{})
+	before, _ := s.Snapshot(100, protocol.Size{}, nil)
 	for _, size := range []protocol.Size{{Cols: 10, Rows: 4}, {Cols: 60, Rows: 2}, {Cols: 20, Rows: 10}, small} {
-		data, _ := s.Snapshot(100, size)
+		data, _ := s.Snapshot(100, size, nil)
 		viewer := printed(size, string(data))
 		if got, want := viewer.Text(100), []string{strings.Repeat("0123456789", 5), "end"}; !slices.Equal(got, want) {
 			t.Errorf("in the size %v the viewer shows %q, want %q", size, got, want)
 		}
 	}
-	if after, _ := s.Snapshot(100, protocol.Size{}); string(after) != string(before) {
+	if after, _ := s.Snapshot(100, protocol.Size{}, nil); string(after) != string(before) {
 		t.Error("the terminal has changed")
 	}
 }
@@ -93,7 +93,7 @@ func TestSnapshotHistory(t *testing.T) {
 		t.Fatal("the terminal has no reply")
 	}
 	for _, n := range []int{-1, 0, 5, 1000} {
-		data, _ := s.Snapshot(n, protocol.Size{})
+		data, _ := s.Snapshot(n, protocol.Size{}, nil)
 		viewer := printed(small, string(data))
 		if got, want := len(viewer.Text(1000)), 3+min(max(n, 0), 47); got != want {
 			t.Errorf("with %d lines above: got %d lines, want %d", n, got, want)
@@ -285,7 +285,7 @@ func TestAppearance(t *testing.T) {
 	if got := string(s.Replies()); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if data, _ := s.Snapshot(0, protocol.Size{}); strings.Contains(string(data), "]10;") {
+	if data, _ := s.Snapshot(0, protocol.Size{}, nil); strings.Contains(string(data), "]10;") {
 		t.Errorf("the snapshot has colours: %q", data)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // does not concern snapshots, which are for the terminals of viewers, and saved screens.
 func (s *Screen) SetMasker(m *mask.Masker) { s.masker = m }
 
-// hidden are the cells of secrets in some rows of a picture.
+// hidden are the cells of secrets in some rows of a sheet.
 type hidden struct {
 	first int     // index of the first row
 	rows  [][]int // for each row the indices of cells, in ascending order
@@ -22,7 +22,7 @@ type hidden struct {
 
 // hiddenIn returns the indices of the cells of row i that belong to a secret. A secret may
 // continue in the rows of the same line.
-func (p *picture) hiddenIn(i int) []int {
+func (p *sheet) hiddenIn(i int) []int {
 	if h := &p.hidden; i < h.first || i >= h.first+len(h.rows) {
 		*h = p.findHidden(i)
 	}
@@ -31,7 +31,7 @@ func (p *picture) hiddenIn(i int) []int {
 
 // findHidden returns the cells of secrets in the line with row i. If the line has very many rows,
 // it returns those of row i.
-func (p *picture) findHidden(i int) hidden {
+func (p *sheet) findHidden(i int) hidden {
 	most := 2 + mask.MaxLine/p.cols // rows that a secret may have before and behind row i
 	first, end := i, i+1
 	for first > 0 && i-first < most && p.Wrapped(first) {

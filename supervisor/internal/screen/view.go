@@ -83,7 +83,7 @@ func (v *View) Content(spec protocol.ScreenSpec) (c protocol.ScreenContent, next
 		return c, need
 	}
 	t, isCut := v.layOut(size)
-	p := newPicture(t, v.masker)
+	p := newSheet(t, v.masker)
 	c = protocol.ScreenContent{
 		Offset: v.offset, Cols: size.Cols, Rows: size.Rows, Title: v.masker.CutText(v.title),
 		Cursor: p.cursor, Alternate: p.alternate,
@@ -125,12 +125,12 @@ const maxStateBytes = protocol.MaxScreenBytes / 4 * 3
 
 // state sets c.State to a snapshot of t with up to above rows above the screen. If the snapshot has
 // no room, state leaves out these rows, or sets no state. It reports whether rows are missing.
-func (p *picture) state(c *protocol.ScreenContent, t *vt.Term, above int) (cut bool) {
+func (p *sheet) state(c *protocol.ScreenContent, t *vt.Term, above int) (cut bool) {
 	if above == protocol.AllScrollback {
 		above = maxAbove
 	}
 	for rows := t.HistoryWithin(min(above, p.above), maxStateBytes); ; rows = 0 {
-		if data := t.AppendSnapshot(nil, rows); len(data) <= maxStateBytes {
+		if data := t.AppendSnapshot(nil, rows, vt.Shows{}); len(data) <= maxStateBytes {
 			c.State = p.masker.Whole(data)
 			return rows < min(above, p.above)
 		}
@@ -154,7 +154,7 @@ func (s *Screen) NonEmpty(n int) []string {
 const maxTailRows = 1000
 
 func (s *Screen) lastLines(spec protocol.ScreenSpec) []string {
-	p := newPicture(s.term, s.masker)
+	p := newSheet(s.term, s.masker)
 	spec.Scrollback = maxTailRows
 	var c protocol.ScreenContent
 	p.texts(&c, slices.Values(firstLines(p.lines(spec), spec.Lines)), protocol.MaxScreenBytes)
@@ -168,9 +168,9 @@ func (s *Screen) lastLines(spec protocol.ScreenSpec) []string {
 // because a row may have many cells that add no text to the answer.
 const maxCells = 4 << 20
 
-// picture holds the rows of a terminal, of which the last are those of the screen. A row is
+// sheet holds the rows of a terminal, of which the last are those of the screen. A row is
 // read only when it is needed.
-type picture struct {
+type sheet struct {
 	*vt.Rows
 	cols      int
 	above     int
@@ -185,8 +185,8 @@ type picture struct {
 	rows []int // offsets in buf at which rows begin
 }
 
-func newPicture(t *vt.Term, m *mask.Masker) *picture {
-	p := &picture{Rows: t.Rows(), room: maxCells, alternate: t.Alternate(), masker: m}
+func newSheet(t *vt.Term, m *mask.Masker) *sheet {
+	p := &sheet{Rows: t.Rows(), room: maxCells, alternate: t.Alternate(), masker: m}
 	p.cols, _ = t.Size()
 	p.above = p.Above()
 	x, y := t.Cursor()
@@ -195,7 +195,7 @@ func newPicture(t *vt.Term, m *mask.Masker) *picture {
 }
 
 // Cells returns the cells of row i, without secrets, and counts them.
-func (p *picture) Cells(i int) []vt.Cell {
+func (p *sheet) Cells(i int) []vt.Cell {
 	if p.masker == nil {
 		cells := p.Rows.Cells(i)
 		p.room -= len(cells) + 1
@@ -207,13 +207,13 @@ func (p *picture) Cells(i int) []vt.Cell {
 	return masked(cells, secrets)
 }
 
-// line is a line that has the rows [first, end) of a picture.
+// line is a line that has the rows [first, end) of a sheet.
 type line struct{ first, end int }
 
 // lines returns the lines that spec asks for, the newest first, before Skip and Lines are
 // applied. If the format is text, wrapped rows are one line. Empty lines at the end are left
-// out. The sequence ends early if the picture may not read more cells.
-func (p *picture) lines(spec protocol.ScreenSpec) iter.Seq[line] {
+// out. The sequence ends early if the sheet may not read more cells.
+func (p *sheet) lines(spec protocol.ScreenSpec) iter.Seq[line] {
 	cells := spec.Format == protocol.ScreenCells
 	from := 0
 	if above := max(spec.Scrollback, 0); spec.Scrollback > 0 || spec.Scrollback == 0 && spec.Lines == 0 {
@@ -238,7 +238,7 @@ func (p *picture) lines(spec protocol.ScreenSpec) iter.Seq[line] {
 }
 
 // isBlankLine reports whether no row of a line has text.
-func (p *picture) isBlankLine(l line) bool {
+func (p *sheet) isBlankLine(l line) bool {
 	for i := l.first; i < l.end && p.room > 0; i++ {
 		if !p.isBlank(i, false) {
 			return false
@@ -270,7 +270,7 @@ func withoutFirst(lines iter.Seq[line], n int) iter.Seq[line] {
 }
 
 // isBlank reports whether a row has no text and, if styles is set, only the default style.
-func (p *picture) isBlank(i int, styles bool) bool {
+func (p *sheet) isBlank(i int, styles bool) bool {
 	blank, cells := p.Blank(i, styles)
 	p.room -= cells + 1
 	return blank

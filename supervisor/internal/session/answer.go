@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/picture"
 	"holdfast/supervisor/internal/screen"
 )
 
@@ -225,8 +226,16 @@ func (s *Session) reply(p []byte) {
 	s.input.reply(p)
 }
 
-// mask disables those queries in p, output at offset, for which another writer responds.
+// mask covers the pictures in p, output at offset, that the viewer does not show, and disables queries.
 func (a *Attachment) mask(offset uint64, p []byte) {
+	if alike := picture.Formats(a.alike.Load()); alike != screen.AllFormats {
+		a.cover.Apply(p, alike)
+	}
+	a.maskQueries(offset, p)
+}
+
+// maskQueries disables those queries in p, output at offset, for which another writer responds.
+func (a *Attachment) maskQueries(offset uint64, p []byte) {
 	if !canRespond(&a.spec) {
 		return // its client has promised to ignore queries
 	}

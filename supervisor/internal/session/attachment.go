@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holdfast/protocol"
@@ -76,7 +77,8 @@ type Attachment struct {
 	window   protocol.Size // size of the viewer's terminal; zero if unknown
 	noOutput bool          // the viewer receives no output: it has a view of its own, or no content yet
 	focused  bool
-	inPaste  bool // the writer's input so far ends within a bracketed paste
+	pictureRenewal
+	inPaste bool // the writer's input so far ends within a bracketed paste
 
 	// Owned by the goroutine that calls Next.
 	pos          uint64
@@ -84,11 +86,14 @@ type Attachment struct {
 	snapshot     []byte        // not yet delivered
 	snapshotSize protocol.Size
 	queryMask    screen.Mask
+	cover        screen.PictureCover
 	masked       maskedOutput
 	fitsWindow   bool        // snapshot and output are for a terminal of the viewer's own size
 	view         *screen.Own // state of the viewer's own view; nil if the viewer receives the session's output
 	viewUpdate   []byte      // changes of the view that are not yet delivered
 	viewDue      time.Time   // earliest time of the next update
+
+	alike atomic.Uint32 // the picture.Formats of which the viewer receives the program's bytes; loop changes it
 
 	mu        sync.Mutex
 	phase     phase
@@ -166,6 +171,7 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	}
 	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact, InputOffset: a.acks.accepted}
 	s.feed()
+	s.updatePictures()
 	start := a.begin(resumable{s.ring, s.size, s.clearedTo.Load()}, &info, func(screenOnly bool) (start uint64) {
 		s.finishRestore() // output continues during the restoration, so the bounds must be read after it
 		start, _, _ = s.ring.Bounds()
@@ -318,7 +324,7 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 		size, a.size = a.window, shown
 	}
 	var pos uint64
-	s.useScreen(func() { a.snapshot, pos = s.display.screen.Snapshot(history, size) })
+	s.useScreen(func() { a.snapshot, pos = s.display.screen.Snapshot(history, size, a.spec.Appearance) })
 	if s.saved.Degraded { // there is no screen, so the viewer receives the output that the ring has
 		a.snapshot, shown, size = nil, s.size, s.size
 		a.fitsWindow = false
@@ -336,9 +342,9 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 	a.mu.Unlock()
 	a.view, a.viewUpdate = nil, nil
 	if a.noOutput {
-		a.view = screen.NewOwn(size)
+		a.view = screen.NewOwn(size, a.spec.Appearance)
 	}
-	a.queryMask, a.masked = screen.Mask{}, maskedOutput{}
+	a.queryMask, a.cover, a.masked = screen.Mask{}, screen.PictureCover{}, maskedOutput{}
 	s.idle.touch()
 }
 
@@ -494,8 +500,13 @@ func (a *Attachment) Appear(look protocol.Appearance) error {
 		if err := a.checkAttached(); err != nil {
 			return err
 		}
+		before := a.spec.Appearance
 		a.spec.Appearance = &look
 		a.s.adoptAppearance(a)
+		a.s.updatePictures()
+		if (before == nil || before.Pictures != look.Pictures) && a.s.display.hasPictures() {
+			a.requestRenewal(newSnapshot)
+		}
 		return nil
 	})
 }
@@ -600,7 +611,8 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 		if a.view != nil {
 			a.view.Shown(buf[:n])
 		} else {
-			a.mask(a.pos, buf[:n]) // a snapshot has no query, but may end within an escape sequence
+			a.maskQueries(a.pos, buf[:n]) // a snapshot has no query, but may end within an escape sequence
+			a.cover.Apply(buf[:n], screen.AllFormats)
 		}
 		if a.snapshot = a.snapshot[n:]; len(a.snapshot) == 0 {
 			a.snapshot = nil
@@ -689,7 +701,8 @@ func (a *Attachment) pollExit() (Item, bool, error) {
 
 // resync gives a viewer a fresh snapshot, if the ring has overtaken the viewer, if its terminal
 // has another size than its output, or if its lines were cleared. The snapshot may omit the lines
-// above the screen only if the viewer has missed no output and none of its lines were cleared.
+// above the screen only if the viewer has missed no output and none of its lines were cleared, and if
+// there are no pictures: the viewer resets its terminal, which may remove those above the screen.
 func (a *Attachment) resync() (Item, bool, error) {
 	item := Item{Kind: ItemResync}
 	take := func() {
@@ -699,7 +712,7 @@ func (a *Attachment) resync() (Item, bool, error) {
 		a.mu.Lock()
 		whole := a.renewal == newLines
 		a.mu.Unlock()
-		item.ScreenOnly = item.Missed == 0 && len(a.snapshot) == 0 && !whole
+		item.ScreenOnly = item.Missed == 0 && len(a.snapshot) == 0 && !whole && !a.showsPictures()
 		a.s.takeSnapshot(a, item.ScreenOnly)
 		item.Offset, item.Bytes, item.View = a.pos, len(a.snapshot), a.noOutput
 	}

@@ -49,6 +49,9 @@ func (s *Session) processHeard() {
 		return
 	}
 	s.saved.Away.addHeard(h)
+	if h.Pictures != 0 {
+		s.renewForPictures(h.Pictures)
+	}
 	if len(h.Marks) == 0 {
 		return
 	}

@@ -133,7 +133,7 @@ func TestSimulateFindsBugs(t *testing.T) {
 		})},
 		{name: "a view has another size", step: inLoop(func(_ *sim, c *client) {
 			if c.v.a.view != nil {
-				c.v.a.view = screen.NewOwn(protocol.Size{Cols: 33, Rows: 7})
+				c.v.a.view = screen.NewOwn(protocol.Size{Cols: 33, Rows: 7}, nil)
 			}
 		})},
 		{name: "a lost viewer is forgotten at once", step: inLoop(func(m *sim, _ *client) { clear(m.s.viewers.lost) })},

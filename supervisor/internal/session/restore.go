@@ -110,7 +110,7 @@ func (d *display) step(r *restoration, look protocol.Appearance) {
 	switch {
 	case r.screen != nil:
 	case r.from == nil:
-		d.readKeyframe(r)
+		d.readKeyframe(r, look)
 		return
 	default:
 		if r.from.Step(restoreSlice) {
@@ -145,8 +145,8 @@ func (d *display) step(r *restoration, look protocol.Appearance) {
 }
 
 // readKeyframe opens the keyframe. If the keyframe cannot be read, the screen is restored from
-// the ring alone.
-func (d *display) readKeyframe(r *restoration) {
+// the ring alone, for cells of the present size, because pictures depend on it.
+func (d *display) readKeyframe(r *restoration, look protocol.Appearance) {
 	frame, err := d.keyframe.Read()
 	if err == nil {
 		r.from, err = openFrame(frame, d.spec.ScrollbackLines)
@@ -156,6 +156,7 @@ func (d *display) readKeyframe(r *restoration) {
 	}
 	if r.from == nil {
 		r.screen = d.emptyScreen()
+		r.screen.SetAppearance(look)
 	}
 }
 

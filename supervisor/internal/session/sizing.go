@@ -152,10 +152,14 @@ func (s *Session) adoptAppearance(a *Attachment) {
 	if look == nil || a.spec.Writer != s.saved.Decider || *look == s.saved.Appearance {
 		return
 	}
+	if s.display.hasPictures() {
+		s.writeKeyframe(allLines) // a successor would lay out the pictures since the last keyframe for other cells
+	}
 	width, height := s.saved.Appearance.Pixels(s.size)
 	s.saved.Appearance = *look
 	s.noteChange()
 	s.display.setAppearance(*look)
+	s.updatePictures()
 	if w, h := look.Pixels(s.size); (w != width || h != height) && s.checkOpen() == nil {
 		if err := s.setSize(s.size); err != nil {
 			s.log.Warn().Err(err).Msg("terminal size in pixels not changed")

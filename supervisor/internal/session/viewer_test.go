@@ -211,14 +211,14 @@ func (v *viewer) view(item Item) error {
 	}
 	model := screen.New(v.own, 0)
 	model.Write(want)
-	if got, want := picture(v.terminal), picture(model); !reflect.DeepEqual(got, want) {
+	if got, want := shownBy(v.terminal), shownBy(model); !reflect.DeepEqual(got, want) {
 		return fmt.Errorf("at %d its view of %v is\n%+v, want\n%+v", v.pos, v.own, got, want)
 	}
 	return nil
 }
 
-// picture returns the content of a screen.
-func picture(s *screen.Screen) protocol.ScreenContent {
+// shownBy returns the content of a screen.
+func shownBy(s *screen.Screen) protocol.ScreenContent {
 	c, _ := s.View(0).Content(protocol.ScreenSpec{Format: protocol.ScreenCells})
 	c.Offset = 0
 	if len(c.Cells) > 0 {
@@ -315,7 +315,7 @@ func (m *model) snapshot(offset uint64, own protocol.Size, history int) ([]byte,
 		m.sized++
 	}
 	m.screen.Write(m.printed[m.screen.Offset():offset])
-	want, _ := m.screen.Snapshot(history, own)
+	want, _ := m.screen.Snapshot(history, own, nil)
 	return want, nil
 }
 

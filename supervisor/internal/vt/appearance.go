@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"holdfast/shared/palette"
+	"holdfast/supervisor/internal/picture"
 )
 
 // Appearance describes the terminal that displays the output, as far as programs may ask for
@@ -14,6 +15,9 @@ type Appearance struct {
 	CellWidth, CellHeight          int     // pixels; if 0, the size is unknown and is not reported
 	Version                        string  // name and version of the terminal; XTVERSION reports them behind this core's own
 	NoGraphemes                    bool    `json:",omitempty"` // the terminal lacks mode 2027, so DECRQM must report it as unknown
+
+	Pictures    picture.Formats `json:",omitempty"` // the forms of pictures that the terminal shows
+	PictureCell picture.Cell    `json:",omitzero"`  // the exact size of a cell, which may have fractions of a pixel
 }
 
 // maxVersion is the largest length of Appearance.Version, in bytes.

@@ -246,12 +246,12 @@ func BenchmarkSnapshot(b *testing.B) {
 		b.Run(tt.name, func(b *testing.B) {
 			t := vt.New(vt.Config{HistoryLines: historyLines})
 			write(t, tt.data)
-			dst := t.AppendSnapshot(nil, tt.history)
+			dst := t.AppendSnapshot(nil, tt.history, vt.Shows{})
 			b.SetBytes(int64(len(dst)))
 			b.ReportAllocs()
 			began := cpu()
 			for b.Loop() {
-				dst = t.AppendSnapshot(dst[:0], tt.history)
+				dst = t.AppendSnapshot(dst[:0], tt.history, vt.Shows{})
 			}
 			b.ReportMetric(float64(cpu()-began)/float64(b.N), "cpu-ns/op")
 		})

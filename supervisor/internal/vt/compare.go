@@ -64,7 +64,16 @@ func (c *transition) sameCell(n, o cell) bool {
 }
 
 func (c *transition) sameStyleAcross(n, o styleID) bool {
-	return n == 0 && o == 0 || sameStyle(c.t.styles.at(n), c.from.styles.at(o))
+	if n == 0 && o == 0 {
+		return true
+	}
+	s, was := c.t.styles.at(n), c.from.styles.at(o)
+	return sameStyle(s, was) && (c.album.Formats == 0 || sameTile(s.shownTile(), was.shownTile()))
+}
+
+// sameTile reports whether two cells show the same part of the same picture.
+func sameTile(k, l *link) bool {
+	return k == l || k != nil && l != nil && k.picture == l.picture && k.tile == l.tile
 }
 
 // sameStyle reports whether two styles are displayed in the same way and have the same link.

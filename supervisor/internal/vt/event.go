@@ -7,7 +7,7 @@ type Event struct {
 	Kind  EventKind
 	Text  string // the title, directory, message or command line
 	Title string // title of a Notification, or ""
-	Code  int    // exit code of CommandEnded; -1 if the shell did not report one
+	Code  int    // exit code of CommandEnded, -1 if the shell did not report one; format of PicturePrinted
 	Line  uint64 // number of the first line on the screen, for Erased; of the cursor's line, for CommandStarted and CommandEnded
 	Byte  int    // bytes of that line's text before the cursor; for CommandStarted and CommandEnded
 
@@ -33,6 +33,7 @@ const (
 	CommandStarted           // OSC 133 C; Text may have the command line
 	CommandEnded             // OSC 133 D
 	Erased                   // the whole normal screen was erased
+	PicturePrinted           // a picture, which viewers may not show as this terminal does
 )
 
 func (t *Term) event(e Event) {

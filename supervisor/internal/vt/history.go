@@ -524,6 +524,7 @@ func (t *Term) Pack() {
 	}
 	t.settleAll()
 	t.sweepStyles()
+	t.sweepPictures()
 	if t.b != &t.alt {
 		t.alt.rows, t.alt.order = nil, nil
 	}

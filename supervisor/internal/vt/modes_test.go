@@ -93,7 +93,7 @@ func checkMode(t *testing.T, m *termmode.Mode) {
 
 		if m.Snapshot != termmode.Saved {
 			viewer := termWith(m.Sequence(!on))
-			viewer.Write(term.AppendTransition(nil, viewer))
+			viewer.Write(term.AppendTransition(nil, viewer, Shows{}))
 			expect("a transition", viewer, reported(on))
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"holdfast/supervisor/internal/picture"
 )
 
 // osc executes an operating system command.
@@ -58,6 +60,10 @@ func (t *Term) osc(p []byte) {
 	case 1337:
 		if dir, ok := strings.CutPrefix(string(arg), "CurrentDir="); ok {
 			t.setWorkDir(dir)
+		} else if bytes.HasPrefix(p, []byte(picture.FilePrefix)) {
+			t.inlineImage(p)
+		} else if string(arg) == "ReportCellSize" {
+			t.reportCellSize()
 		}
 	}
 	// OSC 52, the clipboard, is executed by viewers alone. Without a viewer there is no

@@ -35,6 +35,8 @@ type painter struct {
 	linkRoom  int  // bytes that the links in rows may still take
 	unlinked  bool // a link was left out of the row
 
+	album album // pictures in the lines, if the terminal shows any
+
 	w   io.Writer // receives the bytes in pieces, unless it is nil
 	err error     // first error of w
 }
@@ -101,6 +103,11 @@ func (p *painter) normal(history int) {
 			p.line(t.scratch, l.marks, l.flags&lineWrapped != 0, done == 0)
 			t.tidyReading()
 		}
+		if p.album.Formats != 0 && t.HasPictures() {
+			t.scratch = t.storedCells(t.scratch[:0], l)
+			row := min(done, t.rows-1)
+			p.paintBlocks(p.collect(row, t.scratch, l.flags&lineWrapped != 0, true), row, t.scratch)
+		}
 		if done++; done == next && p.w == nil {
 			next *= 4
 			p.reserve(done, history+t.rows)
@@ -118,9 +125,12 @@ func (p *painter) normal(history int) {
 			p.odd.continues = p.odd.continues || done == 0 && r.wrapped
 			p.odd.addNormal(t.rows-1-y, cells, r.marks, p.unlinked)
 		}
+		row := min(done, t.rows-1)
+		p.paintBlocks(p.collect(row, cells, r.wrapped, y < t.rows-1), row, cells)
 		done++
 		p.flushIfLarge()
 	}
+	p.finishAlbum(t.rows - 1)
 	p.bounded = false
 }
 
@@ -154,8 +164,11 @@ func (p *painter) screen(b *buffer) {
 		if p.odd != nil && p.unlinked {
 			p.odd.unlinked = append(p.odd.unlinked, y)
 		}
+		cells := p.t.rowCells(r)
+		p.paintBlocks(p.collect(y, cells, r.wrapped, false), y, cells)
 		p.flushIfLarge()
 	}
+	p.finishAlbum(p.t.rows - 1)
 	p.bounded = false
 }
 

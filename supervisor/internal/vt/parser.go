@@ -500,7 +500,7 @@ func (t *Term) appendString(p []byte) {
 	if t.tooLong {
 		return
 	}
-	if len(t.str)+len(p) > maxString {
+	if n := len(t.str) + len(p); n > maxString && n > t.pictureRoom() {
 		t.str, t.tooLong = nil, true
 		return
 	}

@@ -2,6 +2,12 @@ package vt
 
 import "strconv"
 
+// Beginnings of strings that terminals ignore: an OSC without a number, and an unknown DCS.
+const (
+	unknownOSC = "\x1b]-"
+	unknownDCS = "\x1bP~"
+)
+
 // InSequence reports whether the written bytes end within a sequence or a character.
 func (t *Term) InSequence() bool { return t.state != ground || t.partial > 0 }
 
@@ -21,14 +27,14 @@ func (t *Term) pending(dst []byte) []byte {
 	case dcsIgnore:
 		dst = append(dst, "\x1bP0<"...)
 	case oscString:
-		dst = append(dst, "\x1b]"...)
-		if t.tooLong { // without a number, the OSC is ignored
-			dst = append(dst, '-')
+		if t.tooLong {
+			dst = append(dst, unknownOSC...)
+			break
 		}
-		dst = append(dst, t.str...)
+		dst = append(append(dst, "\x1b]"...), t.str...)
 	case dcsPassthrough:
-		if t.tooLong { // an unknown DCS is ignored
-			dst = append(dst, "\x1bP~"...)
+		if t.tooLong {
+			dst = append(dst, unknownDCS...)
 			break
 		}
 		dst = t.appendParams(append(dst, "\x1bP"...), t.collect>>8)

@@ -15,7 +15,11 @@ func (t *Term) answerQuestion(seq uint32) {
 	first := t.par.v[0]
 	switch seq {
 	case 'c': // DA1: a VT100 with advanced video, as in xterm.js
-		if first <= 0 {
+		switch {
+		case first > 0:
+		case t.showsSixels(): // as the addon of xterm.js: a VT220 with sixel, character sets and colours
+			t.reply("\x1b[?62;4;9;22c")
+		default:
 			t.reply("\x1b[?1;2c")
 		}
 	case '>'<<8 | 'c': // DA2
@@ -58,6 +62,8 @@ func (t *Term) answerQuestion(seq uint32) {
 		if first == 4 {
 			t.replyf("\x1b[>4;%dm", t.keyboard.ModifyOtherKeys)
 		}
+	case '?'<<8 | 'S':
+		t.reportGraphics(first)
 	case 'x': // DECREQTPARM
 		if first <= 1 {
 			t.replyf("\x1b[%d;1;1;128;128;1;0x", first+2)
@@ -83,8 +89,13 @@ func (t *Term) modeState(known modeIndex, n int32) int {
 	return b.report(t)
 }
 
-// dcs executes a device control string. All strings that the core knows are questions.
+// dcs executes a device control string. All strings that the core knows are questions, except for
+// sixels.
 func (t *Term) dcs(seq uint32, p []byte) {
+	if seq == 'q' {
+		t.sixel(p)
+		return
+	}
 	if t.replyLost {
 		return
 	}

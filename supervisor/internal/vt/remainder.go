@@ -2,7 +2,10 @@ package vt
 
 import (
 	"io"
+	"math"
 	"slices"
+
+	"holdfast/supervisor/internal/picture"
 )
 
 // A Remainder is the part of a terminal's state that a snapshot does not contain, because no
@@ -82,7 +85,10 @@ func (t *Term) Save(w io.Writer, history int) (*Remainder, error) {
 	_, _, r.Next = t.LineNumbers()
 	r.Normal = t.cursorState(&t.normal, h.lines)
 	r.Alt = t.cursorState(&t.alt, 0)
-	p := &painter{t: t, w: w, linkRoom: maxScreenLinks, odd: &oddRows{t: t}, linksFrom: h.lines - t.linksWithin(r.History, maxSavedLinks)}
+	p := &painter{
+		t: t, w: w, linkRoom: maxScreenLinks, odd: &oddRows{t: t}, linksFrom: h.lines - t.linksWithin(r.History, maxSavedLinks),
+		album: album{Shows: Shows{picture.Formats(picture.Sixel) | picture.Formats(picture.ITerm2), t.Cell()}, room: math.MaxInt},
+	}
 	p.snapshot(r.History)
 	p.flush()
 	p.odd.addShown()

@@ -8,6 +8,8 @@ func (c *transition) rows(b, fb *buffer, changed []int) {
 	c.bounded = true
 	defer func() { c.bounded = false }()
 	t := c.t
+	c.touched = make([]bool, t.rows)
+	defer c.pictures(b)
 	c.shift, c.fresh = 0, 0
 	if fb != nil {
 		c.fresh = t.rows
@@ -54,6 +56,21 @@ func (c *transition) rows(b, fb *buffer, changed []int) {
 			changed = changed[1:]
 		}
 	}
+}
+
+// pictures paints the parts of pictures that belong to rows that were painted or moved.
+func (c *transition) pictures(b *buffer) {
+	var blocks []block
+	for y := range c.t.rows {
+		r := b.row(y)
+		var cells []cell
+		if c.touched[y] || c.shift != 0 || y >= c.fresh {
+			cells = c.t.rowCells(r)
+		}
+		blocks = append(blocks, c.collect(y, cells, r.wrapped, false)...)
+	}
+	blocks, c.album.blocks = append(blocks, c.album.blocks...), nil
+	c.paintBlocks(blocks, c.t.rows-1, nil)
 }
 
 // marksGone reports whether r lacks marks of f.
@@ -160,6 +177,7 @@ func (c *transition) moveTo(x, y int) {
 func (c *transition) paragraph(b, fb *buffer, y, end int) {
 	t := c.t
 	for i := y; i < end; i++ {
+		c.touched[i] = true
 		f := c.oldRow(b, fb, i)
 		if i == y && b.row(y).wrapped && f.wrapped {
 			c.clearFrom(0, i, "")
@@ -204,12 +222,15 @@ func (c *transition) row(b, fb *buffer, y int) {
 			c.moveTo(x0, y)
 		}
 		for x := x0; x < x1; x++ {
+			s := t.styles.at(cells[x].style())
+			c.touched[y] = c.touched[y] || s.shownTile() != nil
 			if cell := cells[x]; !cell.isSpacer() {
-				c.content(cell, t.styles.at(cell.style()))
+				c.content(cell, s)
 			}
 		}
 		return
 	}
+	c.touched[y] = true
 	c.moveTo(x0, y)
 	if unlink || slices.ContainsFunc(old[x0:], func(o cell) bool { return o != 0 }) {
 		c.clearBackground()

@@ -9,6 +9,7 @@ func (t *Term) softReset() {
 	t.resetModes()
 	t.resetCharsets()
 	t.b.saved = saved{y: t.base()}
+	t.dropPictures()
 }
 
 // hardReset executes RIS. As in xterm.js, it does not change the titles, LNM, and whether the
@@ -26,6 +27,7 @@ func (t *Term) hardReset() {
 	t.modes.SizeReports, t.modes.AlternateScroll = false, Unknown
 	t.keyboard = Keyboard{}
 	t.colors = nil
+	t.dropPictures()
 }
 
 // align executes DECALN: it fills the screen with E.

@@ -44,7 +44,7 @@ func TestResizeKeepsContent(t *testing.T) {
 	term := New(Config{Cols: 2000, Rows: 3})
 	term.Write([]byte("\x1b[42m\n\n\n\n\n" + strings.Repeat("a", 1990) + strings.Repeat("b", 12) + "\n"))
 	term.Resize(2, 3)
-	if got := string(term.AppendSnapshot(nil, 0)); strings.Count(got, "bb") != 2 {
+	if got := string(term.AppendSnapshot(nil, 0, Shows{})); strings.Count(got, "bb") != 2 {
 		t.Errorf("the screen is %q, want two rows of b", got)
 	}
 }

@@ -46,7 +46,10 @@ func (r *Remainder) Validate() error {
 
 // PrepareRestore prepares a terminal that has printed nothing for a saved snapshot. The caller
 // must then write the snapshot with Refill, and call FinishRestore.
-func (t *Term) PrepareRestore(r *Remainder) { t.normal.row(0).wrapped = r.Continues }
+func (t *Term) PrepareRestore(r *Remainder) {
+	t.normal.row(0).wrapped = r.Continues
+	t.SetAppearance(r.Appearance) // the snapshot's pictures are for cells of its size
+}
 
 // Refill writes a part of a saved snapshot. It compresses the history earlier than Write does:
 // the saved history may have been compressed, and must have room in the same number of bytes.

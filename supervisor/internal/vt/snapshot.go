@@ -8,19 +8,21 @@ import (
 	"unicode/utf8"
 
 	"holdfast/shared/termmode"
+	"holdfast/supervisor/internal/picture"
 )
 
 // Snapshot returns a snapshot with the whole history.
-func (t *Term) Snapshot() []byte { return t.AppendSnapshot(nil, t.hist.lines) }
+func (t *Term) Snapshot() []byte { return t.AppendSnapshot(nil, t.hist.lines, Shows{}) }
 
 // AppendSnapshot appends a snapshot to dst: bytes that bring a new terminal of the same size
 // into the state of t, as far as bytes can. They contain the last history lines above the
 // screen. They contain no question and no bell. If the program's output ends within a
-// sequence, so does the snapshot, so that the next byte of the output continues it.
+// sequence, so does the snapshot, so that the next byte of the output continues it. They contain
+// the pictures that the terminal shows.
 //
 // README.md lists the sequences for each part of the state, and their order.
-func (t *Term) AppendSnapshot(dst []byte, history int) []byte {
-	p := &painter{t: t, out: dst, linkRoom: maxScreenLinks}
+func (t *Term) AppendSnapshot(dst []byte, history int, shows Shows) []byte {
+	p := &painter{t: t, out: dst, linkRoom: maxScreenLinks, album: album{Shows: shows, room: maxPainted}}
 	p.snapshot(min(history, t.hist.lines))
 	return p.out
 }
@@ -51,7 +53,14 @@ func (p *painter) snapshot(history int) {
 	p.region(t.b)
 	p.charsets()
 	p.cursor()
-	p.out = t.pending(p.out)
+	switch format := t.unfinishedPicture(); {
+	case format == 0 || p.album.Formats.Has(format):
+		p.out = t.pending(p.out)
+	case format == picture.Sixel:
+		p.out = append(p.out, unknownDCS...)
+	default:
+		p.out = append(p.out, unknownOSC...)
+	}
 }
 
 // tabs sets the tab stops, unless they are the default ones.
@@ -342,6 +351,8 @@ func (t *Term) isWidthAmbiguous(cells []cell) bool {
 	differs := false
 	for i, c := range cells {
 		switch {
+		case t.styles.at(c.style()).shownTile() != nil: // text would replace the picture
+			return false
 		case c.isSpacer():
 			if i == 0 || !cells[i-1].isWide() {
 				return false
@@ -421,14 +432,14 @@ func (p *painter) insertOff() {
 
 // emptyPending makes a wrap pending in a row whose last column is empty. Erasing the whole row
 // keeps a pending wrap, so this works if all columns are empty. If the row has content, its
-// last column gets a blank instead.
+// last column gets a blank instead, as it does if the row shows a picture.
 func (p *painter) emptyPending(y int) {
 	t := p.t
 	row := t.rowCells(t.b.row(t.b.y))
 	s := t.styles.at(row[0].style())
 	same := s.isErased()
 	for _, c := range row {
-		same = same && (c^row[0])&(contentMask|widthMask) == 0 && t.sameStyleID(c.style(), row[0].style())
+		same = same && (c^row[0])&(contentMask|widthMask) == 0 && t.sameStyleID(c.style(), row[0].style()) && t.styles.at(c.style()).shownTile() == nil
 	}
 	p.csi('H', y+1, t.cols)
 	p.insertOff()

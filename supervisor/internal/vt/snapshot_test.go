@@ -36,7 +36,7 @@ func TestSnapshotForOtherWidths(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			term := New(Config{Cols: 20, Rows: 5})
 			term.Write([]byte(tt.in))
-			for _, snapshot := range [][]byte{term.Snapshot(), term.AppendTransition(nil, New(Config{Cols: 20, Rows: 5}))} {
+			for _, snapshot := range [][]byte{term.Snapshot(), term.AppendTransition(nil, New(Config{Cols: 20, Rows: 5}), Shows{})} {
 				same := New(Config{Cols: 20, Rows: 5})
 				same.Write(snapshot)
 				same.Write([]byte(tt.typed))

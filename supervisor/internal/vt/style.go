@@ -34,11 +34,14 @@ type style struct {
 	link     *link
 }
 
-// link is a link that OSC 8 has opened. Two cells belong to the same link if they have the
-// same pointer.
+// link is a link that OSC 8 has opened, or the part of a picture that a cell shows, or both. Two
+// cells belong to the same link if they have the same pointer. A cell of a picture has a link of
+// its own.
 type link struct {
 	id, uri string
 	serial  uint32
+	tile    int32          // index of the cell within the picture, counted by rows
+	picture *placedPicture // nil if the cell shows no picture
 }
 
 // erased returns the style of cells that are erased with the pen s: only its background.
@@ -79,7 +82,15 @@ func (s style) visible() style {
 
 // shownLink returns the link that cells of this style belong to.
 func (s style) shownLink() *link {
-	if s.bg&bgExtended == 0 {
+	if s.bg&bgExtended == 0 || s.link == nil || s.link.uri == "" && s.link.id == "" {
+		return nil
+	}
+	return s.link
+}
+
+// shownTile returns the link that has the part of a picture that cells of this style show, or nil.
+func (s *style) shownTile() *link {
+	if s.bg&bgExtended == 0 || s.link == nil || s.link.picture == nil {
 		return nil
 	}
 	return s.link

@@ -31,6 +31,7 @@ type Config struct {
 	Graphemes    bool // mode 2027 is set at the beginning and after RIS
 	Events       func(Event)
 	Version      string // version in the answer to XTVERSION
+	PictureBytes int    // bytes that the sequences of all pictures may take; default 0, which means that pictures are ignored
 }
 
 // A Term is a terminal without a display. It is not safe for concurrent use.
@@ -44,6 +45,7 @@ type Term struct {
 	styles   styleTable
 	clusters clusterTable
 	links    linkTable
+	pictures pictures
 	scratch  []cell
 	unmoved  []cell // scratch space of settle
 	work     int    // cells touched since the beginning of WriteSome

@@ -11,10 +11,10 @@ import (
 // AppendTransition appends bytes to dst that change a terminal from the state of from to the
 // state of t. Both must have the same size. The bytes do not change the history: they never
 // scroll. They contain no question and no bell. If the two states do not differ, no bytes are
-// appended; if they differ a little, the bytes are few.
+// appended; if they differ a little, the bytes are few. They contain the pictures that the terminal shows.
 //
 // State that only the hidden screen has is not changed until that screen is shown.
-func (t *Term) AppendTransition(dst []byte, from *Term) []byte {
+func (t *Term) AppendTransition(dst []byte, from *Term, shows Shows) []byte {
 	if t == from {
 		return dst
 	}
@@ -22,6 +22,7 @@ func (t *Term) AppendTransition(dst []byte, from *Term) []byte {
 		painter: painter{
 			t: t, out: dst, linkRoom: maxScreenLinks, pen: from.pen, isPenUnknown: from.pen != style{},
 			insertKnown: true, insert: from.modes.Insert,
+			album: album{Shows: shows, room: maxPainted},
 		},
 		from: from, top: from.b.top, bot: from.b.bot, fresh: t.rows,
 	}
@@ -57,12 +58,13 @@ func (t *Term) AppendTransition(dst []byte, from *Term) []byte {
 type transition struct {
 	painter
 	from     *Term
-	top, bot int  // the scroll region of the viewer's terminal
-	neutral  bool // modes and character sets are those of a new terminal
-	moved    bool // the cursor has been moved, or must be moved
-	large    bool // so many rows change that mode 2026 should hide the steps
-	shift    int  // number of rows by which the screen was moved up
-	fresh    int  // the rows from here on are empty before they are painted
+	top, bot int    // the scroll region of the viewer's terminal
+	neutral  bool   // modes and character sets are those of a new terminal
+	moved    bool   // the cursor has been moved, or must be moved
+	large    bool   // so many rows change that mode 2026 should hide the steps
+	shift    int    // number of rows by which the screen was moved up
+	fresh    int    // the rows from here on are empty before they are painted
+	touched  []bool // by row: the parts of pictures that the row had are gone
 }
 
 // prepare resets the modes and character sets that would change how text is printed.

@@ -53,12 +53,12 @@ func TestAppendTransition(t *testing.T) {
 			from, to := New(Config{Cols: 20, Rows: 4}), New(Config{Cols: 20, Rows: 4})
 			from.Write([]byte(tt.before))
 			to.Write([]byte(tt.before + tt.more))
-			got := to.AppendTransition([]byte("before"), from)
+			got := to.AppendTransition([]byte("before"), from, Shows{})
 			if string(got) != "before"+tt.want {
 				t.Errorf("%q, then %q: got %q, want %q", tt.before, tt.more, got[len("before"):], tt.want)
 			}
 			from.Write(got[len("before"):])
-			if rest := to.AppendTransition(nil, from); len(rest) > 0 {
+			if rest := to.AppendTransition(nil, from, Shows{}); len(rest) > 0 {
 				t.Errorf("%q, then %q: after %q the transition is not empty: %q", tt.before, tt.more, tt.want, rest)
 			}
 			if is, was := from.State(), to.State(); !reflect.DeepEqual(is.Normal, was.Normal) || is.Modes != was.Modes || is.Title != was.Title {
@@ -92,7 +92,7 @@ func FuzzTransition(f *testing.F) {
 		from.Replies()
 		bells = 0
 		history, first := from.HistoryLines(), from.hist.first
-		p := to.AppendTransition(nil, from)
+		p := to.AppendTransition(nil, from, Shows{})
 		from.Write(p)
 		if from.HistoryLines() != history || from.hist.first != first || bells > 0 {
 			t.Fatalf("%q: %d lines of history were %d, %d bells", p, from.HistoryLines(), history, bells)
@@ -100,7 +100,7 @@ func FuzzTransition(f *testing.F) {
 		if r := from.Replies(); len(r) > 0 {
 			t.Fatalf("%q is answered with %q", p, r)
 		}
-		if rest := to.Copy(0).AppendTransition(nil, to); len(rest) > 0 {
+		if rest := to.Copy(0).AppendTransition(nil, to, Shows{}); len(rest) > 0 {
 			t.Fatalf("a copy differs: %q", rest)
 		}
 	})
@@ -124,13 +124,13 @@ func TestTransitionsKeepWraps(t *testing.T) {
 		term, viewer := New(Config{Cols: 6, Rows: 5, HistoryLines: 10}), New(Config{Cols: 6, Rows: 5})
 		in := some(r, 6)
 		term.Write([]byte(in))
-		viewer.Write(term.AppendSnapshot(nil, 0))
+		viewer.Write(term.AppendSnapshot(nil, 0, Shows{}))
 		for range 3 {
 			was := term.Copy(5)
 			more := some(r, 3)
 			in += more
 			term.Write([]byte(more))
-			update := term.AppendTransition(nil, was)
+			update := term.AppendTransition(nil, was, Shows{})
 			viewer.Write(update)
 			for y := 1; y < 5; y++ {
 				if got, want := viewer.normal.row(y).wrapped, term.normal.row(y).wrapped; got != want {

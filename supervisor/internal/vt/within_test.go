@@ -42,8 +42,8 @@ func TestHistoryWithin(t *testing.T) {
 			}
 			all := term.HistoryLines()
 			rows := term.HistoryWithin(all, room)
-			screen := len(term.AppendSnapshot(nil, 0))
-			n := len(term.AppendSnapshot(nil, rows))
+			screen := len(term.AppendSnapshot(nil, 0, vt.Shows{}))
+			n := len(term.AppendSnapshot(nil, rows, vt.Shows{}))
 			t.Logf("%d of %d rows are %d bytes", rows, all, n)
 			if n > room+screen {
 				t.Errorf("%d rows of %d take %d bytes and the screen %d, want at most %d", rows, all, n, screen, room)

@@ -44,6 +44,7 @@ class AppearanceSpec(TypedDict):
     version: NotRequired[str]
     # NoGraphemes tells that the terminal does not support mode 2027, grapheme clusters.
     no_graphemes: NotRequired[bool]
+    pictures: NotRequired[Pictures]
 
 
 class AppearanceMessage(AppearanceSpec):
@@ -1338,6 +1339,7 @@ class Appearance(TypedDict):
     version: NotRequired[str]
     # NoGraphemes tells that the terminal does not support mode 2027, grapheme clusters.
     no_graphemes: NotRequired[bool]
+    pictures: NotRequired[Pictures]
 
 
 class Cage(TypedDict):
@@ -1699,6 +1701,20 @@ class PastTime(TypedDict):
     offset: int
     # the output from Offset on was printed at this time, or later
     at: str
+
+
+class Pictures(TypedDict):
+    """Pictures tells in which forms a viewer's terminal shows pictures. A viewer that has sent an appearance
+    receives the bytes of no other pictures. The size of a cell is the exact one, in which a browser has fractions
+    of a pixel. If it is missing, it is that of the appearance.
+    """
+
+    # DCS q
+    sixel: NotRequired[bool]
+    # OSC 1337 File=
+    iterm2: NotRequired[bool]
+    cell_width: NotRequired[float]
+    cell_height: NotRequired[float]
 
 
 class Principal(TypedDict):

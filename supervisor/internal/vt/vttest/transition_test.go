@@ -68,10 +68,10 @@ func (p pair) checkOwn() (diff string, transition []byte, compared bool) {
 	if Unprintable(want) {
 		return "", nil, false
 	}
-	transition = to.AppendTransition(nil, from)
+	transition = to.AppendTransition(nil, from, vt.Shows{})
 	before := from.State()
 	from.Replies()
-	if again := from.Copy(0).AppendTransition(nil, from); len(again) > 0 {
+	if again := from.Copy(0).AppendTransition(nil, from, vt.Shows{}); len(again) > 0 {
 		return "a copy differs from its terminal: " + string(again), transition, true
 	}
 	from.Write(transition)
@@ -122,7 +122,7 @@ func (p pair) checkReal(o *Oracle) (diff string, transition []byte, err error) {
 	if Unprintable(want) {
 		return "", nil, errNothing
 	}
-	transition = to.AppendTransition(nil, from)
+	transition = to.AppendTransition(nil, from, vt.Shows{})
 	s := o.New(p.config)
 	defer s.Close()
 	Do(s, Join(shown.Steps))

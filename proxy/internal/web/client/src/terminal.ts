@@ -1,7 +1,7 @@
 import type { Attachment, Resync } from './attachment.js';
 import type { HoldfastClient } from './client.js';
 import { pasteText, receivePastes } from './paste.js';
-import type { Appearance, AttachSpec, ExitInfo, SessionInfo, Size } from './types.js';
+import type { Appearance, AttachSpec, ExitInfo, Pictures, SessionInfo, Size } from './types.js';
 
 export interface Disposable { dispose(): void }
 
@@ -41,6 +41,8 @@ export interface TerminalOptions {
   /** Lines above the screen at the start; absent: 1000. */
   history?: number;
   appearance?: Appearance;
+  /** The terminal has xterm.js's image addon, so it shows pictures. */
+  pictures?: boolean;
   onExit?: (exit: ExitInfo) => void;
   onTitle?: (title: string) => void;
   /** Called if input was dropped because more than 64 KiB was written before the session was attached. */
@@ -54,6 +56,8 @@ export interface AttachedTerminal extends Disposable {
   readonly exited: Promise<ExitInfo>;
   /** Resolves when the output that was received so far is shown. */
   shown(): Promise<void>;
+  /** Sends other properties of the terminal, which replace all earlier ones except for the pictures. */
+  setAppearance(appearance: Appearance): void;
   /** Pastes text without its control characters, framed if the program has enabled that. */
   paste(text: string): void;
   detach(): Promise<void>;
@@ -97,7 +101,8 @@ async function join(xterm: TerminalLike, client: Pick<HoldfastClient, 'attach'>,
   else if (options.exclusive === true) spec.mode = 'exclusive';
   if (options.steal !== undefined) spec.steal = options.steal;
   if (options.history !== undefined) spec.history = options.history;
-  if (options.appearance !== undefined) spec.appearance = options.appearance;
+  const appearance = withPictures(xterm, options, options.appearance);
+  if (appearance !== undefined) spec.appearance = appearance;
   const told = own ? { cols: xterm.cols, rows: xterm.rows } : undefined;
   if (told !== undefined) Object.assign(spec, told, { view: 'own' });
   const a = await client.attach(session, spec);
@@ -105,12 +110,32 @@ async function join(xterm: TerminalLike, client: Pick<HoldfastClient, 'attach'>,
   return new Joined(xterm, a, told, options, typing);
 }
 
+/** withPictures adds the pictures that the terminal shows to an appearance. */
+function withPictures(xterm: TerminalLike, o: TerminalOptions, appearance: Appearance | undefined): Appearance | undefined {
+  return o.pictures === true ? { ...appearance, pictures: picturesOf(xterm) } : appearance;
+}
+
+/**
+ * picturesOf returns the pictures that a terminal with the image addon shows. xterm.js publishes the size of its cells
+ * nowhere; the addon reads it at the same place.
+ */
+function picturesOf(xterm: TerminalLike): Pictures {
+  const core = (xterm as { _core?: { _renderService?: { dimensions?: { css?: { cell?: { width?: number; height?: number } } } } } })._core;
+  const cell = core?._renderService?.dimensions?.css?.cell;
+  if (!cell?.width || !cell.height) return {}; // before the terminal is open
+  return { sixel: true, iterm2: true, cell_width: cell.width, cell_height: cell.height };
+}
+
 class Joined implements AttachedTerminal {
   private readonly screen: Screen;
   private readonly off: (() => void)[] = [];
+  private looks: Appearance | undefined;
+  private sent: string | undefined; // the appearance that was sent last
 
-  constructor(xterm: TerminalLike, readonly attachment: Attachment, told: Size | undefined, o: TerminalOptions, private readonly typing: Typing | undefined) {
-    const a = attachment, own = told !== undefined;
+  constructor(private readonly xterm: TerminalLike, readonly attachment: Attachment, told: Size | undefined, private readonly options: TerminalOptions, private readonly typing: Typing | undefined) {
+    const a = attachment, o = options, own = told !== undefined;
+    this.looks = o.appearance;
+    this.sent = JSON.stringify(withPictures(xterm, o, o.appearance));
     const screen = (this.screen = new Screen(xterm));
     this.off.push(
       a.on('output', (data) => screen.write(data)),
@@ -126,7 +151,11 @@ class Joined implements AttachedTerminal {
     a.exited.then(over, over);
     const heard: Disposable[] = [];
     if (own) {
-      heard.push(xterm.onResize((size) => a.resize(size.cols, size.rows)));
+      heard.push(xterm.onResize((size) => {
+        const now = withPictures(xterm, o, this.looks); // a cell of another size changes the number of cells, too
+        if (JSON.stringify(now) !== this.sent && now !== undefined) this.send(now);
+        a.resize(size.cols, size.rows);
+      }));
     } else {
       screen.resize(a.session.size);
       this.off.push(a.on('resized', (size) => screen.resize(size)));
@@ -147,6 +176,16 @@ class Joined implements AttachedTerminal {
 
   shown(): Promise<void> {
     return this.screen.shown();
+  }
+
+  setAppearance(appearance: Appearance): void {
+    this.looks = appearance;
+    this.send(withPictures(this.xterm, this.options, appearance)!);
+  }
+
+  private send(appearance: Appearance): void {
+    this.sent = JSON.stringify(appearance);
+    this.attachment.setAppearance(appearance);
   }
 
   paste(text: string): void {

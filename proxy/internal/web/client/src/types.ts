@@ -11,7 +11,7 @@ import type {
 } from './wire.js';
 
 export type {
-  Appearance, Cage, CagesStatus, ChangedCommand, ChangedLines, ChangedRows, CommandInfo, CommandOutput, Cursor, ExitRecord, Foreground, HistoryLine, KeeperStatus, Left, Limits, LinePlace, LineRange, Look, Match, Mode, Moment, Notification,
+  Appearance, Cage, CagesStatus, ChangedCommand, ChangedLines, ChangedRows, CommandInfo, CommandOutput, Cursor, ExitRecord, Foreground, HistoryLine, KeeperStatus, Left, Limits, LinePlace, LineRange, Look, Match, Mode, Moment, Notification, Pictures,
   Outcome, PastCommand, PastGap, PastMatch, PastSize, PastTime, ProcessStatus, Resume, ScreenCell, ScreenLine, SessionInfo, Size, Span, State, Usage, VersionRange, ViewerInfo, Word,
 } from './wire.js';
 

@@ -35,6 +35,7 @@ export interface AppearanceMessage {
   version?: string;
   /** NoGraphemes tells that the terminal does not support mode 2027, grapheme clusters. */
   no_graphemes?: boolean;
+  pictures?: Pictures;
 }
 
 /**
@@ -1127,6 +1128,7 @@ export interface Appearance {
   version?: string;
   /** NoGraphemes tells that the terminal does not support mode 2027, grapheme clusters. */
   no_graphemes?: boolean;
+  pictures?: Pictures;
 }
 
 /**
@@ -1463,6 +1465,20 @@ export interface PastTime {
   offset: number;
   /** the output from Offset on was printed at this time, or later */
   at: string;
+}
+
+/**
+ * Pictures tells in which forms a viewer's terminal shows pictures. A viewer that has sent an appearance receives the
+ * bytes of no other pictures. The size of a cell is the exact one, in which a browser has fractions of a pixel. If it
+ * is missing, it is that of the appearance.
+ */
+export interface Pictures {
+  /** DCS q */
+  sixel?: boolean;
+  /** OSC 1337 File= */
+  iterm2?: boolean;
+  cell_width?: number;
+  cell_height?: number;
 }
 
 /** A Principal is the identity of a client, as a policy has established it. */

@@ -10,6 +10,7 @@
 
 import { ClipboardAddon } from '@xterm/addon-clipboard';
 import { FitAddon } from '@xterm/addon-fit';
+import { ImageAddon } from '@xterm/addon-image';
 import { SearchAddon } from '@xterm/addon-search';
 import { UnicodeGraphemesAddon } from '@xterm/addon-unicode-graphemes';
 import { Unicode11Addon } from '@xterm/addon-unicode11';
@@ -89,6 +90,7 @@ export class TerminalView {
     this.term.loadAddon(this.search);
     this.term.loadAddon(this.widths);
     this.term.loadAddon(this.marks);
+    this.term.loadAddon(new ImageAddon());
     this.term.onResize(({ cols, rows }) => this.recording?.resized(cols, rows));
     this.term.loadAddon(new WebLinksAddon((_, uri) => follow(uri)));
     // Programs may write to the clipboard if the user permits it. They must not read it.
@@ -98,7 +100,7 @@ export class TerminalView {
       if (this.dark !== isDark()) {
         this.dark = isDark();
         this.term.options.theme = this.dark ? dark : light;
-        if (!this.readOnly && this.phase === 'live') this.attached?.attachment.setAppearance(this.appearance());
+        if (!this.readOnly && this.phase === 'live') this.attached?.setAppearance(this.appearance());
       }
       this.term.options.screenReaderMode = now.screenReader;
       if (this.term.options.fontSize !== now.fontSize) {
@@ -145,7 +147,7 @@ export class TerminalView {
     this.widths.reset();
     try {
       const attached = await attach(this.terminal(), this.client, Promise.resolve(session).then((s) => s.id), {
-        fit: this.fitter, readOnly: this.readOnly, steal, history: HISTORY, appearance: this.appearance(),
+        fit: this.fitter, readOnly: this.readOnly, steal, history: HISTORY, appearance: this.appearance(), pictures: true,
         onInputLost: () => this.hooks.inputLost(),
         onExit: () => {
           if (mine === this.attempt) this.ends();

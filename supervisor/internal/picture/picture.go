@@ -1,0 +1,197 @@
+// Package picture reads the two forms in which programs print pictures, sixel and the inline images of
+// iTerm2, tells how many cells a picture covers, and writes a picture, or a part of it, in a form that a
+// viewer's terminal shows.
+//
+// The sizes are those that @xterm/addon-image 0.9.0 computes, because the page shows pictures with it:
+// a viewer that has seen a picture being printed and one that attaches later must see the same.
+//
+// Invariant: no input makes this package hold more than some bytes for each pixel of MaxPixels.
+//
+// Not here: the cells of the screen, and the bytes that all pictures of a session may take (package vt).
+package picture
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/draw"
+	_ "image/gif"
+	_ "image/jpeg"
+	"image/png"
+	"math"
+)
+
+// Limits of a picture.
+const (
+	// MaxBytes is the length of the longest sequence that prints a picture. The addon accepts up to 25 MB,
+	// but a snapshot of the screen may have to contain all pictures.
+	MaxBytes = 8 << 20
+	// MaxPixels bounds the pixels of a picture, as in the addon.
+	MaxPixels = 1 << 24
+)
+
+// Format is a form in which a picture is printed.
+type Format byte
+
+// The formats.
+const (
+	Sixel  Format = 1 << iota // a device control string with the final byte q (VT330/VT340 manual, chapter 14)
+	ITerm2                    // OSC 1337 File= (iterm2.com/documentation-images.html)
+)
+
+// Formats is a set of formats.
+type Formats byte
+
+// Has reports whether the set has a format.
+func (f Formats) Has(one Format) bool { return f&Formats(one) != 0 }
+
+// Cell is the size of a cell in pixels. A browser's cells may have fractions of a pixel.
+type Cell struct{ Width, Height float64 }
+
+// DefaultCell is the size of a cell if the terminal is unknown: that of a VT340, for which programs
+// compute sixels if they cannot learn more.
+var DefaultCell = Cell{10, 20}
+
+// The limits of a cell's size. A cell of fewer pixels would make a picture cover very many cells.
+const (
+	minCell = 2
+	maxCell = 1000
+)
+
+// Valid reports whether the size is one that a terminal may have.
+func (c Cell) Valid() bool {
+	return c.Width >= minCell && c.Height >= minCell && c.Width <= maxCell && c.Height <= maxCell
+}
+
+// A Picture is one that a program has printed.
+type Picture struct {
+	Format        Format
+	Width, Height int    // in pixels, as it is shown
+	Cell          Cell   // of the terminal for which it was laid out
+	Data          []byte // the whole sequence
+	body          int    // the index in Data of the sixels, or of the encoded file
+	fill          color.NRGBA
+}
+
+// Cells returns the numbers of columns and rows that the picture covers.
+func (p *Picture) Cells() (cols, rows int) {
+	return int(math.Ceil(float64(p.Width) / p.Cell.Width)), int(math.Ceil(float64(p.Height) / p.Cell.Height))
+}
+
+// An Area is a part of a picture, in cells.
+type Area struct{ Col, Row, Cols, Rows int }
+
+// area returns the pixels of an area. The last column and row of a picture may be incomplete. If cells have
+// fractions of a pixel, the area begins at the pixel at which the addon begins, and ends before a pixel
+// that it covers in part, because it would otherwise cover one more cell.
+func (p *Picture) area(a Area) image.Rectangle {
+	x, y := int(float64(a.Col)*p.Cell.Width), int(float64(a.Row)*p.Cell.Height)
+	w, h := int(float64(a.Cols)*p.Cell.Width), int(float64(a.Rows)*p.Cell.Height)
+	return image.Rect(x, y, min(x+w, p.Width), min(y+h, p.Height))
+}
+
+// Append appends a sequence that shows an area of the picture at the cursor, in one of the formats, on a
+// terminal whose cells have the given size. It appends nothing if there is no such format, or if the
+// picture cannot be decoded.
+//
+// The whole picture in its own format and for cells of its own size is the sequence of the program. A
+// sixel may depend on the pen's background, which must be that with which it was printed.
+func (p *Picture) Append(dst []byte, a Area, formats Formats, cell Cell) []byte {
+	cols, rows := p.Cells()
+	whole := a == Area{0, 0, cols, rows}
+	if whole && cell == p.Cell && formats.Has(p.Format) {
+		return append(dst, p.Data...)
+	}
+	if !formats.Has(ITerm2) && !formats.Has(Sixel) {
+		return dst
+	}
+	r := p.area(a)
+	if formats.Has(ITerm2) && whole && p.Format == ITerm2 {
+		return appendITerm2(dst, p.file(), p.shownSize(r, a, cell))
+	}
+	if formats.Has(ITerm2) {
+		img := p.Part(a, p.Cell)
+		var file bytes.Buffer
+		e := png.Encoder{CompressionLevel: png.BestSpeed}
+		if img == nil || e.Encode(&file, img) != nil { // it fails only for an empty image
+			return dst
+		}
+		return appendITerm2(dst, file.Bytes(), p.shownSize(r, a, cell))
+	}
+	if img := p.Part(a, cell); img != nil {
+		return appendSixel(dst, img)
+	}
+	return dst
+}
+
+// Part returns the pixels of an area on a terminal whose cells have the given size. It returns nil if the
+// picture is damaged, or if the area has no pixels or more than MaxPixels.
+func (p *Picture) Part(a Area, cell Cell) *image.NRGBA {
+	r := p.area(a)
+	w, h := r.Dx(), r.Dy()
+	if cell != p.Cell {
+		w, h = int(float64(w)*cell.Width/p.Cell.Width), int(float64(h)*cell.Height/p.Cell.Height)
+	}
+	if w < 1 || h < 1 || w > MaxPixels/h {
+		return nil
+	}
+	img := p.decode()
+	if img == nil {
+		return nil
+	}
+	return crop(img, p.Width, p.Height, r, w, h)
+}
+
+// A size tells iTerm2's protocol how large a picture is shown: in cells if cells is set, otherwise in
+// pixels.
+type size struct {
+	width, height int
+	cells         bool
+}
+
+// shownSize returns the size at which an area of the pixels r is shown in cells of the given size.
+func (p *Picture) shownSize(r image.Rectangle, a Area, cell Cell) size {
+	if cell == p.Cell {
+		return size{r.Dx(), r.Dy(), false}
+	}
+	return size{a.Cols, a.Rows, true}
+}
+
+// decode returns the picture's pixels, or nil if it is damaged. Their number may differ from Width and
+// Height, because iTerm2's protocol scales pictures.
+func (p *Picture) decode() image.Image {
+	if p.Format == Sixel {
+		return decodeSixel(p.Data[p.body:len(p.Data)-2], p.Width, p.Height, p.fill)
+	}
+	img, _, err := image.Decode(bytes.NewReader(p.file()))
+	if err != nil {
+		return nil
+	}
+	return img
+}
+
+// crop returns the part r of an image that is shown with width by height pixels, scaled to w by h pixels.
+// It takes the nearest pixel.
+func crop(img image.Image, width, height int, r image.Rectangle, w, h int) *image.NRGBA {
+	b := img.Bounds()
+	out := image.NewNRGBA(image.Rect(0, 0, w, h))
+	if b.Dx() == width && b.Dy() == height && r.Dx() == w && r.Dy() == h {
+		draw.Draw(out, out.Rect, img, b.Min.Add(r.Min), draw.Src)
+		return out
+	}
+	for y := range h {
+		sy := b.Min.Y + nearest(r.Min.Y, r.Dy(), y, h, b.Dy(), height)
+		for x := range w {
+			sx := b.Min.X + nearest(r.Min.X, r.Dx(), x, w, b.Dx(), width)
+			out.Set(x, y, img.At(sx, sy))
+		}
+	}
+	return out
+}
+
+// nearest returns the pixel of an axis that is shown at i of n, which stand for the length pixels behind
+// from. The axis has stored pixels, and is shown with shown pixels.
+func nearest(from, length, i, n, stored, shown int) int {
+	at := float64(from) + (float64(i)+0.5)*float64(length)/float64(n)
+	return min(int(at*float64(stored)/float64(shown)), stored-1)
+}

@@ -1,0 +1,68 @@
+package screen
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/picture"
+)
+
+// The bytes of pictures become NUL, however the output is cut into pieces, and no other bytes change.
+func TestPictureCover(t *testing.T) {
+	const output = "a\x1bP0;1;2qPIXELS~~\x1b\\b\x1b]1337;File=inline=1;size=3:QUJD\x07c\x1b]1337;CurrentDir=/q\x07\x1bP$qm\x1b\\\x1bP+q544e\x1b\\d\u0090qMORE\u009ce\x1bPqEND"
+	nul := func(n int) string { return strings.Repeat("\x00", n) }
+	sixels := strings.NewReplacer("PIXELS~~", nul(8), "MORE", nul(4), "END", nul(3))
+	files := strings.NewReplacer("inline=1;size=3:QUJD", nul(20))
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	for _, tt := range []struct {
+		shown picture.Formats
+		want  string
+	}{
+		{AllFormats, output},
+		{picture.Formats(picture.Sixel), files.Replace(output)},
+		{picture.Formats(picture.ITerm2), sixels.Replace(output)},
+		{0, files.Replace(sixels.Replace(output))},
+	} {
+		for range 300 {
+			var m PictureCover
+			p := []byte(output)
+			for at := 0; at < len(p); {
+				n := min(1+r.IntN(40), len(p)-at)
+				m.Apply(p[at:at+n], tt.shown)
+				at += n
+			}
+			if got := string(p); got != tt.want {
+				t.Fatalf("seed %d, shown %d:\n got %q\nwant %q", seed, tt.shown, got, tt.want)
+			}
+		}
+	}
+}
+
+func TestPicturesAlike(t *testing.T) {
+	look := func(width float64) protocol.Appearance {
+		return protocol.Appearance{Pictures: protocol.Pictures{Sixel: true, CellWidth: width, CellHeight: 15}}
+	}
+	same, other := look(7.5), look(8)
+	if PicturesAlike(&same, same) != picture.Formats(picture.Sixel) || PicturesAlike(&other, same) != 0 || PicturesAlike(nil, same) != AllFormats {
+		t.Error("the wrong viewers receive the program's pictures")
+	}
+}
+
+func FuzzPictureCover(f *testing.F) {
+	f.Add([]byte("a\x1bPqPIXELS\x1b\\"), 3)
+	f.Fuzz(func(t *testing.T, p []byte, cut int) {
+		cut = min(max(cut, 0), len(p))
+		before := string(p)
+		var m PictureCover
+		m.Apply(p[:cut], 0)
+		m.Apply(p[cut:], 0)
+		for i := range p {
+			if p[i] != before[i] && p[i] != 0 {
+				t.Fatalf("byte %d became %#x", i, p[i])
+			}
+		}
+	})
+}

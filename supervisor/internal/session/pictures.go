@@ -1,0 +1,70 @@
+package session
+
+import (
+	"time"
+
+	"holdfast/supervisor/internal/picture"
+	"holdfast/supervisor/internal/screen"
+)
+
+// A viewer receives the bytes of a picture only if its terminal shows the picture as the session's screen
+// does. For every other viewer, the bytes are covered. The picture moves the cursor of the screen, but not
+// that of the viewer's terminal, so that viewer begins again with a snapshot, which has the picture in
+// a form that the viewer shows, if there is one.
+
+// pictureEvery is the shortest time between two snapshots that pictures cause, because a program may
+// print many pictures.
+const pictureEvery = time.Second
+
+// pictureRenewal tells when the pictures of a session made a viewer begin again. The session's loop owns
+// it.
+type pictureRenewal struct {
+	last      time.Time
+	isPending bool // a timer runs
+}
+
+// showsPictures reports whether the viewer's terminal may show pictures of the session.
+func (a *Attachment) showsPictures() bool {
+	look := a.spec.Appearance
+	return look != nil && (look.Pictures.Sixel || look.Pictures.ITerm2) && a.s.display.hasPictures()
+}
+
+// hasPictures reports whether the screen shows pictures.
+func (d *display) hasPictures() (ok bool) {
+	if d.restoring == nil && !d.saved.Degraded {
+		d.use(func() { ok = d.screen.HasPictures() })
+	}
+	return ok
+}
+
+// updatePictures tells the viewers which pictures they receive as the program prints them. It must be
+// called after the appearance of the session or of a viewer has changed.
+func (s *Session) updatePictures() {
+	for a := range s.viewers.attached {
+		a.alike.Store(uint32(screen.PicturesAlike(a.spec.Appearance, s.saved.Appearance)))
+	}
+}
+
+// renewForPictures lets viewers begin again that have not received pictures of the given formats.
+func (s *Session) renewForPictures(printed picture.Formats) {
+	for a := range s.viewers.attached {
+		if printed&^picture.Formats(a.alike.Load()) == 0 || a.noOutput {
+			continue
+		}
+		r := &a.pictureRenewal
+		switch wait := pictureEvery - time.Since(r.last); {
+		case r.isPending:
+		case wait <= 0:
+			r.last = time.Now()
+			a.requestRenewal(newSnapshot)
+		default:
+			r.isPending = true
+			time.AfterFunc(wait, func() {
+				s.do(func() {
+					r.isPending, r.last = false, time.Now()
+					a.requestRenewal(newSnapshot)
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,266 @@
+package vt_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"image"
+	"image/png"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+
+	"holdfast/supervisor/internal/picture"
+	"holdfast/supervisor/internal/vt"
+)
+
+// inlineImage returns the sequence that prints a picture of the given size, with random pixels.
+func inlineImage(t testing.TB, r *rand.Rand, w, h int) string {
+	t.Helper()
+	img := image.NewNRGBA(image.Rect(0, 0, w, h))
+	for i := range img.Pix {
+		img.Pix[i] = uint8(r.Uint32()) | uint8(i%4/3*255)
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("\x1b]1337;File=inline=1;size=%d:%s\x07", b.Len(), base64.StdEncoding.EncodeToString(b.Bytes()))
+}
+
+var cellSize = picture.Cell{Width: 10, Height: 20}
+
+func withPictures(cols, rows int) *vt.Term {
+	return vt.New(vt.Config{Cols: cols, Rows: rows, HistoryLines: 200, PictureBytes: 8 << 20})
+}
+
+var allFormats = vt.Shows{Formats: picture.Formats(picture.Sixel) | picture.Formats(picture.ITerm2), Cell: cellSize}
+
+// A picture moves the cursor as in xterm.js, and scrolls the screen.
+func TestPictureCursor(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, tt := range []struct {
+		output string
+		x, y   int
+	}{
+		{"ab" + inlineImage(t, r, 30, 40), 2, 1},
+		{"ab" + inlineImage(t, r, 30, 41), 2, 2},
+		{"ab\x1bPq\"1;1;30;41~\x1b\\", 2, 2},
+		{"ab\x1bPq" + strings.Repeat("-", 20) + "\x1b\\c", 3, 5},
+		{"ab" + inlineImage(t, r, 30, 400), 2, 8},
+		{"\x1b[5;20H" + inlineImage(t, r, 300, 20), 19, 4},
+		{"ab\x1bPq\"1;1;30;41~\x18c", 3, 0}, // cancelled
+		{"ab\x1b]1337;File=inline=1;size=3:AAAA\x07c", 3, 0},
+	} {
+		term := withPictures(20, 10)
+		term.Write([]byte(tt.output))
+		if x, y := term.Cursor(); x != tt.x || y != tt.y {
+			t.Errorf("%.40q: cursor %d,%d, want %d,%d", tt.output, x, y, tt.x, tt.y)
+		}
+	}
+	term := vt.New(vt.Config{Cols: 20, Rows: 10})
+	term.Write([]byte("ab" + inlineImage(t, r, 30, 400)))
+	if x, y := term.Cursor(); x != 2 || y != 0 {
+		t.Errorf("without pictures: cursor %d,%d", x, y)
+	}
+}
+
+// What a snapshot paints is what the terminal shows: each cell has the same part of the same picture,
+// whether the picture is whole, cut, covered by text, moved or in the history.
+func TestPictureSnapshot(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 2))
+	for i := range 40 {
+		cols, rows := 5+r.IntN(30), 3+r.IntN(12)
+		term := withPictures(cols, rows)
+		var printed strings.Builder
+		for range 1 + r.IntN(12) {
+			s := randomPicture(t, r, cols, rows)
+			printed.WriteString(s)
+			term.Write([]byte(s))
+		}
+		viewer := withPictures(cols, rows)
+		viewer.Write(term.AppendSnapshot(nil, 1000, allFormats))
+		viewer.Write([]byte(beforeCursor(term))) // a snapshot prints the last character once more, without its part of a picture
+		term.Write([]byte(beforeCursor(term)))
+		if got, want := vt.Tiles(viewer), vt.Tiles(term); got != want {
+			t.Fatalf("seed %d, stream %d, %dx%d:\n got %s\nwant %s\n%s\n%s", seed, i, cols, rows, got, want, short(printed.String()), short(string(term.AppendSnapshot(nil, 1000, allFormats))))
+		}
+		plain := withPictures(cols, rows)
+		plain.Write(term.AppendSnapshot(nil, 1000, vt.Shows{}))
+		if got := vt.Tiles(plain); got != "" {
+			t.Fatalf("seed %d, stream %d: a terminal without pictures gets %s", seed, i, got)
+		}
+		if g, w := shownLines(viewer), shownLines(term); i%5 == 0 && g != w {
+			t.Fatalf("seed %d, stream %d: the text differs:\n got %.500s\nwant %.500s\n%s", seed, i, g, w, short(printed.String()))
+		}
+	}
+}
+
+// short leaves out the files of pictures.
+func short(s string) string {
+	return regexp.MustCompile(`:[A-Za-z0-9+/=]{20,}`).ReplaceAllString(fmt.Sprintf("%q", s), ":...")
+}
+
+func shownLines(t *vt.Term) string {
+	s := t.State()
+	s.Normal.Lines[0].Wrapped = false // no bytes bring it back
+	return fmt.Sprint(s.Normal.Lines)
+}
+
+// beforeCursor replaces the character before the cursor.
+func beforeCursor(t *vt.Term) string {
+	x, y := t.Cursor()
+	return fmt.Sprintf("\x1b[%d;%dH\x1b[0m\x1b[X", y+1, max(x, 1))
+}
+
+// A saved screen has the pictures, also those whose cells have another size than the terminal has now, and
+// a picture within which the output ends.
+func TestPictureSaved(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	term := withPictures(40, 10)
+	term.SetAppearance(vt.Appearance{CellWidth: 10, CellHeight: 20})
+	for range 12 {
+		term.Write([]byte("above\r\n  " + inlineImage(t, r, 1+r.IntN(200), 1+r.IntN(90)) + "beside\r\n\x1bP0;1q#1;2;50;0;9!90~-~\x1b\\\r\n"))
+	}
+	cut := inlineImage(t, r, 600, 100)
+	half := len(cut) / 2
+	if half < 70_000 {
+		t.Fatalf("half of the picture has %d bytes, which is no more than another string may have", half)
+	}
+	term.Write([]byte(cut[:half]))
+	var saved bytes.Buffer
+	rest, err := term.Save(&saved, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := withPictures(40, 10)
+	again.PrepareRestore(rest)
+	again.Refill(saved.Bytes())
+	again.FinishRestore(rest)
+	again.Write([]byte(cut[half:]))
+	term.Write([]byte(cut[half:]))
+	if got, want := vt.Tiles(again), vt.Tiles(term); got != want || len(want) < 1000 {
+		t.Errorf(" got %s\nwant %s", got, want)
+	}
+}
+
+// Pictures that exceed a limit are dropped, the oldest first. Their cells stay.
+func TestPictureLimits(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	first, second := inlineImage(t, r, 40, 40), inlineImage(t, r, 40, 40)
+	term := vt.New(vt.Config{Cols: 20, Rows: 10, PictureBytes: len(second) + 100})
+	term.Write([]byte(first))
+	if got := strings.Count(vt.Tiles(term), ":"); got != 8 {
+		t.Fatalf("%d cells show the picture", got)
+	}
+	term.Write([]byte("\x1b[6;1H" + second))
+	got := vt.Tiles(term)
+	if strings.Count(got, ":") != 8 || !strings.HasPrefix(got, "0,5:") {
+		t.Errorf("after the second picture: %s", got)
+	}
+	if _, y := term.Cursor(); y != 6 {
+		t.Errorf("the cursor is in row %d", y)
+	}
+	term.Write([]byte("\x1b[!p"))
+	if got := vt.Tiles(term); got != "" {
+		t.Errorf("after DECSTR: %s", got)
+	}
+	before := vt.AllPictures()
+	many := withPictures(200, 50)
+	for range 3 {
+		many.Write([]byte("\x1b[H" + inlineImage(t, r, 500, 300)))
+	}
+	if held := vt.AllPictures() - before; held < 3*500*300 || held > 8<<20 {
+		t.Errorf("three pictures count as %d bytes", held)
+	}
+	many.Pack()
+	if got := strings.Count(vt.Tiles(many), ":"); got != 50*15 {
+		t.Errorf("after Pack, %d cells show a picture", got)
+	}
+	// A picture of very many cells is not placed.
+	tiny := vt.New(vt.Config{Cols: 2000, Rows: 10, PictureBytes: 1 << 20})
+	tiny.SetAppearance(vt.Appearance{CellWidth: 2, CellHeight: 2})
+	tiny.Write([]byte("\x1bPq\"1;1;4000;4000~\x1b\\"))
+	if _, y := tiny.Cursor(); y != 0 {
+		t.Errorf("a picture of 2000 rows moved the cursor to row %d", y)
+	}
+}
+
+// The session answers for a viewer whose terminal shows pictures, and only for such a viewer.
+func TestPictureQuestions(t *testing.T) {
+	for question, want := range map[string]string{
+		"\x1b[c": "\x1b[?62;4;9;22c", "\x1b[?1;1S": "\x1b[?1;0;256S", "\x1b[?2;1S": "\x1b[?2;0;160;120S", "\x1b[?2;4S": "\x1b[?2;0;4096;4096S",
+		"\x1b[?2;3;5S": "\x1b[?2;2S", "\x1b[?3;1S": "\x1b[?3;1S", "\x1b]1337;ReportCellSize\x07": "\x1b]1337;ReportCellSize=12;8\x1b\\",
+	} {
+		term := withPictures(20, 10)
+		term.Write([]byte(question))
+		if got := string(term.Replies()); got != map[bool]string{true: "\x1b[?1;2c"}[question == "\x1b[c"] {
+			t.Errorf("%q without pictures: %q", question, got)
+		}
+		term.SetAppearance(vt.Appearance{CellWidth: 8, CellHeight: 12, Pictures: allFormats.Formats})
+		term.Write([]byte(question))
+		if got := string(term.Replies()); got != want {
+			t.Errorf("%q: %q, want %q", question, got, want)
+		}
+	}
+}
+
+// randomPicture returns output with pictures, or that moves, covers or erases some.
+func randomPicture(t testing.TB, r *rand.Rand, cols, rows int) string {
+	switch r.IntN(9) {
+	case 0, 1, 2:
+		return inlineImage(t, r, 1+r.IntN(200), 1+r.IntN(150))
+	case 3:
+		return fmt.Sprintf("\x1bP0;%dq#%d;2;%d;%d;%d!%d~-!9N\x1b\\", r.IntN(3), r.IntN(9), r.IntN(100), r.IntN(100), r.IntN(100), 1+r.IntN(150))
+	case 4:
+		return fmt.Sprintf("\x1b[%d;%dH", 1+r.IntN(rows), 1+r.IntN(cols))
+	case 5:
+		return strings.Repeat("\r\n", r.IntN(rows))
+	case 6:
+		return fmt.Sprintf("\x1b[4%dm%s", r.IntN(8), strings.Repeat("text ", r.IntN(20)))
+	case 7:
+		return fmt.Sprintf("\x1b[%d%c", 1+r.IntN(4), "@PLMXJKST"[r.IntN(9)])
+	}
+	return []string{"\x1b[?1049h", "\x1b[?1049l", "", "", "", ""}[r.IntN(6)]
+}
+
+// A viewer whose view is updated by transitions sees the pictures on the screen.
+func TestPictureTransition(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 5))
+	for i := range 40 {
+		cols, rows := 5+r.IntN(30), 3+r.IntN(12)
+		term, viewer := withPictures(cols, rows), withPictures(cols, rows)
+		var printed strings.Builder
+		from := term.Copy(0)
+		for range 1 + r.IntN(12) {
+			for range 1 + r.IntN(3) {
+				s := randomPicture(t, r, cols, rows)
+				printed.WriteString(s)
+				term.Write([]byte(s))
+			}
+			to := term.Copy(0)
+			update := to.AppendTransition(nil, from, allFormats)
+			viewer.Write(update)
+			from = to
+			if got, want := screenTiles(viewer), screenTiles(term); got != want {
+				t.Fatalf("seed %d, stream %d, %dx%d:\n got %s\nwant %s\n%s\n%s", seed, i, cols, rows, got, want, short(printed.String()), short(string(update)))
+			}
+		}
+	}
+}
+
+// screenTiles returns the parts of pictures on the screen, except for the cell before the cursor, which a
+// transition prints once more.
+func screenTiles(t *vt.Term) string {
+	x, y := t.Cursor()
+	var all []string
+	for _, tile := range strings.Fields(vt.Tiles(t)) {
+		if !strings.Contains(tile, ",-") && !strings.HasPrefix(tile, fmt.Sprintf("%d,%d:", x-1, y)) {
+			all = append(all, tile)
+		}
+	}
+	return strings.Join(all, " ")
+}
