@@ -67,6 +67,7 @@ type Appearance struct {
 type Pictures struct {
 	Sixel      bool    `json:"sixel,omitempty"`  // DCS q
 	ITerm2     bool    `json:"iterm2,omitempty"` // OSC 1337 File=
+	Kitty      bool    `json:"kitty,omitempty"`  // APC G, kitty's graphics
 	CellWidth  float64 `json:"cell_width,omitempty"`
 	CellHeight float64 `json:"cell_height,omitempty"`
 }

@@ -276,9 +276,12 @@ func (a *asking) accept(i int, body string) {
 	}
 }
 
-// iterm2Names are the names with which the answers to XTVERSION begin of terminals that show inline images of
-// iTerm2 and that do not say so in another way (their documentation).
-var iterm2Names = []string{"iTerm2 ", "WezTerm ", "mintty ", "Konsole "}
+// The names with which the answers to XTVERSION begin of terminals that show inline images of iTerm2, and of
+// those that show kitty's graphics (their documentation).
+var (
+	iterm2Names = []string{"iTerm2 ", "WezTerm ", "mintty ", "Konsole "}
+	kittyNames  = []string{"kitty(", "ghostty "}
+)
 
 // pictures returns the pictures that the terminal shows. features is the body of its answer to DA1, in which
 // 4 stands for sixel. If the size of its cells is unknown, pictures cannot be laid out.
@@ -289,6 +292,7 @@ func pictures(features string, look protocol.Appearance) (p protocol.Pictures) {
 	p.Sixel = slices.Contains(strings.Split(features, ";")[1:], "4")
 	isNamed := func(name string) bool { return strings.HasPrefix(look.Version, name) }
 	// The image addon of xterm.js shows both forms, and is not always there.
+	p.Kitty = slices.ContainsFunc(kittyNames, isNamed)
 	p.ITerm2 = slices.ContainsFunc(iterm2Names, isNamed) || p.Sixel && isNamed("xterm.js(")
 	return p
 }

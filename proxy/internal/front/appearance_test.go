@@ -300,6 +300,8 @@ func TestPictures(t *testing.T) {
 		{"1;2", look("iTerm2 3.5.0"), protocol.Pictures{ITerm2: true}},
 		{"62;4;9;22", look("xterm.js(6.0.0)"), both},
 		{"1;2", look("xterm.js(6.0.0)"), none},
+		{"62;52;c", look("kitty(0.42.0)"), protocol.Pictures{Kitty: true}},
+		{"62;22", look("ghostty 1.2.0"), protocol.Pictures{Kitty: true}},
 		{"62;4", protocol.Appearance{Version: "foot(1.16.2)"}, none},
 	} {
 		if got := pictures(tt.features, tt.look); got != tt.want {

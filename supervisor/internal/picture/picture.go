@@ -1,9 +1,10 @@
-// Package picture reads the two forms in which programs print pictures, sixel and the inline images of
-// iTerm2, tells how many cells a picture covers, and writes a picture, or a part of it, in a form that a
-// viewer's terminal shows.
+// Package picture reads the forms in which programs print pictures, sixel, the inline images of iTerm2 and
+// kitty's graphics, tells how many cells a picture covers, and writes a picture, or a part of it, in a form
+// that a viewer's terminal shows.
 //
 // The sizes are those that @xterm/addon-image 0.9.0 computes, because the page shows pictures with it:
-// a viewer that has seen a picture being printed and one that attaches later must see the same.
+// a viewer that has seen a picture being printed and one that attaches later must see the same. Those of
+// kitty's graphics, which this version does not know, are those of its beta 0.10.0.
 //
 // Invariant: no input makes this package hold more than some bytes for each pixel of MaxPixels.
 //
@@ -37,10 +38,14 @@ type Format byte
 const (
 	Sixel  Format = 1 << iota // a device control string with the final byte q (VT330/VT340 manual, chapter 14)
 	ITerm2                    // OSC 1337 File= (iterm2.com/documentation-images.html)
+	Kitty                     // APC G (sw.kovidgoyal.net/kitty/graphics-protocol)
 )
 
 // Formats is a set of formats.
 type Formats byte
+
+// AllFormats has all formats.
+const AllFormats = Formats(Sixel | ITerm2 | Kitty)
 
 // Has reports whether the set has a format.
 func (f Formats) Has(one Format) bool { return f&Formats(one) != 0 }
@@ -68,9 +73,10 @@ type Picture struct {
 	Format        Format
 	Width, Height int    // in pixels, as it is shown
 	Cell          Cell   // of the terminal for which it was laid out
-	Data          []byte // the whole sequence
+	Data          []byte // the whole sequence; of kitty's graphics, the data
 	body          int    // the index in Data of the sixels, or of the encoded file
 	fill          color.NRGBA
+	kitty         kitty
 }
 
 // Cells returns the numbers of columns and rows that the picture covers.
@@ -99,24 +105,37 @@ func (p *Picture) area(a Area) image.Rectangle {
 func (p *Picture) Append(dst []byte, a Area, formats Formats, cell Cell) []byte {
 	cols, rows := p.Cells()
 	whole := a == Area{0, 0, cols, rows}
-	if whole && cell == p.Cell && formats.Has(p.Format) {
-		return append(dst, p.Data...)
+	if whole && formats.Has(p.Format) {
+		switch {
+		case p.Format == Kitty && cell == p.Cell:
+			return p.kitty.append(dst, p.kitty.cols, p.kitty.rows)
+		case p.Format == Kitty:
+			return p.kitty.append(dst, cols, rows)
+		case cell == p.Cell:
+			return append(dst, p.Data...)
+		}
 	}
-	if !formats.Has(ITerm2) && !formats.Has(Sixel) {
+	if formats == 0 {
 		return dst
 	}
 	r := p.area(a)
 	if formats.Has(ITerm2) && whole && p.Format == ITerm2 {
 		return appendITerm2(dst, p.file(), p.shownSize(r, a, cell))
 	}
-	if formats.Has(ITerm2) {
+	if formats.Has(ITerm2) || formats.Has(Kitty) {
 		img := p.Part(a, p.Cell)
 		var file bytes.Buffer
 		e := png.Encoder{CompressionLevel: png.BestSpeed}
 		if img == nil || e.Encode(&file, img) != nil { // it fails only for an empty image
 			return dst
 		}
-		return appendITerm2(dst, file.Bytes(), p.shownSize(r, a, cell))
+		if formats.Has(ITerm2) {
+			return appendITerm2(dst, file.Bytes(), p.shownSize(r, a, cell))
+		}
+		if cell == p.Cell {
+			a.Cols, a.Rows = 0, 0 // its natural size, so that an incomplete cell is not stretched
+		}
+		return appendKitty(dst, "a=T,q=2,C=1,f=100", file.Bytes(), a.Cols, a.Rows)
 	}
 	if img := p.Part(a, cell); img != nil {
 		return appendSixel(dst, img)
@@ -160,7 +179,10 @@ func (p *Picture) shownSize(r image.Rectangle, a Area, cell Cell) size {
 // decode returns the picture's pixels, or nil if it is damaged. Their number may differ from Width and
 // Height, because iTerm2's protocol scales pictures.
 func (p *Picture) decode() image.Image {
-	if p.Format == Sixel {
+	switch p.Format {
+	case Kitty:
+		return p.kitty.image()
+	case Sixel:
 		return decodeSixel(p.Data[p.body:len(p.Data)-2], p.Width, p.Height, p.fill)
 	}
 	img, _, err := image.Decode(bytes.NewReader(p.file()))

@@ -9,9 +9,6 @@ import (
 	"holdfast/supervisor/internal/vt"
 )
 
-// AllFormats has all forms of pictures.
-const AllFormats = picture.Formats(picture.Sixel | picture.ITerm2)
-
 // shows returns the pictures that a viewer's terminal shows. look may be nil.
 func shows(look *protocol.Appearance) (s vt.Shows) {
 	if look == nil {
@@ -23,6 +20,9 @@ func shows(look *protocol.Appearance) (s vt.Shows) {
 	}
 	if p.ITerm2 {
 		s.Formats |= picture.Formats(picture.ITerm2)
+	}
+	if p.Kitty {
+		s.Formats |= picture.Formats(picture.Kitty)
 	}
 	s.Cell = picture.Cell{Width: p.CellWidth, Height: p.CellHeight}
 	if !s.Cell.Valid() {
@@ -43,7 +43,7 @@ func (s *Screen) HasPictures() bool { return s.term.HasPictures() }
 // because it may be no terminal.
 func PicturesAlike(viewer *protocol.Appearance, session protocol.Appearance) picture.Formats {
 	if viewer == nil {
-		return AllFormats
+		return picture.AllFormats
 	}
 	s := shows(viewer)
 	if s.Cell != shows(&session).Cell {
@@ -66,7 +66,7 @@ const maxIntroducer = 64
 // Apply covers the pictures in p, except for those of the formats in shown. p must continue the bytes of
 // the last call.
 func (m *PictureCover) Apply(p []byte, shown picture.Formats) {
-	if m.tokens.IsBetween() && !bytes.Contains(p, []byte("\x1bP")) && !bytes.Contains(p, []byte("\x1b]1337")) && bytes.IndexByte(p, escseq.C1Lead) < 0 {
+	if m.tokens.IsBetween() && !bytes.Contains(p, []byte("\x1bP")) && !bytes.Contains(p, []byte("\x1b]1337")) && !bytes.Contains(p, []byte("\x1b_")) && bytes.IndexByte(p, escseq.C1Lead) < 0 {
 		i := bytes.LastIndexByte(p, escseq.ESC) // only the last sequence may continue behind p
 		if i < 0 {
 			return
@@ -115,6 +115,11 @@ func (m *PictureCover) begins(p []byte, tok *escseq.Token, shown picture.Formats
 	case escseq.OSC:
 		m.covered = bytes.HasPrefix(body, []byte(picture.FilePrefix)) && !shown.Has(picture.ITerm2)
 		if i := bytes.IndexByte(p[tok.Start:tok.End], '='); i >= 0 { // the last byte of FilePrefix
+			return tok.Start + i + 1
+		}
+	case escseq.APC:
+		m.covered = bytes.HasPrefix(body, []byte("G")) && !shown.Has(picture.Kitty)
+		if i := bytes.IndexByte(p[tok.Start:tok.End], 'G'); i >= 0 {
 			return tok.Start + i + 1
 		}
 	}

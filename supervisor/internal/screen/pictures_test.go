@@ -11,20 +11,21 @@ import (
 
 // The bytes of pictures become NUL, however the output is cut into pieces, and no other bytes change.
 func TestPictureCover(t *testing.T) {
-	const output = "a\x1bP0;1;2qPIXELS~~\x1b\\b\x1b]1337;File=inline=1;size=3:QUJD\x07c\x1b]1337;CurrentDir=/q\x07\x1bP$qm\x1b\\\x1bP+q544e\x1b\\d\u0090qMORE\u009ce\x1bPqEND"
+	const output = "a\x1bP0;1;2qPIXELS~~\x1b\\b\x1b]1337;File=inline=1;size=3:QUJD\x07c\x1b]1337;CurrentDir=/q\x07\x1bP$qm\x1b\\\x1bP+q544e\x1b\\\x1b_Gi=1,a=T;QUJD\x1b\\\x1b_x\x1b\\d\u0090qMORE\u009ce\x1bPqEND"
 	nul := func(n int) string { return strings.Repeat("\x00", n) }
 	sixels := strings.NewReplacer("PIXELS~~", nul(8), "MORE", nul(4), "END", nul(3))
 	files := strings.NewReplacer("inline=1;size=3:QUJD", nul(20))
+	graphics := strings.NewReplacer("i=1,a=T;QUJD", nul(12))
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, tt := range []struct {
 		shown picture.Formats
 		want  string
 	}{
-		{AllFormats, output},
-		{picture.Formats(picture.Sixel), files.Replace(output)},
-		{picture.Formats(picture.ITerm2), sixels.Replace(output)},
-		{0, files.Replace(sixels.Replace(output))},
+		{picture.AllFormats, output},
+		{picture.Formats(picture.Sixel), graphics.Replace(files.Replace(output))},
+		{picture.Formats(picture.ITerm2 | picture.Kitty), sixels.Replace(output)},
+		{0, graphics.Replace(files.Replace(sixels.Replace(output)))},
 	} {
 		for range 300 {
 			var m PictureCover
@@ -46,7 +47,7 @@ func TestPicturesAlike(t *testing.T) {
 		return protocol.Appearance{Pictures: protocol.Pictures{Sixel: true, CellWidth: width, CellHeight: 15}}
 	}
 	same, other := look(7.5), look(8)
-	if PicturesAlike(&same, same) != picture.Formats(picture.Sixel) || PicturesAlike(&other, same) != 0 || PicturesAlike(nil, same) != AllFormats {
+	if PicturesAlike(&same, same) != picture.Formats(picture.Sixel) || PicturesAlike(&other, same) != 0 || PicturesAlike(nil, same) != picture.AllFormats {
 		t.Error("the wrong viewers receive the program's pictures")
 	}
 }

@@ -228,7 +228,7 @@ func (s *Session) reply(p []byte) {
 
 // mask covers the pictures in p, output at offset, that the viewer does not show, and disables queries.
 func (a *Attachment) mask(offset uint64, p []byte) {
-	if alike := picture.Formats(a.alike.Load()); alike != screen.AllFormats {
+	if alike := picture.Formats(a.alike.Load()); alike != picture.AllFormats {
 		a.cover.Apply(p, alike)
 	}
 	a.maskQueries(offset, p)

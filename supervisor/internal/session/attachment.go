@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/picture"
 	"holdfast/supervisor/internal/ring"
 	"holdfast/supervisor/internal/screen"
 )
@@ -612,7 +613,7 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 			a.view.Shown(buf[:n])
 		} else {
 			a.maskQueries(a.pos, buf[:n]) // a snapshot has no query, but may end within an escape sequence
-			a.cover.Apply(buf[:n], screen.AllFormats)
+			a.cover.Apply(buf[:n], picture.AllFormats)
 		}
 		if a.snapshot = a.snapshot[n:]; len(a.snapshot) == 0 {
 			a.snapshot = nil

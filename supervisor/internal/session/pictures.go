@@ -26,7 +26,7 @@ type pictureRenewal struct {
 // showsPictures reports whether the viewer's terminal may show pictures of the session.
 func (a *Attachment) showsPictures() bool {
 	look := a.spec.Appearance
-	return look != nil && (look.Pictures.Sixel || look.Pictures.ITerm2) && a.s.display.hasPictures()
+	return look != nil && (look.Pictures.Sixel || look.Pictures.ITerm2 || look.Pictures.Kitty) && a.s.display.hasPictures()
 }
 
 // hasPictures reports whether the screen shows pictures.
@@ -47,8 +47,13 @@ func (s *Session) updatePictures() {
 
 // renewForPictures lets viewers begin again that have not received pictures of the given formats.
 func (s *Session) renewForPictures(printed picture.Formats) {
+	responder := s.answers.current()
 	for a := range s.viewers.attached {
-		if printed&^picture.Formats(a.alike.Load()) == 0 || a.noOutput {
+		received := picture.Formats(a.alike.Load())
+		if a.spec.Writer != responder && a.spec.Appearance != nil {
+			received &^= picture.Formats(picture.Kitty) // a command that the terminal would answer is disabled
+		}
+		if printed&^received == 0 || a.noOutput {
 			continue
 		}
 		r := &a.pictureRenewal

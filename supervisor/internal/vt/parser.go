@@ -1,6 +1,10 @@
 package vt
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+
+	"holdfast/supervisor/internal/picture"
+)
 
 // parserState is a state of the parser of DEC's terminals (vt100.net/emu/dec_ansi_parser). The
 // transitions are those of xterm.js: its parser reads characters instead of bytes, and
@@ -524,6 +528,11 @@ func (t *Term) leaveString(ok bool) {
 		if ok && !t.tooLong {
 			t.dcs(t.collect, t.str)
 		}
+	case otherString:
+		if !ok || t.unfinishedPicture() != picture.Kitty {
+			return
+		}
+		t.graphicsCommand(t.str[1:])
 	default:
 		return
 	}

@@ -2,10 +2,11 @@ package vt
 
 import "strconv"
 
-// Beginnings of strings that terminals ignore: an OSC without a number, and an unknown DCS.
+// Beginnings of strings that terminals ignore: an OSC without a number, an unknown DCS, and an unknown APC.
 const (
 	unknownOSC = "\x1b]-"
 	unknownDCS = "\x1bP~"
+	unknownAPC = "\x1b_-"
 )
 
 // InSequence reports whether the written bytes end within a sequence or a character.

@@ -37,6 +37,7 @@ type placedPicture struct {
 	atomic.Pointer[picture.Picture]
 	cols, rows int
 	background uint32       // bg of the pen with which it was printed
+	id, number uint32       // of kitty's graphics: the image, and its placement; 0 if it has none
 	shown      atomic.Int64 // the greatest is that of the picture that was printed or painted last
 }
 
@@ -77,6 +78,8 @@ func (t *Term) unfinishedPicture() picture.Format {
 		return picture.Sixel
 	case t.state == oscString && bytes.HasPrefix(t.str, []byte(picture.FilePrefix)):
 		return picture.ITerm2
+	case t.state == otherString && t.opener == '_' && bytes.HasPrefix(t.str, []byte("G")):
+		return picture.Kitty
 	}
 	return 0
 }
@@ -104,7 +107,7 @@ func (t *Term) sixel(body []byte) {
 	}
 	p, down := picture.NewSixel(slices.Clip(data), from, background, t.backgroundColor(), t.Cell())
 	if p != nil {
-		t.place(p)
+		t.place(p, &placedPicture{})
 		return
 	}
 	for rows := (float64(down) / t.Cell().Height); rows > 1; rows-- { // as in the addon, only the cursor moves
@@ -123,7 +126,7 @@ func (t *Term) inlineImage(text []byte) {
 	t.work += len(text)
 	data := append(append(append(make([]byte, 0, len(text)+3), "\x1b]"...), text...), 0x07)
 	if p := picture.NewITerm2(data, data[2:len(data)-1], t.Cell(), t.cols, t.rows); p != nil {
-		t.place(p)
+		t.place(p, &placedPicture{})
 	}
 }
 
@@ -146,17 +149,18 @@ func (t *Term) backgroundColor() color.NRGBA {
 }
 
 // place lets the cells from the cursor on show a picture, which scrolls the screen as line feeds do. The
-// cursor stays in its column, in the last row of the picture.
-func (t *Term) place(p *picture.Picture) {
+// cursor stays in its column, in the last row of the picture. place returns false if the picture covers
+// too many cells.
+func (t *Term) place(p *picture.Picture, placed *placedPicture) bool {
 	b := t.b
 	cols, rows := p.Cells()
 	x := b.x
 	visible := min(cols, t.cols-x)
 	if rows*max(visible, 1) > maxTiles {
-		return
+		return false
 	}
 	t.work += rows * (visible*byteWork + rowWork)
-	placed := &placedPicture{cols: cols, rows: rows, background: t.pen.bg & colorMask}
+	placed.cols, placed.rows, placed.background = cols, rows, t.pen.bg&colorMask
 	tiles := make([]link, rows*max(visible, 0))
 	for row := range rows {
 		if visible > 0 {
@@ -177,6 +181,7 @@ func (t *Term) place(p *picture.Picture) {
 	}
 	t.keep(placed, p)
 	t.event(Event{Kind: PicturePrinted, Code: int(p.Format)})
+	return true
 }
 
 // tileStyle returns the number of a style with a part of a picture.
@@ -231,6 +236,7 @@ func (t *Term) dropPictures() {
 	for _, p := range slices.Clone(t.pictures.all) {
 		t.pictures.drop(p)
 	}
+	t.graphics = graphics{}
 }
 
 // sweepPictures drops the pictures that no cell shows. The styles must have been swept.

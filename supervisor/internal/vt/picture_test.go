@@ -2,6 +2,7 @@ package vt_test
 
 import (
 	"bytes"
+	"compress/zlib"
 	"encoding/base64"
 	"fmt"
 	"image"
@@ -35,7 +36,7 @@ func withPictures(cols, rows int) *vt.Term {
 	return vt.New(vt.Config{Cols: cols, Rows: rows, HistoryLines: 200, PictureBytes: 8 << 20})
 }
 
-var allFormats = vt.Shows{Formats: picture.Formats(picture.Sixel) | picture.Formats(picture.ITerm2), Cell: cellSize}
+var allFormats = vt.Shows{Formats: picture.AllFormats, Cell: cellSize}
 
 // A picture moves the cursor as in xterm.js, and scrolls the screen.
 func TestPictureCursor(t *testing.T) {
@@ -81,7 +82,11 @@ func TestPictureSnapshot(t *testing.T) {
 			term.Write([]byte(s))
 		}
 		viewer := withPictures(cols, rows)
-		viewer.Write(term.AppendSnapshot(nil, 1000, allFormats))
+		shows := allFormats
+		if i%4 == 3 {
+			shows.Formats = picture.Formats(picture.Kitty)
+		}
+		viewer.Write(term.AppendSnapshot(nil, 1000, shows))
 		viewer.Write([]byte(beforeCursor(term))) // a snapshot prints the last character once more, without its part of a picture
 		term.Write([]byte(beforeCursor(term)))
 		if got, want := vt.Tiles(viewer), vt.Tiles(term); got != want {
@@ -100,12 +105,18 @@ func TestPictureSnapshot(t *testing.T) {
 
 // short leaves out the files of pictures.
 func short(s string) string {
-	return regexp.MustCompile(`:[A-Za-z0-9+/=]{20,}`).ReplaceAllString(fmt.Sprintf("%q", s), ":...")
+	return regexp.MustCompile(`[:;][A-Za-z0-9+/=]{20,}`).ReplaceAllString(fmt.Sprintf("%q", s), ":...")
 }
 
 func shownLines(t *vt.Term) string {
 	s := t.State()
 	s.Normal.Lines[0].Wrapped = false // no bytes bring it back
+	for i := range s.Normal.Lines {   // empty cells may have had a part of a picture
+		l := &s.Normal.Lines[i]
+		for n := len(l.Cells); n > 0 && l.Cells[n-1].Text == "" && s.Attrs[l.Cells[n-1].Attr] == (vt.Attr{}); n-- {
+			l.Cells = l.Cells[:n-1]
+		}
+	}
 	return fmt.Sprint(s.Normal.Lines)
 }
 
@@ -207,11 +218,46 @@ func TestPictureQuestions(t *testing.T) {
 	}
 }
 
+// kitty returns commands with these keys and the data of random pixels.
+func kitty(r *rand.Rand, keys string, w, h int) string {
+	data := make([]byte, 4*w*h)
+	for i := range data {
+		data[i] = uint8(r.Uint32()) | uint8(i%4/3*255)
+	}
+	if strings.Contains(keys, "o=z") {
+		var b bytes.Buffer
+		z := zlib.NewWriter(&b)
+		_, _ = z.Write(data)
+		_ = z.Close()
+		data = b.Bytes()
+	}
+	encoded := base64.StdEncoding.EncodeToString(data)
+	var all strings.Builder
+	for keys != "" || encoded != "" {
+		n := min(4096, len(encoded))
+		more := 0
+		if n < len(encoded) {
+			more = 1
+		}
+		fmt.Fprintf(&all, "\x1b_G%s,m=%d;%s\x1b\\", keys, more, encoded[:n])
+		keys, encoded = "", encoded[n:]
+	}
+	return strings.ReplaceAll(all.String(), "G,", "G")
+}
+
 // randomPicture returns output with pictures, or that moves, covers or erases some.
 func randomPicture(t testing.TB, r *rand.Rand, cols, rows int) string {
-	switch r.IntN(9) {
+	switch r.IntN(12) {
 	case 0, 1, 2:
 		return inlineImage(t, r, 1+r.IntN(200), 1+r.IntN(150))
+	case 9:
+		w, h := 1+r.IntN(90), 1+r.IntN(60)
+		keys := fmt.Sprintf("a=%c,i=%d,f=%d,s=%d,v=%d", "tT"[r.IntN(2)], 1+r.IntN(3), 24+8*r.IntN(2), w, h)
+		return kitty(r, keys+[]string{"", ",c=4", ",r=2,C=1", ",x=3,y=2,w=40,h=30", ",o=z"}[r.IntN(5)], w, h)
+	case 10:
+		return fmt.Sprintf("\x1b_Ga=p,i=%d,p=%d,c=%d;\x1b\\", 1+r.IntN(3), r.IntN(3), r.IntN(5))
+	case 11:
+		return "\x1b_Ga=d,d=" + []string{"a", "i,i=1", "I,i=2", "c", "x,x=2", "y,y=2", "p,x=1,y=1", "A"}[r.IntN(8)] + "\x1b\\"
 	case 3:
 		return fmt.Sprintf("\x1bP0;%dq#%d;2;%d;%d;%d!%d~-!9N\x1b\\", r.IntN(3), r.IntN(9), r.IntN(100), r.IntN(100), r.IntN(100), 1+r.IntN(150))
 	case 4:
@@ -233,34 +279,105 @@ func TestPictureTransition(t *testing.T) {
 	for i := range 40 {
 		cols, rows := 5+r.IntN(30), 3+r.IntN(12)
 		term, viewer := withPictures(cols, rows), withPictures(cols, rows)
-		var printed strings.Builder
+		var output strings.Builder
+		printed := map[[2]int]bool{} // the cells before the cursor, which the transitions have printed once more
 		from := term.Copy(0)
 		for range 1 + r.IntN(12) {
 			for range 1 + r.IntN(3) {
 				s := randomPicture(t, r, cols, rows)
-				printed.WriteString(s)
+				output.WriteString(s)
 				term.Write([]byte(s))
 			}
 			to := term.Copy(0)
 			update := to.AppendTransition(nil, from, allFormats)
 			viewer.Write(update)
 			from = to
-			if got, want := screenTiles(viewer), screenTiles(term); got != want {
-				t.Fatalf("seed %d, stream %d, %dx%d:\n got %s\nwant %s\n%s\n%s", seed, i, cols, rows, got, want, short(printed.String()), short(string(update)))
+			x, y := term.Cursor()
+			printed[[2]int{x - 1, y}] = true
+			if got, want := screenTiles(viewer, printed), screenTiles(term, printed); got != want {
+				t.Fatalf("seed %d, stream %d, %dx%d:\n got %s\nwant %s\n%s\n%s", seed, i, cols, rows, got, want, short(output.String()), short(string(update)))
 			}
 		}
 	}
 }
 
-// screenTiles returns the parts of pictures on the screen, except for the cell before the cursor, which a
-// transition prints once more.
-func screenTiles(t *vt.Term) string {
-	x, y := t.Cursor()
+// screenTiles returns the parts of pictures on the screen, except for those in the given cells.
+func screenTiles(t *vt.Term, except map[[2]int]bool) string {
 	var all []string
 	for _, tile := range strings.Fields(vt.Tiles(t)) {
-		if !strings.Contains(tile, ",-") && !strings.HasPrefix(tile, fmt.Sprintf("%d,%d:", x-1, y)) {
+		var at [2]int
+		if _, err := fmt.Sscanf(tile, "%d,%d:", &at[0], &at[1]); err == nil && at[1] >= 0 && !except[at] {
 			all = append(all, tile)
 		}
 	}
 	return strings.Join(all, " ")
+}
+
+// Kitty's graphics are answered as its documentation says, if the last viewer's terminal shows them.
+func TestKittyAnswers(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	pixels := base64.StdEncoding.EncodeToString(make([]byte, 12))
+	term := withPictures(40, 10)
+	for _, tt := range []struct{ command, want string }{
+		{"a=q,i=31,s=1,v=1,t=d,f=24;AAAA", "i=31;OK"},
+		{"a=q,i=31,s=1,v=1,t=s,f=24;AAAA", "i=31;EINVAL:unsupported format or medium"},
+		{"a=q,i=31,s=2,v=1,f=24;AAAA", "i=31;ENODATA:not enough pixel data, or damaged"},
+		{"a=q,i=31,f=25;AAAA", "i=31;EINVAL:unsupported format or medium"},
+		{"a=q,i=31,s=99999,v=99999,o=z;AAAA", "i=31;EFBIG:too many pixels or bytes"},
+		{"a=q,i=31,f=100;AAAA", "i=31;ENODATA:not enough pixel data, or damaged"},
+		{"a=p,i=9", "i=9;ENOENT:there is no such image"},
+		{"i=9,s=2,v=2,f=24;" + pixels, "i=9;OK"},
+		{"a=p,i=9,p=3", "i=9,p=3;OK"},
+		{"a=p,i=9,x=2", "i=9;EINVAL:nothing to show, or too much"},
+		{"a=T,I=5,s=2,v=2,f=24;" + pixels, "i=2147483648,I=5;OK"},
+		{"a=p,I=5,q=1", ""},
+		{"a=p,I=6,q=2", ""},
+		{"a=T,s=2,v=2,f=24;" + pixels, ""},
+		{"a=d,d=I,i=9", ""},
+		{"a=p,i=9", "i=9;ENOENT:there is no such image"},
+		{"a=f,i=9;AAAA", ""},
+	} {
+		if tt.want != "" {
+			tt.want = "\x1b_G" + tt.want + "\x1b\\"
+		}
+		term.SetAppearance(vt.Appearance{Pictures: picture.Formats(picture.Kitty)})
+		term.Write([]byte("\x1b_G" + tt.command + "\x1b\\"))
+		if got := string(term.Replies()); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.command, got, tt.want)
+		}
+	}
+	term.SetAppearance(vt.Appearance{})
+	term.Write([]byte("\x1b_Ga=q,i=31,s=1,v=1,f=24;AAAA\x1b\\"))
+	if got := string(term.Replies()); got != "" {
+		t.Errorf("for a terminal without graphics: %q", got)
+	}
+	term = withPictures(40, 10)
+	term.Write([]byte("ab" + kitty(r, "a=T,f=32,s=35,v=30", 35, 30)))
+	if x, y := term.Cursor(); x != 6 || y != 1 {
+		t.Errorf("the cursor is at %d,%d", x, y)
+	}
+	term.Write([]byte("\x1b[10;1H" + kitty(r, "a=T,f=32,s=35,v=30,C=1,i=4", 35, 30)))
+	if x, y := term.Cursor(); x != 0 || y != 8 {
+		t.Errorf("the cursor is at %d,%d", x, y)
+	}
+	if got := strings.Count(vt.Tiles(term), ":"); got != 16 {
+		t.Errorf("%d cells show pictures", got)
+	}
+	term.Write([]byte("\x1b_Ga=d,d=i,i=4\x1b\\\x1b_Ga=p,i=4,c=2,r=2,C=1\x1b\\"))
+	if got := strings.Count(vt.Tiles(term), ":"); got != 12 {
+		t.Errorf("after another placement, %d cells show pictures", got)
+	}
+}
+
+// No command makes the core panic, or hold more than its limit.
+func FuzzKitty(f *testing.F) {
+	f.Add("a=T,f=32,s=1,v=1;AAAAAA==", "a=d")
+	f.Add("i=1,m=1,f=100;AAAA", "m=0;AAAA")
+	f.Add("a=p,i=1,c=99999,r=99999", "a=q,i=1,s=-1,v=-1")
+	f.Fuzz(func(t *testing.T, one, other string) {
+		term := withPictures(20, 5)
+		term.SetAppearance(vt.Appearance{Pictures: picture.AllFormats})
+		term.Write([]byte("\x1b_G" + one + "\x1b\\\x1b_G" + other + "\x1b\\"))
+		term.AppendSnapshot(nil, 100, allFormats)
+	})
 }

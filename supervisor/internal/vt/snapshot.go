@@ -58,6 +58,8 @@ func (p *painter) snapshot(history int) {
 		p.out = t.pending(p.out)
 	case format == picture.Sixel:
 		p.out = append(p.out, unknownDCS...)
+	case format == picture.Kitty:
+		p.out = append(p.out, unknownAPC...)
 	default:
 		p.out = append(p.out, unknownOSC...)
 	}

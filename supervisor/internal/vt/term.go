@@ -46,6 +46,7 @@ type Term struct {
 	clusters clusterTable
 	links    linkTable
 	pictures pictures
+	graphics graphics
 	scratch  []cell
 	unmoved  []cell // scratch space of settle
 	work     int    // cells touched since the beginning of WriteSome

@@ -1713,6 +1713,8 @@ class Pictures(TypedDict):
     sixel: NotRequired[bool]
     # OSC 1337 File=
     iterm2: NotRequired[bool]
+    # APC G, kitty's graphics
+    kitty: NotRequired[bool]
     cell_width: NotRequired[float]
     cell_height: NotRequired[float]
 

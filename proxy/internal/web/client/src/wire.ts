@@ -1477,6 +1477,8 @@ export interface Pictures {
   sixel?: boolean;
   /** OSC 1337 File= */
   iterm2?: boolean;
+  /** APC G, kitty's graphics */
+  kitty?: boolean;
   cell_width?: number;
   cell_height?: number;
 }

@@ -140,3 +140,32 @@ test('pictures are the same for a page that attaches later', async () => {
   await shows(page, /^none$/);
   assert.deepEqual(c.wrongs, []);
 });
+
+// red is the number of pixels of the terminal that are pure red.
+async function red(page) {
+  return page.evaluate(async (file) => {
+    const image = await createImageBitmap(new Blob([Uint8Array.from(atob(file), (c) => c.charCodeAt(0))], { type: 'image/png' }));
+    const on = new OffscreenCanvas(image.width, image.height).getContext('2d');
+    on.drawImage(image, 0, 0);
+    return new Uint32Array(on.getImageData(0, 0, image.width, image.height).data.buffer).reduce((n, pixel) => n + (pixel === 0xff0000ff ? 1 : 0), 0);
+  }, (await screen(page)).toString('base64'));
+}
+
+test('a picture of kitty, whose protocol the page does not know, is shown and deleted', async () => {
+  const file = join(HOLDFAST_DIR, 'kitty');
+  const pixels = Buffer.concat(Array.from({ length: 50 * 40 }, () => Buffer.from([255, 0, 0]))).toString('base64');
+  const chunks = pixels.match(/.{1,4096}/g);
+  writeFileSync(file, chunks.map((chunk, i) => `\x1b_G${i ? '' : 'a=T,i=7,q=2,f=24,s=50,v=40,'}m=${i < chunks.length - 1 ? 1 : 0};${chunk}\x1b\\`).join('') + '\r\nbelow\r\n');
+  await cli('new', '--detach', '--id', 'kitty', '--', '/bin/sh', '-c', `stty -echo; echo ready; read go; cat '${file}'; read go; printf '\\033_Ga=d,d=i,i=7\\033\\\\gone\\n'; read go`);
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'kitty');
+  await shows(page, /^ready$/);
+  await page.keyboard.press('Enter');
+  await shows(page, /^below$/);
+  await eventually('the picture is shown', async () => (await red(page)) >= 49 * 39);
+  await page.keyboard.press('Enter');
+  await shows(page, /^gone$/);
+  await eventually('the picture is gone', async () => (await red(page)) === 0);
+  assert.deepEqual(c.wrongs, []);
+});
