@@ -34,6 +34,7 @@ type ScreenSpec struct {
 	Cols       int          `json:"cols,omitempty"`       // lay the lines out for a terminal of this width; 0: the session's width
 	Rows       int          `json:"rows,omitempty"`       // and of this height; 0: the session's height
 	At         *Moment      `json:"at,omitempty"`         // the screen at an earlier moment; absent: the present one
+	Pictures   bool         `json:"pictures,omitempty"`   // with format cells: send the pictures, too
 }
 
 // Validate returns an error if the request is wrong for every session.
@@ -77,9 +78,20 @@ type ScreenContent struct {
 	Looks     []Look       `json:"looks,omitempty"`     // for format cells: styles of the cells; the first is the default
 	ANSI      string       `json:"ansi,omitempty"`      // for format ansi: lines that end with SGR 0 and a newline
 	State     []byte       `json:"state,omitempty"`     // for format state: base64
-	Truncated bool         `json:"truncated,omitempty"` // the oldest lines are missing, because one message cannot contain all
-	PrintedAt time.Time    `json:"printed_at,omitzero"` // if the request has at: when the last output before Offset was printed, if that is known
-	Inexact   bool         `json:"inexact,omitempty"`   // if the request has at: output before Offset is not kept, so the screen may have been another one
+	// Pictures has the pictures that the cells show, if the request asks for them. Text may lie over them.
+	Pictures  []ScreenPicture `json:"pictures,omitempty"`
+	Truncated bool            `json:"truncated,omitempty"` // the oldest lines are missing, because one message cannot contain all
+	PrintedAt time.Time       `json:"printed_at,omitzero"` // if the request has at: when the last output before Offset was printed, if that is known
+	Inexact   bool            `json:"inexact,omitempty"`   // if the request has at: output before Offset is not kept, so the screen may have been another one
+}
+
+// ScreenPicture is a picture, or a part of one, that covers a rectangle of cells.
+type ScreenPicture struct {
+	Row  int    `json:"row"` // index in cells of the first row
+	Col  int    `json:"col"` // first column
+	Rows int    `json:"rows"`
+	Cols int    `json:"cols"`
+	PNG  []byte `json:"png"` // base64; the last row and column may be incomplete
 }
 
 // InputMode is what a terminal does with input before the program gets it, as the program has set it.

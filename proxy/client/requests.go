@@ -163,6 +163,7 @@ type ScreenOptions struct {
 	NonEmpty   bool                  // only lines that are not blank
 	Cols, Rows int                   // size of the terminal on which the lines are laid out; 0 means the session's size
 	At         *protocol.Moment      // an earlier moment; nil means the present one
+	Pictures   bool                  // with the format cells: the pictures, too
 }
 
 // Screen returns the content of a session's screen, or its last lines, at the present or at an
@@ -172,7 +173,7 @@ type ScreenOptions struct {
 func (c *Client) Screen(ctx context.Context, id protocol.SessionID, o ScreenOptions) (*protocol.ScreenContent, error) {
 	s, err := ask[*api.ScreenContent](ctx, c, &api.Screen{ScreenSpec: protocol.ScreenSpec{
 		SessionID: id, Format: o.Format, Lines: o.Lines, Scrollback: o.Scrollback, Skip: o.Skip, NonEmpty: o.NonEmpty,
-		Cols: o.Cols, Rows: o.Rows, At: o.At,
+		Cols: o.Cols, Rows: o.Rows, At: o.At, Pictures: o.Pictures,
 	}})
 	if err != nil {
 		return nil, err

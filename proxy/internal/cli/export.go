@@ -131,6 +131,13 @@ func (o *exportOptions) export(ctx context.Context, c *client.Client, id protoco
 	if o.format == "cast" {
 		return o.cast(ctx, c, id, w)
 	}
+	if o.format == "html" { // the lines of the history have no pictures
+		shown, err := c.Screen(ctx, id, client.ScreenOptions{Format: protocol.ScreenCells, Scrollback: protocol.AllScrollback, Pictures: true})
+		if err == nil && len(shown.Pictures) > 0 && !shown.Truncated && !shown.Alternate {
+			_, err = w.Write(screenHTML(id, shown))
+			return err
+		}
+	}
 	screen, err := allLines(ctx, c, id)
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ func (a *app) screenCommand() *cobra.Command {
 func (o *screenOptions) check(cells, scrollback bool) error {
 	switch {
 	case cells, o.html:
-		o.Format = protocol.ScreenCells
+		o.Format, o.Pictures = protocol.ScreenCells, o.html
 	case o.ansi:
 		o.Format = protocol.ScreenANSI
 	}

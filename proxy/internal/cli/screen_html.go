@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"html"
 	"net/url"
@@ -36,10 +37,37 @@ func screenHTML(id protocol.SessionID, c *protocol.ScreenContent) []byte {
 		if i > 0 && !l.Wrapped {
 			b.WriteByte('\n')
 		}
+		col := 0
+		for _, p := range c.Pictures {
+			if p.Row == i {
+				htmlLine(&b, cutCells(&l, p.Col-col), c.Looks)
+				col = p.Col
+				htmlPicture(&b, p)
+			}
+		}
 		htmlLine(&b, l, c.Looks)
 	}
 	b.WriteString("\n</pre>\n")
 	return b.Bytes()
+}
+
+// htmlPicture writes a picture that lies over the text that follows. It takes no room in the text.
+func htmlPicture(b *bytes.Buffer, p protocol.ScreenPicture) {
+	fmt.Fprintf(b, `<img alt="" style="position:absolute;width:%dch;height:%.1fem" src="data:image/png;base64,%s">`,
+		p.Cols, 1.2*float64(p.Rows), base64.StdEncoding.EncodeToString(p.PNG))
+}
+
+// cutCells removes the cells of the first cols columns from l and returns them, with blanks for columns that l lacks.
+func cutCells(l *protocol.ScreenLine, cols int) (first protocol.ScreenLine) {
+	for cols > 0 {
+		c := protocol.ScreenCell{Text: " "}
+		if len(l.Cells) > 0 {
+			c, l.Cells = l.Cells[0], l.Cells[1:]
+		}
+		cols -= c.Columns()
+		first.Cells = append(first.Cells, c)
+	}
+	return first
 }
 
 // htmlLine writes a row with one span for each run of cells of the same style.

@@ -56,3 +56,23 @@ func TestScreenHTML(t *testing.T) {
 		t.Errorf("wrapped rows make %q", got)
 	}
 }
+
+// A picture lies over the text at its place, and takes no room in it.
+func TestScreenHTMLPictures(t *testing.T) {
+	line := func(text string) (l protocol.ScreenLine) {
+		for _, r := range text {
+			l.Cells = append(l.Cells, protocol.ScreenCell{Text: string(r)})
+		}
+		return l
+	}
+	c := &protocol.ScreenContent{
+		Cells: []protocol.ScreenLine{line("abcd"), line("e")}, Looks: []protocol.Look{{}},
+		Pictures: []protocol.ScreenPicture{{Row: 0, Col: 1, Rows: 2, Cols: 8, PNG: []byte("PNG")}, {Row: 1, Col: 3, Rows: 1, Cols: 1, PNG: []byte("P")}},
+	}
+	got := string(screenHTML("s", c))
+	const want = `a<img alt="" style="position:absolute;width:8ch;height:2.4em" src="data:image/png;base64,UE5H">bcd` + "\n" +
+		`e  <img alt="" style="position:absolute;width:1ch;height:1.2em" src="data:image/png;base64,UA==">` + "\n</pre>"
+	if !strings.Contains(got, want) {
+		t.Errorf("got %s", got)
+	}
+}

@@ -42,7 +42,7 @@ func NewITerm2(data, text []byte, cell Cell, cols, rows int) *Picture {
 	if !(w >= 1 && h >= 1 && math.Floor(w)*math.Floor(h) <= MaxPixels) {
 		return nil
 	}
-	return &Picture{Format: ITerm2, Width: int(w), Height: int(h), Cell: cell, Data: data, body: len(data) - terminator(data) - len(encoded)}
+	return &Picture{Format: ITerm2, Width: int(w), Height: int(h), Cell: cell, Data: data, body: len(data) - terminator(data) - len(encoded), stored: config.Width * config.Height}
 }
 
 // terminator returns the length of the terminator of an OSC.

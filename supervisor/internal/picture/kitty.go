@@ -216,7 +216,7 @@ func (t *Transmission) Place(c *Command, cell Cell) *Picture {
 	if w < 1 || h < 1 || w*h > MaxPixels {
 		return nil
 	}
-	return &Picture{Format: Kitty, Width: int(w), Height: int(h), Cell: cell, Data: t.Data, kitty: kitty{t, part, cols, rows, c.Z}}
+	return &Picture{Format: Kitty, Width: int(w), Height: int(h), Cell: cell, Data: t.Data, kitty: kitty{t, part, cols, rows, c.Z}, stored: t.width * t.height}
 }
 
 // kitty is the part of a transmission that a picture shows.

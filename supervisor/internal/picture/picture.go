@@ -77,6 +77,16 @@ type Picture struct {
 	body          int    // the index in Data of the sixels, or of the encoded file
 	fill          color.NRGBA
 	kitty         kitty
+	stored        int // pixels of its image
+}
+
+// Work returns how many pixels Append decodes.
+func (p *Picture) Work(a Area, formats Formats, cell Cell) int {
+	cols, rows := p.Cells()
+	if a == (Area{0, 0, cols, rows}) && formats.Has(p.Format) && (cell == p.Cell || p.Format != Sixel) {
+		return 0
+	}
+	return p.stored
 }
 
 // Cells returns the numbers of columns and rows that the picture covers.
@@ -123,19 +133,17 @@ func (p *Picture) Append(dst []byte, a Area, formats Formats, cell Cell) []byte 
 		return appendITerm2(dst, p.file(), p.shownSize(r, a, cell))
 	}
 	if formats.Has(ITerm2) || formats.Has(Kitty) {
-		img := p.Part(a, p.Cell)
-		var file bytes.Buffer
-		e := png.Encoder{CompressionLevel: png.BestSpeed}
-		if img == nil || e.Encode(&file, img) != nil { // it fails only for an empty image
+		file := p.PNG(a)
+		if file == nil {
 			return dst
 		}
 		if formats.Has(ITerm2) {
-			return appendITerm2(dst, file.Bytes(), p.shownSize(r, a, cell))
+			return appendITerm2(dst, file, p.shownSize(r, a, cell))
 		}
 		if cell == p.Cell {
 			a.Cols, a.Rows = 0, 0 // its natural size, so that an incomplete cell is not stretched
 		}
-		return appendKitty(dst, "a=T,q=2,C=1,f=100", file.Bytes(), a.Cols, a.Rows)
+		return appendKitty(dst, "a=T,q=2,C=1,f=100", file, a.Cols, a.Rows)
 	}
 	if img := p.Part(a, cell); img != nil {
 		return appendSixel(dst, img)
@@ -143,22 +151,47 @@ func (p *Picture) Append(dst []byte, a Area, formats Formats, cell Cell) []byte 
 	return dst
 }
 
+// PNG returns an area of the picture as a file, or nil if the picture is damaged or the area empty.
+func (p *Picture) PNG(a Area) []byte {
+	all := p.decode()
+	r := p.area(a)
+	if all == nil || r.Empty() {
+		return nil
+	}
+	w, h := r.Dx(), r.Dy()
+	if w > maxScaled/h { // a picture that is shown much larger than it is has no more pixels in the file than before
+		w, h = min(w, max(1, w*all.Bounds().Dx()/p.Width)), min(h, max(1, h*all.Bounds().Dy()/p.Height))
+	}
+	img := crop(all, p.Width, p.Height, r, w, h)
+	var file bytes.Buffer
+	e := png.Encoder{CompressionLevel: png.BestSpeed}
+	if e.Encode(&file, img) != nil { // it fails only for an empty image
+		return nil
+	}
+	return file.Bytes()
+}
+
 // Part returns the pixels of an area on a terminal whose cells have the given size. It returns nil if the
-// picture is damaged, or if the area has no pixels or more than MaxPixels.
+// picture is damaged, or if the area has no pixels or more than maxScaled.
 func (p *Picture) Part(a Area, cell Cell) *image.NRGBA {
 	r := p.area(a)
 	w, h := r.Dx(), r.Dy()
 	if cell != p.Cell {
 		w, h = int(float64(w)*cell.Width/p.Cell.Width), int(float64(h)*cell.Height/p.Cell.Height)
 	}
-	if w < 1 || h < 1 || w > MaxPixels/h {
-		return nil
-	}
 	img := p.decode()
-	if img == nil {
+	if img == nil || w < 1 || h < 1 || (w != r.Dx() || h != r.Dy() || !p.isNatural(img)) && w > maxScaled/h {
 		return nil
 	}
 	return crop(img, p.Width, p.Height, r, w, h)
+}
+
+// maxScaled bounds the pixels of a part that is scaled, which takes some 20 ns for a pixel.
+const maxScaled = 1 << 22
+
+// isNatural reports whether the picture is shown with as many pixels as its image has.
+func (p *Picture) isNatural(img image.Image) bool {
+	return img.Bounds().Dx() == p.Width && img.Bounds().Dy() == p.Height
 }
 
 // A size tells iTerm2's protocol how large a picture is shown: in cells if cells is set, otherwise in

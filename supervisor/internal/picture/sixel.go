@@ -31,7 +31,7 @@ func NewSixel(data []byte, body, background int, fill color.NRGBA, cell Cell) (p
 	if background == 1 {
 		fill = color.NRGBA{}
 	}
-	return &Picture{Format: Sixel, Width: width, Height: height, Cell: cell, Data: data, body: body, fill: fill}, 0
+	return &Picture{Format: Sixel, Width: width, Height: height, Cell: cell, Data: data, body: body, fill: fill, stored: width * height}, 0
 }
 
 // A scanner splits sixels into commands.

@@ -1,7 +1,10 @@
 package screen
 
 import (
+	"bytes"
+	"image/png"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,4 +69,27 @@ func FuzzPictureCover(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The cells of a screen come with the pictures that they show, if the request asks for them.
+func TestScreenPictures(t *testing.T) {
+	s := New(protocol.Size{Cols: 20, Rows: 5}, 100)
+	s.Write([]byte("\x1bP0;1q\"1;1;25;30#1!25~-!25~\x1b\\\r\nbelow\r\n\r\n\r\n\r\n\x1b[2;3H\x1bP0;1q\"1;1;10;20#1!10~\x1b\\"))
+	spec := protocol.ScreenSpec{Format: protocol.ScreenCells, Scrollback: protocol.AllScrollback, Pictures: true}
+	c, _ := s.View(Rows(spec)).Content(spec)
+	type place struct{ row, col, rows, cols int }
+	var got []place
+	for _, p := range c.Pictures {
+		got = append(got, place{p.Row, p.Col, p.Rows, p.Cols})
+		if _, err := png.Decode(bytes.NewReader(p.PNG)); err != nil {
+			t.Error(err)
+		}
+	}
+	if want := []place{{0, 0, 2, 3}, {3, 2, 1, 1}}; !slices.Equal(got, want) || c.Above != 2 {
+		t.Errorf("%d above, pictures %v, want %v", c.Above, got, want)
+	}
+	spec.Pictures = false
+	if c, _ := s.View(Rows(spec)).Content(spec); c.Pictures != nil {
+		t.Error("there are pictures although nothing asked for them")
+	}
 }

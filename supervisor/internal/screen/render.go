@@ -2,6 +2,7 @@ package screen
 
 import (
 	"bytes"
+	"cmp"
 	"iter"
 	"slices"
 	"strconv"
@@ -174,12 +175,13 @@ const (
 // longer ones.
 const maxLink = 2048
 
-// cells sets c.Cells to the cells of the lines, and c.Looks to their styles. It reports
-// whether lines were left out.
-func (p *sheet) cells(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
+// cells sets c.Cells to the cells of the lines, c.Looks to their styles, and if pictures is set, c.Pictures to
+// the pictures that they show. It reports whether lines or pictures were left out.
+func (p *sheet) cells(c *protocol.ScreenContent, lines iter.Seq[line], room int, pictures bool) (cut bool) {
 	t := styleList{all: []protocol.Look{{}}, index: map[int]int{0: 0}, masker: p.masker}
 	numbers := map[vt.Attr]int{{}: 0} // numbers of styles in the table
 	above := 0
+	var rows []int
 	for l := range lines {
 		row, need := p.cellRow(l.first, &t, numbers)
 		if room -= need; room < 0 {
@@ -187,13 +189,25 @@ func (p *sheet) cells(c *protocol.ScreenContent, lines iter.Seq[line], room int)
 			break
 		}
 		c.Cells = append(c.Cells, row)
+		rows = append(rows, l.first)
 		if l.first < p.above {
 			above++
 		}
 	}
 	slices.Reverse(c.Cells)
+	slices.Reverse(rows)
 	c.Above, c.Looks = above, t.all
-	return cut
+	if !pictures || len(rows) == 0 {
+		return cut
+	}
+	all, more := p.Pictures(rows[0], rows[len(rows)-1]+1, room/4*3) // base64 is longer
+	for _, one := range all {
+		if i, ok := slices.BinarySearch(rows, one.Row); ok {
+			c.Pictures = append(c.Pictures, protocol.ScreenPicture{Row: i, Col: one.Col, Rows: one.Rows, Cols: one.Cols, PNG: one.PNG})
+		}
+	}
+	slices.SortFunc(c.Pictures, func(a, b protocol.ScreenPicture) int { return cmp.Or(a.Row-b.Row, a.Col-b.Col) })
+	return cut || more
 }
 
 // cellRow returns the cells of a row, and a bound of their length as JSON.

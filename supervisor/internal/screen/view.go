@@ -108,7 +108,7 @@ func (v *View) Content(spec protocol.ScreenSpec) (c protocol.ScreenContent, next
 	var cut bool
 	switch spec.Format {
 	case protocol.ScreenCells:
-		cut = p.cells(&c, lines, room)
+		cut = p.cells(&c, lines, room, spec.Pictures)
 	case protocol.ScreenANSI:
 		cut = p.ansi(&c, lines, room)
 	case protocol.ScreenState:

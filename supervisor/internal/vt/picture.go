@@ -314,10 +314,15 @@ type album struct {
 	line   int // number of the line that was painted last
 	blocks []block
 	room   int // bytes that the pictures may still take
+	work   int // pixels that may still be decoded
 }
 
-// maxPainted bounds the bytes of the pictures in a snapshot for a viewer.
-const maxPainted = 16 << 20
+// maxPainted bounds the bytes of the pictures in a snapshot for a viewer, and maxDecoded the pixels of those of
+// which only a part is shown, or that are converted. Decoding these takes some 0.3 s.
+const (
+	maxPainted = 16 << 20
+	maxDecoded = picture.MaxPixels
+)
 
 // A block is a rectangle of parts of one picture that are placed as in the picture.
 type block struct {
@@ -396,6 +401,9 @@ func (p *painter) paintBlocks(blocks []block, row int, cells []cell) {
 		cell := a.Cell
 		if !cell.Valid() {
 			cell = data.Cell
+		}
+		if a.work -= data.Work(b.area, a.Formats, cell); a.work < 0 {
+			continue
 		}
 		from := len(p.out)
 		p.csi('H', row-(a.line-b.line)+1, b.x+1)

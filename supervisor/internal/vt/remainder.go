@@ -87,7 +87,7 @@ func (t *Term) Save(w io.Writer, history int) (*Remainder, error) {
 	r.Alt = t.cursorState(&t.alt, 0)
 	p := &painter{
 		t: t, w: w, linkRoom: maxScreenLinks, odd: &oddRows{t: t}, linksFrom: h.lines - t.linksWithin(r.History, maxSavedLinks),
-		album: album{Shows: Shows{picture.AllFormats, t.Cell()}, room: math.MaxInt},
+		album: album{Shows: Shows{picture.AllFormats, t.Cell()}, room: math.MaxInt, work: maxDecoded},
 	}
 	p.snapshot(r.History)
 	p.flush()

@@ -3,6 +3,8 @@ package vt
 import (
 	"bytes"
 	"encoding/binary"
+
+	"holdfast/supervisor/internal/picture"
 )
 
 // A rowReader reads the rows of a history by index, oldest first. If an arena is packed, the
@@ -167,17 +169,7 @@ const sweepAt = 1 << 16
 // Cells returns the cells of the row i without the empty cells of default style at its end.
 // They are valid until Cells is called again. Use Look to decode the Attr of a cell.
 func (r *Rows) Cells(i int) []Cell {
-	t := r.t
-	if t.styles.used() > max(t.styles.limit, sweepAt) || t.clusters.used() > max(t.clusters.limit, sweepAt) {
-		t.tidy()
-	}
-	var cells []cell
-	if i < r.Above() {
-		t.scratch = t.storedCells(t.scratch[:0], r.rows.row(i))
-		cells = t.scratch
-	} else {
-		cells = t.rowCells(t.b.row(i - r.Above()))
-	}
+	t, cells := r.t, r.packedCells(i)
 	n := len(cells)
 	for n > 0 && cells[n-1] == 0 {
 		n--
@@ -188,6 +180,53 @@ func (r *Rows) Cells(i int) []Cell {
 		r.cells = append(r.cells, Cell{Text: string(t.appendContent(buf[:0], c)), Width: c.width(), Attr: int(c.style())})
 	}
 	return r.cells
+}
+
+// packedCells returns the cells of the row i in scratch space.
+func (r *Rows) packedCells(i int) []cell {
+	t := r.t
+	if t.styles.used() > max(t.styles.limit, sweepAt) || t.clusters.used() > max(t.clusters.limit, sweepAt) {
+		t.tidy()
+	}
+	if i < r.Above() {
+		t.scratch = t.storedCells(t.scratch[:0], r.rows.row(i))
+		return t.scratch
+	}
+	return t.rowCells(t.b.row(i - r.Above()))
+}
+
+// A RowPicture is a picture, or a part of one, in some rows.
+type RowPicture struct {
+	Row, Col, Rows, Cols int
+	PNG                  []byte
+}
+
+// Pictures returns the pictures in the rows [first, end), from the top. Their files have at most room bytes
+// together; cut is set if there are more.
+func (r *Rows) Pictures(first, end, room int) (all []RowPicture, cut bool) {
+	p := &painter{t: r.t, album: album{Shows: Shows{Formats: picture.AllFormats}}}
+	var blocks []block
+	for i := first; i < end && r.t.HasPictures(); i++ {
+		blocks = append(blocks, p.collect(0, r.packedCells(i), false, false)...)
+	}
+	work := maxDecoded
+	for _, b := range append(blocks, p.album.blocks...) {
+		data := b.picture.Load()
+		if data == nil {
+			continue
+		}
+		if work -= data.Work(b.area, 0, data.Cell); work < 0 {
+			return all, true
+		}
+		file := data.PNG(b.area)
+		if room -= len(file); room < 0 {
+			return all, true
+		}
+		if file != nil {
+			all = append(all, RowPicture{first + b.line - 1, b.x, b.area.Rows, b.area.Cols, file})
+		}
+	}
+	return all, false
 }
 
 // Look returns the style of a cell of the row that Cells has returned last.

@@ -19,8 +19,10 @@ func (r *Rows) Blank(i int, styles bool) (blank bool, cells int) {
 		if code := c & contentMask; code != 0 && code != ' ' && code != '\u3000' {
 			return false, x + 1
 		}
-		if styles && c.style() != 0 && r.styleAt(i, c) != (Attr{}) {
-			return false, x + 1
+		if styles && c.style() != 0 {
+			if s := r.styleAt(i, c); s.attr() != (Attr{}) || s.shownTile() != nil {
+				return false, x + 1
+			}
 		}
 	}
 	return true, len(row)
@@ -105,11 +107,11 @@ func (r *Rows) trimmedCells(i int) []cell {
 
 // styleAt returns the style of a cell that trimmedCells has returned for the row i. The style
 // id of the cell must not be 0.
-func (r *Rows) styleAt(i int, c cell) Attr {
+func (r *Rows) styleAt(i int, c cell) style {
 	if i < r.Above() {
-		return r.rows.row(i).look(int(c.style()) - 1).attr()
+		return r.rows.row(i).look(int(c.style()) - 1)
 	}
-	return r.Look(int(c.style()))
+	return *r.t.styles.at(c.style())
 }
 
 // appendShown appends the text of a cell as AppendText does.

@@ -22,7 +22,7 @@ func (t *Term) Snapshot() []byte { return t.AppendSnapshot(nil, t.hist.lines, Sh
 //
 // README.md lists the sequences for each part of the state, and their order.
 func (t *Term) AppendSnapshot(dst []byte, history int, shows Shows) []byte {
-	p := &painter{t: t, out: dst, linkRoom: maxScreenLinks, album: album{Shows: shows, room: maxPainted}}
+	p := &painter{t: t, out: dst, linkRoom: maxScreenLinks, album: album{Shows: shows, room: maxPainted, work: maxDecoded}}
 	p.snapshot(min(history, t.hist.lines))
 	return p.out
 }

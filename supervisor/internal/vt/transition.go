@@ -22,7 +22,7 @@ func (t *Term) AppendTransition(dst []byte, from *Term, shows Shows) []byte {
 		painter: painter{
 			t: t, out: dst, linkRoom: maxScreenLinks, pen: from.pen, isPenUnknown: from.pen != style{},
 			insertKnown: true, insert: from.modes.Insert,
-			album: album{Shows: shows, room: maxPainted},
+			album: album{Shows: shows, room: maxPainted, work: maxDecoded},
 		},
 		from: from, top: from.b.top, bot: from.b.bot, fresh: t.rows,
 	}

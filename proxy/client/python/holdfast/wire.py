@@ -788,6 +788,8 @@ class ScreenSpec(TypedDict):
     rows: NotRequired[int]
     # the screen at an earlier moment; absent: the present one
     at: NotRequired[Moment]
+    # with format cells: send the pictures, too
+    pictures: NotRequired[bool]
 
 
 class ScreenMessage(ScreenSpec):
@@ -828,6 +830,8 @@ class ScreenContentMessage(TypedDict):
     ansi: NotRequired[str]
     # for format state: base64
     state: NotRequired[str]
+    # Pictures has the pictures that the cells show, if the request asks for them. Text may lie over them.
+    pictures: NotRequired[list[ScreenPicture]]
     # the oldest lines are missing, because one message cannot contain all
     truncated: NotRequired[bool]
     # if the request has at: when the last output before Offset was printed, if that is known
@@ -1796,6 +1800,19 @@ class ScreenLine(TypedDict):
     # the row continues the row above
     wrapped: NotRequired[bool]
     cells: list[ScreenCell]
+
+
+class ScreenPicture(TypedDict):
+    """ScreenPicture is a picture, or a part of one, that covers a rectangle of cells."""
+
+    # index in cells of the first row
+    row: int
+    # first column
+    col: int
+    rows: int
+    cols: int
+    # base64; the last row and column may be incomplete
+    png: str
 
 
 class SessionInfo(TypedDict):

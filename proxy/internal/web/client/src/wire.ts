@@ -682,6 +682,8 @@ export interface ScreenMessage {
   rows?: number;
   /** the screen at an earlier moment; absent: the present one */
   at?: Moment;
+  /** with format cells: send the pictures, too */
+  pictures?: boolean;
 }
 
 /** ScreenContent contains a session's screen, or its last lines. */
@@ -711,6 +713,8 @@ export interface ScreenContentMessage {
   ansi?: string;
   /** for format state: base64 */
   state?: string;
+  /** Pictures has the pictures that the cells show, if the request asks for them. Text may lie over them. */
+  pictures?: ScreenPicture[];
   /** the oldest lines are missing, because one message cannot contain all */
   truncated?: boolean;
   /** if the request has at: when the last output before Offset was printed, if that is known */
@@ -1555,6 +1559,18 @@ export interface ScreenLine {
   /** the row continues the row above */
   wrapped?: boolean;
   cells: ScreenCell[];
+}
+
+/** ScreenPicture is a picture, or a part of one, that covers a rectangle of cells. */
+export interface ScreenPicture {
+  /** index in cells of the first row */
+  row: number;
+  /** first column */
+  col: number;
+  rows: number;
+  cols: number;
+  /** base64; the last row and column may be incomplete */
+  png: string;
 }
 
 /** SessionInfo describes a session at one moment. */
