@@ -25,7 +25,7 @@ type Left struct {
 	Line   uint64    `json:"line"`   // number of the first line that was incomplete at that time, as history numbers lines
 }
 
-// AwayInfo tells what has happened in a session since its last viewer left, or since its
+// AwayInfo tells the events in a session since its last viewer left, or since its
 // start if it never had a viewer. While a session has viewers, AwayInfo describes the time
 // before the first of them attached.
 type AwayInfo struct {

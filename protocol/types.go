@@ -109,7 +109,7 @@ const (
 	StateForgotten State = "forgotten" // the session and its exit record are deleted
 )
 
-// Lost tells what is left of a session whose machine has lost power.
+// Lost describes the remains of a session after its machine has lost power.
 type Lost struct {
 	Offset uint64    `json:"offset"`  // the screen is the one at this output offset
 	SeenAt time.Time `json:"seen_at"` // when the session was stored last
@@ -271,7 +271,7 @@ type SessionInfo struct {
 	Viewers         []ViewerInfo      `json:"viewers,omitempty"`    // the first MaxViewersInfo viewers
 	Left            *Left             `json:"left,omitempty"`       // absent while there is a viewer, and if there never was one
 	Command         *CommandInfo      `json:"command,omitempty"`    // absent if the shell does not report its commands
-	Unmasked        []string          `json:"unmasked,omitempty"`   // secret variables whose values are not masked: shorter than 4 bytes, not set, or too many
+	Unmasked        []string          `json:"unmasked,omitempty"`   // secret variables with values that are not masked: shorter than 4 bytes, not set, or too many
 	Frozen          bool              `json:"frozen,omitempty"`     // all processes are stopped until the session is thawed
 	Cage            *Cage             `json:"cage,omitempty"`       // resources in use, in replies to list and info; absent without a cage
 	Degraded        bool              `json:"degraded,omitempty"`   // the screen is lost, and only the last output is kept

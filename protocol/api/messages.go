@@ -251,7 +251,7 @@ type Changes struct {
 	protocol.ChangesSpec
 }
 
-// ChangesContent contains what has changed since a mark.
+// ChangesContent contains the changes since a mark.
 type ChangesContent struct {
 	protocol.Request
 	protocol.ChangesContent

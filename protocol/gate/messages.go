@@ -170,7 +170,7 @@ type Sessions struct {
 	Host      string             `json:"host,omitempty"`
 	State     string             `json:"state,omitempty"`
 	Labels    map[string]string  `json:"labels,omitempty"`
-	// Command selects sessions whose SessionRow.Command contains this text.
+	// Command selects sessions with this text in SessionRow.Command.
 	Command string `json:"command,omitempty"`
 	After   string `json:"after,omitempty"` // HOST/ID after which the list begins
 }

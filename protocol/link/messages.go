@@ -192,7 +192,7 @@ type Changes struct {
 	Instance protocol.Instance `json:"instance,omitempty"` // if set, the session must have this instance
 }
 
-// ChangesContent contains what has changed since a mark.
+// ChangesContent contains the changes since a mark.
 type ChangesContent struct {
 	protocol.ChangesContent
 }

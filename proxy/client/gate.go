@@ -242,7 +242,7 @@ type GateFilter struct {
 	Host   string             // sessions of this host
 	State  protocol.State     // sessions in this state, which may be gate.StateUnknown
 	Labels map[string]string  // sessions that have all of these labels with these values
-	// Command selects sessions whose command, as the gate lists it, contains this text.
+	// Command selects sessions with this text in their command, as the gate lists it.
 	Command string
 	// Limit is the greatest number of sessions that AllSessions returns; 0 means all.
 	Limit int

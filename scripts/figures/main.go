@@ -1,4 +1,4 @@
-// Command figures measures what Holdfast costs, and writes the tables of .github/docs/figures.md.
+// Command figures measures the costs of Holdfast, and writes the tables of .github/docs/figures.md.
 //
 //	go run ./scripts/figures               measures everything, which takes minutes; the machine must do nothing else
 //	go run ./scripts/figures start host    measures for these tables alone

@@ -60,7 +60,7 @@ func BuildTagged(t testing.TB, tag string, pkgs ...string) string {
 	return build(t, pkgs, "-tags="+tag)
 }
 
-// small makes the linker leave out what only debuggers read, as in a release. Without it, linking takes
+// small makes the linker leave out the parts that only debuggers read, as in a release. Without it, linking takes
 // twice as long.
 const small = "-ldflags=-s -w"
 

@@ -45,7 +45,7 @@ const (
 	stopKey = "\x04"
 )
 
-// Options say what to disturb.
+// Options select the disturbances.
 type Options struct {
 	Client   *client.Client // connected with the proxy, and not through the relay; it starts a proxy that has died
 	Relay    *Relay         // the app connects here; nil if there is no app

@@ -14,7 +14,7 @@ import (
 	"holdfast/shared/sysexits"
 )
 
-// awaitOptions are the flags that tell what a command waits for.
+// awaitOptions are the flags with the condition that a command waits for.
 type awaitOptions struct {
 	text    string
 	prompt  bool

@@ -55,7 +55,7 @@ func (a *app) awayCommand() *cobra.Command {
 	return cmd
 }
 
-// An absence is the output of away: what has happened in the session, and its state.
+// An absence is the output of away: the events in the session, and its state.
 type absence struct {
 	ID    protocol.SessionID `json:"id"`
 	State protocol.State     `json:"state"`

@@ -15,7 +15,7 @@ import (
 // program's own sequences.
 func raw(cmd *cobra.Command) io.Writer { return plain.Raw(cmd.OutOrStdout()) }
 
-// jsonTo returns a JSON encoder whose output does not act on a terminal.
+// jsonTo returns a JSON encoder with output that does not act on a terminal.
 func jsonTo(w io.Writer) *json.Encoder { return json.NewEncoder(plain.JSON(w)) }
 
 // printJSON prints v as indented JSON.

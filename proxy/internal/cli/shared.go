@@ -135,7 +135,7 @@ func PrintScreen(out io.Writer, ansi bool, id protocol.SessionID, content *proto
 // Raw returns a writer that does not escape, for the output of a session.
 func Raw(cmd *cobra.Command) io.Writer { return raw(cmd) }
 
-// JSONTo returns a JSON encoder whose output does not act on a terminal.
+// JSONTo returns a JSON encoder with output that does not act on a terminal.
 func JSONTo(w io.Writer) *json.Encoder { return jsonTo(w) }
 
 // PrintJSON prints v as indented JSON.

@@ -14,7 +14,7 @@ import (
 	"holdfast/shared/tail"
 )
 
-// A Command tells a harness what its client must do. README.md describes the commands.
+// A Command is an order to the client of a harness. README.md describes the commands.
 type Command struct {
 	Do        string   `json:"do"`
 	Socket    string   `json:"socket,omitempty"`
@@ -30,7 +30,7 @@ type Command struct {
 	Data      []byte   `json:"data_b64,omitempty"`
 }
 
-// An Event is what a harness reports. README.md describes the events.
+// An Event is a report of a harness. README.md describes the events.
 type Event struct {
 	Event      string   `json:"event"`
 	Lacks      []string `json:"lacks,omitempty"`

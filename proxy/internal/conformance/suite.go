@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Options select what Run does.
+// Options select the scenarios and the transports.
 type Options struct {
 	Start      Start
 	Only       *regexp.Regexp // names of the scenarios to run; nil means all
@@ -27,7 +27,7 @@ type Options struct {
 	Patience   time.Duration  // how long to wait for the client in each step; 0 means 10 s
 }
 
-// A Result is what came of one scenario over one transport.
+// A Result is the result of one scenario over one transport.
 type Result struct {
 	Scenario  string
 	Transport string

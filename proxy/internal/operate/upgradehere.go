@@ -57,7 +57,7 @@ func (a *app) upgrader(dirs config.Dirs, log zerolog.Logger) *hostupgrade.Upgrad
 	})
 }
 
-// look returns what runs on this host.
+// look returns the programs that run on this host.
 func (a *app) look(ctx context.Context) (hostupgrade.Running, error) {
 	if a.LeftInOrder() { // a user has stopped the proxy, or none has ever run
 		return hostupgrade.Running{}, hostupgrade.ErrIdle

@@ -31,7 +31,7 @@ import (
 // gatePath is the path of the WebSockets of a gate.
 const gatePath = "/v1/gate"
 
-// A Gate contains what a Handler needs of its gate.
+// A Gate is the part of a gate that a Handler needs.
 type Gate struct {
 	// Token returns the token of clients. The key of the cookies is made of it, so that a new token makes all
 	// cookies invalid, and so that all gates that share the token accept the same cookies.

@@ -189,7 +189,7 @@ func (k *keeper) handleExit(c *child, status syscall.WaitStatus) {
 	k.scheduleRestart(c, code)
 }
 
-// scheduleRestart decides what follows the end of a supervisor. The keeper ends as well
+// scheduleRestart decides whether a supervisor follows one that has ended. The keeper ends as well
 // if that was requested, or if it holds no session and no supervisor ever ran, because
 // then the caller of this program has to learn of the failure.
 func (k *keeper) scheduleRestart(c *child, code int) {

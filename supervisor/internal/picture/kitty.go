@@ -16,7 +16,7 @@ import (
 // reference"): the text of an APC between G and the semicolon before its data.
 type Command struct {
 	Action                byte // a: t transmit, T transmit and place, p place, q ask, d delete; others are for animations
-	Delete                byte // d: what is deleted
+	Delete                byte // d: the pictures that are deleted
 	Medium                byte // t: d if the data is in the commands
 	Format                int  // f: 24 RGB, 32 RGBA, 100 PNG
 	Compressed            bool // o=z: zlib

@@ -52,7 +52,7 @@ func PicturesAlike(viewer *protocol.Appearance, session protocol.Appearance) pic
 	return s.Formats
 }
 
-// A PictureCover replaces the bytes of pictures by NUL, for a viewer whose terminal does not show them. The
+// A PictureCover replaces the bytes of pictures by NUL, for a viewer with a terminal that does not show them. The
 // length of the output does not change. The introducer and the terminator stay, so that the terminal
 // drops an empty string. The zero value is between sequences.
 type PictureCover struct {

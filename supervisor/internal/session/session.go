@@ -2,7 +2,7 @@
 // output, its viewers, its input and its exit record.
 //
 // Invariant: one goroutine, loop, owns the state of a session. Other goroutines change the
-// state only through ask and do, and read what loop has published. Output does not pass through
+// state only through ask and do, and read the state that loop has published. Output does not pass through
 // loop on its way to a viewer. Each attachment reads the ring at its own offset, so that no
 // viewer can delay the child, loop, or another viewer. README.md describes the rules for
 // viewers.

@@ -198,9 +198,9 @@ type lineWalk struct {
 	x     int   // columns up to where we are
 	last  bool  // it is the line's last one
 	until int   // no more columns are read: the next row begins with a wide character
-	after place // what follows has no content, if blank
+	after place // the text that follows has no content, if blank
 
-	blank      bool  // what was read last has no content
+	blank      bool  // the text that was read last has no content
 	content    int   // if blank, the row that has the last content; -1 is none
 	end        place // behind the content of the line's last row
 	cutWide    place // the last wide character whose second half is not its own; its row is -1 if there is none
@@ -270,7 +270,7 @@ func (w *lineWalk) begin(p place) {
 	w.d = 0
 }
 
-// blankFrom says that what comes from p on has no content.
+// blankFrom says that the text from p on has no content.
 func (w *lineWalk) blankFrom(p place) {
 	if !w.blank {
 		w.blank, w.content, w.after = true, w.rows-1, p
@@ -545,7 +545,7 @@ func (n *lineLayout) copy(p *linePlan, from, to place) {
 	n.made.gap += int(to.col - max(from.col, e.col))
 }
 
-// leftOver appends what xterm.js leaves behind the end of a line that has as many rows as
+// leftOver appends the cells that xterm.js leaves behind the end of a line that has as many rows as
 // before: the looks of blanks of its last row, which was loaded.
 func (n *lineLayout) leftOver(end place) {
 	m, cols := &n.made, n.l.cols
@@ -705,7 +705,7 @@ func (m *madeRow) begin(n *lineLayout, above bool) {
 }
 
 // load makes the j-th row of the list the one that is copied from. If it is that already,
-// what is copied next lies behind what was copied last.
+// the next text that is copied lies behind the last one.
 func (m *madeRow) load(n *lineLayout, j int) {
 	if m.j == j {
 		return

@@ -227,7 +227,7 @@ class ChangesMessage(ChangesSpec):
     session_id: str
 
 
-# ChangesContent contains what has changed since a mark.
+# ChangesContent contains the changes since a mark.
 ChangesContentMessage = TypedDict(
     "ChangesContentMessage",
     {
@@ -1609,7 +1609,7 @@ class Look(TypedDict):
 
 
 class Lost(TypedDict):
-    """Lost tells what is left of a session whose machine has lost power."""
+    """Lost describes the remains of a session after its machine has lost power."""
 
     # the screen is the one at this output offset
     offset: int
@@ -1849,7 +1849,7 @@ class SessionInfo(TypedDict):
     left: NotRequired[Left | None]
     # absent if the shell does not report its commands
     command: NotRequired[CommandInfo | None]
-    # secret variables whose values are not masked: shorter than 4 bytes, not set, or too many
+    # secret variables with values that are not masked: shorter than 4 bytes, not set, or too many
     unmasked: NotRequired[list[str]]
     # all processes are stopped until the session is thawed
     frozen: NotRequired[bool]

@@ -249,7 +249,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// joinResult tells what join has found.
+// joinResult is a result of join.
 type joinResult int
 
 const (
@@ -318,7 +318,7 @@ func (n *chunk) seek(offset uint64, size protocol.Size, number uint32) (read int
 	return read, first
 }
 
-// nextResult tells what next has found.
+// nextResult is a result of next.
 type nextResult int
 
 const (

@@ -47,7 +47,7 @@ type viewer struct {
 	release  func()        // releases the slot of admit, or nil
 }
 
-// wanted is what a viewer has asked for. It is not changed.
+// wanted is the request of a viewer. It is not changed.
 type wanted struct {
 	hello  []byte // the frame
 	attach api.Attach
@@ -267,7 +267,7 @@ func (v *viewer) poke() {
 	}
 }
 
-// note records what a frame means for the position of the viewer. It returns false if the viewer can be in no
+// note records the effect of a frame on the position of the viewer. It returns false if the viewer can be in no
 // crowd any more.
 func (v *viewer) note(raw []byte) bool {
 	switch frame.Kind(raw[4]) {

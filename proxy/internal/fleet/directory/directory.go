@@ -421,7 +421,7 @@ type Filter struct {
 	Host   string
 	State  protocol.State
 	Labels map[string]string
-	// Command selects sessions whose command contains this text.
+	// Command selects sessions with this text in their command.
 	Command string
 }
 

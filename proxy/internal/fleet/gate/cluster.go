@@ -19,7 +19,7 @@ import (
 // second. The servers of a cluster that starts again lose messages until they are connected with each other.
 const greetings = 5
 
-// A clusterState is what a gate knows of its cluster.
+// A clusterState is the knowledge of a gate about its cluster.
 type clusterState struct {
 	conn   atomic.Pointer[bus.Cluster] // nil without a cluster, and before the first attempt to connect has ended
 	reason atomic.Pointer[string]      // why the last attempt has failed

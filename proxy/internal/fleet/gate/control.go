@@ -111,19 +111,19 @@ func (g *Gate) forget(address string) (bool, error) {
 	return true, err
 }
 
-// Revoke removes a host from the gate whose control socket is at path. If no gate runs there, Revoke
+// Revoke removes a host from the gate with the control socket path. If no gate runs there, Revoke
 // removes the host from the store. It reports whether the host had joined.
 func Revoke(ctx context.Context, store *credential.Store, path, name string) (bool, error) {
 	return command(ctx, path, controlRevoke+" "+name, func() (record.Members, error) { return store.Remove(name, time.Now()) })
 }
 
-// Forget removes the address of a gate from the gate whose control socket is at path. If no gate runs
+// Forget removes the address of a gate from the gate with the control socket path. If no gate runs
 // there, Forget removes the address from the store. It reports whether there was one.
 func Forget(ctx context.Context, store *credential.Store, path, address string) (bool, error) {
 	return command(ctx, path, controlForget+" "+address, func() (record.Members, error) { return store.RemoveGate(address, time.Now()) })
 }
 
-// RenewClientToken lets the gate whose control socket is at path make a new token of clients, and close the
+// RenewClientToken lets the gate with the control socket path make a new token of clients, and close the
 // connections that came with the one before. If no gate runs there, it makes the token in the store. The
 // other gates learn the token when they are connected.
 func RenewClientToken(ctx context.Context, store *credential.Store, path string) error {
@@ -131,11 +131,11 @@ func RenewClientToken(ctx context.Context, store *credential.Store, path string)
 	return err
 }
 
-// Ticket returns a ticket with which one browser can sign in at the gate whose control socket is at path, once,
+// Ticket returns a ticket with which one browser can sign in at the gate with the control socket path, once,
 // within 30 s. The error matches socket.IsAbsent if no gate runs there.
 func Ticket(ctx context.Context, path string) (string, error) { return ask(ctx, path, controlTicket) }
 
-// Status returns the statistics of the gate whose control socket is at path. The error matches socket.IsAbsent if
+// Status returns the statistics of the gate with the control socket path. The error matches socket.IsAbsent if
 // no gate runs there.
 func Status(ctx context.Context, path string) (m metrics.Gate, err error) {
 	text, err := ask(ctx, path, controlStatus)
@@ -147,7 +147,7 @@ func Status(ctx context.Context, path string) (m metrics.Gate, err error) {
 	return m, err
 }
 
-// ask sends a line to the gate whose control socket is at path, and returns the result in the answer.
+// ask sends a line to the gate with the control socket path, and returns the result in the answer.
 func ask(ctx context.Context, path, line string) (string, error) {
 	answer, err := send(ctx, path, line)
 	result, isOK := strings.CutPrefix(answer, "ok ")
@@ -157,7 +157,7 @@ func ask(ctx context.Context, path, line string) (string, error) {
 	return result, err
 }
 
-// command sends a line to the gate whose control socket is at path, and reports whether the answer is "ok".
+// command sends a line to the gate with the control socket path, and reports whether the answer is "ok".
 // If no gate runs there, it calls offline, and reports whether that has changed something.
 func command(ctx context.Context, path, line string, offline func() (record.Members, error)) (bool, error) {
 	answer, err := send(ctx, path, line)
@@ -168,7 +168,7 @@ func command(ctx context.Context, path, line string, offline func() (record.Memb
 	return answer == "ok", err
 }
 
-// send sends a line to the gate whose control socket is at path, and returns the answer unless it is an error.
+// send sends a line to the gate with the control socket path, and returns the answer unless it is an error.
 func send(ctx context.Context, path, line string) (string, error) {
 	conn, _, err := socket.Dial(ctx, path)
 	if err != nil {

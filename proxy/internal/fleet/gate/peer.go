@@ -417,7 +417,7 @@ func (g *Gate) receiveGate(kind string, data []byte) {
 	}
 }
 
-// merge adds what another gate knows of the members. What is new here is told to all other gates, because
+// merge adds the knowledge of another gate about the members. What is new here is told to all other gates, because
 // they may be connected to this gate alone.
 func (g *Gate) merge(m record.Members) error {
 	changed, err := g.change(func(time.Time) (record.Members, error) { return g.store.Merge(m) })

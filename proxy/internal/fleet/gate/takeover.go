@@ -162,7 +162,7 @@ func (g *Gate) connectPredecessor(controlPath string) {
 	g.wg.Go(func() { g.keepPeer(ctx, p) })
 }
 
-// dialPredecessor opens a connection with the bus of the gate whose control socket is at path.
+// dialPredecessor opens a connection with the bus of the gate with the control socket path.
 func dialPredecessor(ctx context.Context, path string) (conn net.Conn, password string, err error) {
 	conn, _, err = socket.Dial(ctx, path)
 	if err != nil {

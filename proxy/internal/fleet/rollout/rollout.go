@@ -42,7 +42,7 @@ const (
 // several hosts at a time. Its errors are those of client.UpgradeHost.
 type Asker func(ctx context.Context, host string, m gate.Upgrade, step func(gate.UpgradeStep)) (gate.Upgraded, error)
 
-// Options tell what to do.
+// Options are the choices of a caller.
 type Options struct {
 	ID       string // of this rollout; the same for all its hosts
 	From     string // directory of the programs, on every host, or the URL of a release archive

@@ -1,4 +1,4 @@
-// Command hello is what the test of Build builds.
+// Command hello is built by the test of Build.
 package main
 
 import (

@@ -2,7 +2,7 @@
 //
 // Invariant: events are numbered without gaps. A subscriber that misses events is told how many.
 //
-// Not here: what causes an event (package session), and the wires on which it is sent (package
+// Not here: the causes of an event (package session), and the wires on which it is sent (package
 // linkserver).
 package event
 

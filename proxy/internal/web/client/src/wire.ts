@@ -199,7 +199,7 @@ export interface ChangesMessage {
   max_bytes?: number;
 }
 
-/** ChangesContent contains what has changed since a mark. */
+/** ChangesContent contains the changes since a mark. */
 export interface ChangesContentMessage {
   type: 'changes_content';
   request_id?: string;
@@ -1382,7 +1382,7 @@ export interface Look {
   link?: string;
 }
 
-/** Lost tells what is left of a session whose machine has lost power. */
+/** Lost describes the remains of a session after its machine has lost power. */
 export interface Lost {
   /** the screen is the one at this output offset */
   offset: number;
@@ -1606,7 +1606,7 @@ export interface SessionInfo {
   left?: Left | null;
   /** absent if the shell does not report its commands */
   command?: CommandInfo | null;
-  /** secret variables whose values are not masked: shorter than 4 bytes, not set, or too many */
+  /** secret variables with values that are not masked: shorter than 4 bytes, not set, or too many */
   unmasked?: string[];
   /** all processes are stopped until the session is thawed */
   frozen?: boolean;
