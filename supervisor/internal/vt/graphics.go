@@ -225,10 +225,11 @@ func (t *Term) deleteImages(c *picture.Command) {
 func (t *Term) shownAt(x, y int) func(*placedPicture) bool {
 	at := map[*placedPicture]bool{}
 	for row := range t.rows {
-		if y >= 0 && row != y {
+		r := t.b.row(row)
+		if y >= 0 && row != y || !t.hasTiles(r) {
 			continue
 		}
-		for col, c := range t.rowCells(t.b.row(row)) {
+		for col, c := range t.rowCells(r) {
 			if x >= 0 && col != x {
 				continue
 			}
@@ -237,13 +238,14 @@ func (t *Term) shownAt(x, y int) func(*placedPicture) bool {
 			}
 		}
 	}
-	t.work += t.rows * t.cols
+	t.work += t.rows * rowWork
 	return func(p *placedPicture) bool { return p.id != 0 && at[p] }
 }
 
 // dropPlacements drops placements of kitty's graphics, and returns the ids of their images.
 func (t *Term) dropPlacements(which func(*placedPicture) bool) []uint32 {
 	ids := map[uint32]bool{}
+	t.work += len(t.pictures.all)
 	for _, p := range slices.Clone(t.pictures.all) {
 		if p.id != 0 && which(p) {
 			ids[p.id] = true
@@ -255,30 +257,6 @@ func (t *Term) dropPlacements(which func(*placedPicture) bool) []uint32 {
 		t.event(Event{Kind: PicturePrinted, Code: int(picture.Kitty)})
 	}
 	return slices.Collect(maps.Keys(ids))
-}
-
-// clearTiles removes the parts of pictures without bytes from the cells of both screens, so that a viewer's
-// view differs from its last state.
-func (t *Term) clearTiles() {
-	for _, b := range []*buffer{&t.normal, &t.alt} {
-		t.work += len(b.order) * t.cols
-		for y := range b.order {
-			r := b.row(y)
-			for x, c := range t.rowCells(r) {
-				s := *t.styles.at(c.style())
-				tile := s.shownTile()
-				if tile == nil || tile.picture.Load() != nil {
-					continue
-				}
-				if s.link = nil; tile.uri != "" || tile.id != "" {
-					s.link = &link{id: tile.id, uri: tile.uri, serial: tile.serial}
-				}
-				s.refresh()
-				t.toCells(r)
-				r.set(x, c&(contentMask|widthMask)|t.styles.id(s).cell())
-			}
-		}
-	}
 }
 
 // answerGraphics answers a command that has an id or a number, if the terminal shows kitty's graphics.

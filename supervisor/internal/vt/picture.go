@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"image/color"
+	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -20,6 +21,8 @@ import (
 const (
 	// maxTiles bounds the cells that one picture covers.
 	maxTiles = 1 << 17
+	// maxPictures bounds the pictures of a terminal, which a picture of few bytes searches.
+	maxPictures = 256
 	// maxAllPictures bounds the bytes of the pictures of all terminals of this process.
 	maxAllPictures = 256 << 20
 )
@@ -110,11 +113,10 @@ func (t *Term) sixel(body []byte) {
 		t.place(p, &placedPicture{})
 		return
 	}
-	for rows := (float64(down) / t.Cell().Height); rows > 1; rows-- { // as in the addon, only the cursor moves
+	rows := int(math.Ceil(float64(down) / t.Cell().Height))
+	for range min(rows, maxSize) - 1 { // as in the addon, only the cursor moves
 		t.lineFeed()
-		if t.work += rowWork; rows > maxSize {
-			return
-		}
+		t.work += rowWork
 	}
 }
 
@@ -205,7 +207,8 @@ func (t *Term) keep(placed *placedPicture, p *picture.Picture) {
 	if n > t.config.PictureBytes {
 		return
 	}
-	for len(s.all) > 0 && (s.bytes+n > t.config.PictureBytes || allPictures.Load()+int64(n) > maxAllPictures) {
+	for len(s.all) > 0 && (len(s.all) >= maxPictures || s.bytes+n > t.config.PictureBytes || allPictures.Load()+int64(n) > maxAllPictures) {
+		t.work += len(s.all)
 		oldest := slices.MinFunc(s.all, func(a, b *placedPicture) int { return cmp.Compare(a.shown.Load(), b.shown.Load()) })
 		s.drop(oldest)
 	}
@@ -233,10 +236,53 @@ func (placed *placedPicture) touch() {
 
 // dropPictures drops the bytes of all pictures, as the addon does for DECSTR and RIS.
 func (t *Term) dropPictures() {
-	for _, p := range slices.Clone(t.pictures.all) {
-		t.pictures.drop(p)
+	if t.HasPictures() {
+		for _, p := range slices.Clone(t.pictures.all) {
+			t.pictures.drop(p)
+		}
+		t.clearTiles()
 	}
 	t.graphics = graphics{}
+}
+
+// clearTiles removes the parts of pictures without bytes from the cells of both screens, so that a viewer's
+// view differs from its last state.
+func (t *Term) clearTiles() {
+	for _, b := range []*buffer{&t.normal, &t.alt} {
+		t.work += len(b.order) * rowWork
+		for y := range b.order {
+			if r := b.row(y); t.hasTiles(r) {
+				t.clearRowTiles(r)
+			}
+		}
+	}
+}
+
+// hasTiles reports whether a row shows parts of pictures.
+func (t *Term) hasTiles(r *row) bool {
+	if !r.inCells {
+		return slices.ContainsFunc(r.runs, func(u run) bool { return t.styles.at(u.style()).shownTile() != nil })
+	}
+	t.work += r.n
+	return slices.ContainsFunc(r.cells[:r.n], func(c cell) bool { return c.style() != 0 && t.styles.at(c.style()).shownTile() != nil })
+}
+
+// clearRowTiles removes the parts of pictures without bytes from a row.
+func (t *Term) clearRowTiles(r *row) {
+	t.toCells(r)
+	t.work += r.n
+	for x, c := range r.cells[:r.n] {
+		s := *t.styles.at(c.style())
+		tile := s.shownTile()
+		if tile == nil || tile.picture.Load() != nil {
+			continue
+		}
+		if s.link = nil; tile.uri != "" || tile.id != "" {
+			s.link = &link{id: tile.id, uri: tile.uri, serial: tile.serial}
+		}
+		s.refresh()
+		r.cells[x] = c&(contentMask|widthMask) | t.styles.id(s).cell()
+	}
 }
 
 // sweepPictures drops the pictures that no cell shows. The styles must have been swept.
