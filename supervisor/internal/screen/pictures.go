@@ -37,6 +37,9 @@ func shows(look *protocol.Appearance) (s vt.Shows) {
 // HasPictures reports whether the screen or the lines above it may show pictures.
 func (s *Screen) HasPictures() bool { return s.term.HasPictures() }
 
+// SameCells reports whether the cells of two terminals have the same size.
+func SameCells(a, b protocol.Appearance) bool { return shows(&a).Cell == shows(&b).Cell }
+
 // PicturesAlike returns the forms of pictures that a viewer's terminal lays out as the session's screen
 // does, so that the viewer may receive the program's bytes: those that it shows, if its cells are as large
 // as those of the session, whose appearance is session. A viewer without an appearance receives all bytes,
@@ -46,7 +49,7 @@ func PicturesAlike(viewer *protocol.Appearance, session protocol.Appearance) pic
 		return picture.AllFormats
 	}
 	s := shows(viewer)
-	if s.Cell != shows(&session).Cell {
+	if !SameCells(*viewer, session) {
 		return 0
 	}
 	return s.Formats

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/screen"
 )
 
 // A session has one terminal size, but each viewer has a window of its own. The session's
@@ -152,7 +153,7 @@ func (s *Session) adoptAppearance(a *Attachment) {
 	if look == nil || a.spec.Writer != s.saved.Decider || *look == s.saved.Appearance {
 		return
 	}
-	if s.display.hasPictures() {
+	if !screen.SameCells(*look, s.saved.Appearance) && s.display.hasPictures() {
 		s.writeKeyframe(allLines) // a successor would lay out the pictures since the last keyframe for other cells
 	}
 	width, height := s.saved.Appearance.Pixels(s.size)
