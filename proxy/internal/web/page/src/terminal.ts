@@ -10,7 +10,6 @@
 
 import { ClipboardAddon } from '@xterm/addon-clipboard';
 import { FitAddon } from '@xterm/addon-fit';
-import { ImageAddon } from '@xterm/addon-image';
 import { SearchAddon } from '@xterm/addon-search';
 import { UnicodeGraphemesAddon } from '@xterm/addon-unicode-graphemes';
 import { Unicode11Addon } from '@xterm/addon-unicode11';
@@ -18,7 +17,7 @@ import { WebLinksAddon } from '@xterm/addon-web-links';
 import { WebglAddon } from '@xterm/addon-webgl';
 import { Terminal } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
-import { attach, exitText, HoldfastError, pasteText, Widths, type AttachedTerminal, type ExitInfo, type SessionInfo } from 'holdfast';
+import { attach, exitText, HoldfastError, pasteText, Widths, type AttachedTerminal, type ExitInfo, type SessionInfo, type TerminalOptions } from 'holdfast';
 
 import type { Client } from './client.ts';
 import { mayWrite, said } from './dialogs.ts';
@@ -61,6 +60,7 @@ export class TerminalView {
   private readonly undo: (() => void)[] = [];
   private expected: ((session: SessionInfo) => void) | undefined; // set while the session is not known
   private opened = false;
+  private pictures = false; // the terminal shows pictures
   private frame = 0;
   private dark = isDark();
 
@@ -90,7 +90,6 @@ export class TerminalView {
     this.term.loadAddon(this.search);
     this.term.loadAddon(this.widths);
     this.term.loadAddon(this.marks);
-    this.term.loadAddon(new ImageAddon());
     this.term.onResize(({ cols, rows }) => this.recording?.resized(cols, rows));
     this.term.loadAddon(new WebLinksAddon((_, uri) => follow(uri)));
     // Programs may write to the clipboard if the user permits it. They must not read it.
@@ -133,6 +132,20 @@ export class TerminalView {
     this.expected = undefined;
   }
 
+  // showPictures loads the addon for pictures, which is not part of the page's first script. It returns false if
+  // that fails; the terminal then works without pictures.
+  private async showPictures(): Promise<boolean> {
+    if (this.pictures) return true;
+    try {
+      const { ImageAddon } = await import('@xterm/addon-image');
+      if (!this.pictures) this.term.loadAddon(new ImageAddon());
+      this.pictures = true;
+    } catch {
+      return false;
+    }
+    return true;
+  }
+
   // start attaches to the session, or waits for the session that is passed to bind. It must be called when the element
   // is visible.
   async start(steal = false): Promise<void> {
@@ -146,13 +159,18 @@ export class TerminalView {
     this.term.reset(); // the first snapshot requires an empty terminal
     this.widths.reset();
     try {
-      const attached = await attach(this.terminal(), this.client, Promise.resolve(session).then((s) => s.id), {
-        fit: this.fitter, readOnly: this.readOnly, steal, history: HISTORY, appearance: this.appearance(), pictures: true,
+      const options: TerminalOptions = {
+        fit: this.fitter, readOnly: this.readOnly, steal, history: HISTORY, appearance: this.appearance(),
         onInputLost: () => this.hooks.inputLost(),
         onExit: () => {
           if (mine === this.attempt) this.ends();
         },
+      };
+      const id = Promise.all([session, this.showPictures()]).then(([s, pictures]) => {
+        options.pictures = pictures;
+        return s.id;
       });
+      const attached = await attach(this.terminal(), this.client, id, options);
       if (mine !== this.attempt) return attached.dispose();
       this.attached = attached;
       attached.attachment.on('stolen', () => mine === this.attempt && this.is('stolen'));
