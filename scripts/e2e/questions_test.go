@@ -159,7 +159,7 @@ func (w *world) checkQuestions(programs []asker) {
 		}
 		id := fmt.Sprint("p", len(present))
 		w.spawn(c, id, protocol.SpawnSpec{
-			Argv: append([]string{exe, w.Path(id)}, p.argv...), Cwd: w.Home,
+			Argv: append([]string{exe, w.Path(id)}, p.argv...), Cwd: w.Home, Unattended: true,
 			Env: append([]string{roleEnv + "=witness", "LANG=C.UTF-8", "PS1=$ "}, p.env...),
 		})
 		present = append(present, p)
