@@ -330,6 +330,9 @@ type SpawnSpec struct {
 	// SecretEnv are names of variables, which may contain *. Their values are masked in what is
 	// stored of the session, and in replies that are not the live screen of a viewer.
 	SecretEnv []string `json:"secret_env,omitempty"`
+	// Unattended tells that no viewer will attach at once. Then the first queries of the child do not
+	// wait for a viewer to answer them.
+	Unattended bool `json:"unattended,omitempty"`
 }
 
 // Durable tells how much of a session is stored on disk, so that it outlives the machine.
@@ -381,6 +384,7 @@ func (r RespawnSpec) Apply(old SpawnSpec) SpawnSpec {
 	old.Cwd = cmp.Or(r.Cwd, old.Cwd)
 	old.Cols = cmp.Or(r.Cols, old.Cols)
 	old.Rows = cmp.Or(r.Rows, old.Rows)
+	old.Unattended = false // the client that starts the session again may attach
 	return old
 }
 

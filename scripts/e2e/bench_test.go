@@ -184,23 +184,11 @@ func roundTrips(b *testing.B, rw io.ReadWriter, key []byte) []time.Duration {
 // startBare starts a program on a terminal of its own, without Holdfast.
 func startBare(t testing.TB, argv ...string) *os.File {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	master, slave, err := openPTY()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = master.Close() })
-	fd := int(master.Fd())
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer slave.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
@@ -213,6 +201,25 @@ func startBare(t testing.TB, argv ...string) *os.File {
 		_ = cmd.Wait()
 	})
 	return master
+}
+
+// openPTY makes a terminal.
+func openPTY() (master, slave *os.File, err error) {
+	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
+		return nil, nil, err
+	}
+	fd := int(master.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	}
+	if err != nil {
+		_ = master.Close()
+	}
+	return master, slave, err
 }
 
 // drainBare runs a program on a bare terminal and reads its output.

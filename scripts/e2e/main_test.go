@@ -26,6 +26,7 @@ var roles = map[string]func(args []string) error{
 	"quitter":   quitter,
 	"stubborn":  stubborn,
 	"stranger":  stranger,
+	"witness":   witness,
 }
 
 func TestMain(m *testing.M) {

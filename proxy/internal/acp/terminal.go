@@ -143,7 +143,7 @@ func (b *bridge) create(ctx context.Context, p createParams) (*createResult, err
 	s, err := b.Sessions.Spawn(ctx, client.SpawnRequest{
 		ID: protocol.SessionID("acp-" + protocol.NewToken(6)), EarlyExit: &noWatch,
 		SpawnSpec: protocol.SpawnSpec{
-			Argv: argv, Cwd: cwd, Env: env, Cols: 120, Rows: 40, Originator: Originator,
+			Argv: argv, Cwd: cwd, Env: env, Cols: 120, Rows: 40, Originator: Originator, Unattended: true,
 			Labels: map[string]string{labelConversation: p.SessionID, labelOutputLimit: strconv.Itoa(limit)},
 		},
 	})

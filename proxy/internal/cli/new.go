@@ -122,7 +122,7 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 		// This command checks for an early exit itself, because the proxy's check would also remove
 		// a session after a success of its child.
 		none := time.Duration(0)
-		r.EarlyExit = &none
+		r.EarlyExit, r.Unattended = &none, o.detach
 		s, err := c.Spawn(ctx, r)
 		if o.existing && o.id != "" && protocol.CodeOf(err) == protocol.CodeSessionExists {
 			if err := a.notItself(r.ID); err != nil {

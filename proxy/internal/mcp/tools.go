@@ -173,7 +173,7 @@ func (s *server) run(ctx context.Context, in runInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	spec := protocol.SpawnSpec{Cwd: cmp.Or(in.Cwd, s.Cwd), Env: in.Env, Cols: 120, Rows: 40, Originator: originator}
+	spec := protocol.SpawnSpec{Cwd: cmp.Or(in.Cwd, s.Cwd), Env: in.Env, Cols: 120, Rows: 40, Originator: originator, Unattended: true}
 	isShell := in.Command == ""
 	if !isShell {
 		spec.Argv = []string{"/bin/sh", "-c", in.Command}

@@ -26,8 +26,10 @@ const (
 	// starts a session usually attaches at once, and its terminal knows better answers, for
 	// example its colours. A viewer that attaches within claimTime and receives all output
 	// answers these queries; otherwise the session answers them. claimTime delays a program
-	// that sends queries while no viewer attaches, so it must be short.
-	claimTime = 100 * time.Millisecond
+	// that sends queries while no viewer attaches. Helix and Neovim wait 100 ms for an answer,
+	// and then do without it, so claimTime must be much shorter. The queries of a session that is
+	// unattended (protocol.SpawnSpec) do not wait.
+	claimTime = 50 * time.Millisecond
 	unclaimed = "?" // no writer has this name
 )
 

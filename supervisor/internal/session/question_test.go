@@ -73,6 +73,24 @@ func TestDetachedAnswers(t *testing.T) {
 	})
 }
 
+// The queries of a session that is unattended are answered at once. If it is started again, its first queries wait for a
+// viewer, as those of other sessions do.
+func TestUnattended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		spec := bash("")
+		spec.Unattended = true
+		s := create(t, tb, spec)
+		show(by(s), "\x1b[5n")
+		if got := typedBy(by(s)); got != "\x1b[0n" {
+			t.Errorf("the session answers %q at once", got)
+		}
+		if again := (protocol.RespawnSpec{}).Apply(spec); again.Unattended {
+			t.Error("the session is unattended after it was started again")
+		}
+	})
+}
+
 // The session, and not the viewer's terminal, answers queries about left and right margins, about reports of the size
 // and about the terminal's name. The terminal core has no such margins and reports the size itself, and programs
 // conclude from the name which features a terminal has.

@@ -146,7 +146,11 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	s.makeChannels()
 	s.saved.SizePolicy = cmp.Or(spec.SizePolicy, protocol.SizeLatest)
 	s.answers.startedAt, s.answers.held = time.Now(), &s.saved.heldReplies
-	s.answers.setFrom(0, unclaimed)
+	responder := unclaimed
+	if spec.Unattended {
+		responder = ""
+	}
+	s.answers.setFrom(0, responder)
 	s.ringHolders.Store(1)
 	if err := s.newSavedSpec(); err != nil {
 		return nil, spawnError(err)

@@ -9,7 +9,7 @@ func (p *painter) setPen(s *style) {
 		return
 	}
 	if v := s.visible(); v != p.pen.visible() || p.isPenUnknown {
-		p.out = append(appendSGR(append(p.out, "\x1b["...), v), 'm')
+		p.out = append(appendSGR(append(p.out, "\x1b["...), v, ';'), 'm')
 		if s.bg&bgProtected != 0 { // SGR 0 has reset it
 			p.add("\x1b[1\"q")
 		}
@@ -40,8 +40,9 @@ func (p *painter) setPen(s *style) {
 }
 
 // appendSGR appends the parameters of the SGR that gives the pen the style s, whatever its
-// style was. s must be a result of visible.
-func appendSGR(dst []byte, s style) []byte {
+// style was. s must be a result of visible. sep separates the parts of the colours of text and
+// background: all terminals know ';', and ':' leaves each attribute a parameter of its own.
+func appendSGR(dst []byte, s style, sep byte) []byte {
 	dst = append(dst, '0')
 	if s.fg&fgFlags|s.bg&bgFlags != 0 {
 		for _, f := range flagBits {
@@ -57,25 +58,14 @@ func appendSGR(dst []byte, s style) []byte {
 	default:
 		dst = append(append(dst, ";4:"...), byte('0'+n))
 	}
-	dst = appendColor(dst, s.fg&colorMask, 30)
-	dst = appendColor(dst, s.bg&colorMask, 40)
-	if c := s.extended & colorMask; c != 0 {
-		v := int64(c & 0xffffff)
-		if c&^0xffffff == colorModeRG {
-			dst = append(dst, ";58:2::"...)
-			dst = append(strconv.AppendInt(dst, v>>16, 10), ':')
-			dst = append(strconv.AppendInt(dst, v>>8&255, 10), ':')
-			dst = strconv.AppendInt(dst, v&255, 10)
-		} else {
-			dst = strconv.AppendInt(append(dst, ";58:5:"...), v, 10)
-		}
-	}
-	return dst
+	dst = appendColor(dst, s.fg&colorMask, 30, sep)
+	dst = appendColor(dst, s.bg&colorMask, 40, sep)
+	return appendColor(dst, s.extended&colorMask, 50, ':')
 }
 
-// appendColor appends the SGR parameters of a colour; base is 30 for the foreground and 40 for
-// the background.
-func appendColor(dst []byte, c uint32, base int64) []byte {
+// appendColor appends the SGR parameters of a colour; base is 30 for the foreground, 40 for
+// the background and 50 for the underline. sep separates the parts of the colour.
+func appendColor(dst []byte, c uint32, base int64, sep byte) []byte {
 	v := int64(c & 0xffffff)
 	switch c &^ 0xffffff {
 	case colorMode16:
@@ -85,12 +75,14 @@ func appendColor(dst []byte, c uint32, base int64) []byte {
 		dst = strconv.AppendInt(append(dst, ';'), base+v, 10)
 	case colorModeP:
 		dst = strconv.AppendInt(append(dst, ';'), base+8, 10)
-		dst = strconv.AppendInt(append(dst, ";5;"...), v, 10)
+		dst = strconv.AppendInt(append(dst, sep, '5', sep), v, 10)
 	case colorModeRG:
 		dst = strconv.AppendInt(append(dst, ';'), base+8, 10)
-		dst = append(dst, ";2;"...)
-		dst = append(strconv.AppendInt(dst, v>>16, 10), ';')
-		dst = append(strconv.AppendInt(dst, v>>8&255, 10), ';')
+		if dst = append(dst, sep, '2', sep); sep == ':' {
+			dst = append(dst, ':') // the colour space, which is empty
+		}
+		dst = append(strconv.AppendInt(dst, v>>16, 10), sep)
+		dst = append(strconv.AppendInt(dst, v>>8&255, 10), sep)
 		dst = strconv.AppendInt(dst, v&255, 10)
 	}
 	return dst
@@ -123,5 +115,5 @@ func (a Attr) AppendSGR(dst []byte) []byte {
 			s.bg |= f.bg
 		}
 	}
-	return appendSGR(dst, s)
+	return appendSGR(dst, s, ';')
 }

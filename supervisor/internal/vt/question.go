@@ -121,7 +121,8 @@ func (t *Term) requestSetting(name string) {
 	case "r":
 		t.replyf("\x1bP1$r%d;%dr\x1b\\", t.b.top+1, t.b.bot+1)
 	case "m":
-		t.reply("\x1bP1$r" + string(appendSGR(nil, t.pen.visible())) + "m\x1b\\")
+		// Neovim and Helix split the reply at semicolons, and know a colour only with colons in it.
+		t.reply("\x1bP1$r" + string(appendSGR(nil, t.pen.visible(), ':')) + "m\x1b\\")
 	case " q":
 		style := t.modes.CursorStyle
 		if style == 0 {

@@ -184,7 +184,7 @@ func (e *estimate) penCost(l storedLine, i int) int {
 	if e.costs[i] == 0 {
 		s := l.look(i)
 		var buf [lookCost]byte
-		e.costs[i] = len("\x1b[m") + len(appendSGR(buf[:0], s.visible()))
+		e.costs[i] = len("\x1b[m") + len(appendSGR(buf[:0], s.visible(), ';'))
 		if s.bg&bgProtected != 0 {
 			e.costs[i] += len("\x1b[1\"q")
 		}

@@ -1056,6 +1056,9 @@ class SpawnSpec(TypedDict):
     # SecretEnv are names of variables, which may contain *. Their values are masked in what is stored of the session,
     # and in replies that are not the live screen of a viewer.
     secret_env: NotRequired[list[str]]
+    # Unattended tells that no viewer will attach at once. Then the first queries of the child do not wait for a viewer
+    # to answer them.
+    unattended: NotRequired[bool]
     # duration of the check; in milliseconds; absent: 200; 0: no check
     early_exit_ms: NotRequired[int]
     # Token makes Spawn repeatable after a lost connection, if it is set: if the session exists and was created with the

@@ -903,6 +903,11 @@ export interface SpawnMessage {
    * and in replies that are not the live screen of a viewer.
    */
   secret_env?: string[];
+  /**
+   * Unattended tells that no viewer will attach at once. Then the first queries of the child do not wait for a viewer
+   * to answer them.
+   */
+  unattended?: boolean;
   /** duration of the check; in milliseconds; absent: 200; 0: no check */
   early_exit_ms?: number;
   /**
