@@ -40,6 +40,7 @@ cd "$(dirname "$0")/.."
 FUZZTIME=${FUZZTIME:-1s}
 STATICCHECK=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK=github.com/kisielk/errcheck@v1.20.0
+LOSTCANCEL=golang.org/x/tools/go/analysis/passes/lostcancel/cmd/lostcancel@v0.51.0
 ACTIONLINT=github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 LONGEST="./supervisor/internal/session ./supervisor/internal/keeper ./proxy/policy/examples ./proxy/internal/policyhost"
 CORE="./supervisor/internal/vt ./supervisor/internal/vt/vttest ./supervisor/internal/screen ./supervisor/internal/past ./supervisor/internal/replay"
@@ -63,6 +64,20 @@ export GOFLAGS CGO_ENABLED=0
 # analyse COMMAND... runs a tool that analyses code. The tools allocate much and live briefly, so they
 # need less than half of the processor time if the garbage collector runs rarely.
 analyse() { GOGC=400 "$@"; }
+
+# elsewhere NAME=VALUE... checks the packages of the programs for another system, or with another build tag. go
+# vet compiles everything that they import, which takes minutes, so it runs in the long mode only. The other mode
+# runs one check of vet, lostcancel, as a program of its own: it reads all packages from their sources, the tests
+# too, and so finds every error in their types.
+elsewhere() {
+	local packages="./protocol/... ./shared/... ./supervisor/... ./proxy/..."
+	# shellcheck disable=SC2086 # one for each package
+	if [ "${HOLDFAST_LONG:-}" = 1 ]; then
+		analyse env "$@" go vet $packages
+	else
+		GOBIN=$work go install "$LOSTCANCEL" && analyse env "$@" "$work/lostcancel" $packages
+	fi
+}
 
 work=$(mktemp -d)
 mkdir "$work/done"
@@ -324,12 +339,11 @@ computing() {
 	step "the tool that reports" go build -o "$work/report" ./scripts/report
 	finished report
 	step "go vet" analyse go vet ./...
-	step "go vet, manual" analyse go vet -tags manual ./proxy/internal/operate ./supervisor
 	step "staticcheck" analyse go run "$STATICCHECK" ./...
 	step "actionlint" analyse go run "$ACTIONLINT" .github/workflows/*.yml
 	step "errcheck" analyse go run "$ERRCHECK" -ignoretests -exclude scripts/errcheck.txt ./...
-	step "go vet, darwin" analyse env GOOS=darwin GOARCH=arm64 go vet ./protocol/... ./shared/... ./supervisor/... ./proxy/...
-	step "go vet, windows" analyse env GOOS=windows GOARCH=amd64 go vet ./protocol/... ./shared/... ./supervisor/... ./proxy/...
+	step "darwin, with the tag manual" elsewhere GOOS=darwin GOARCH=arm64 GOFLAGS="$GOFLAGS -tags=manual"
+	step "windows" elsewhere GOOS=windows GOARCH=amd64
 	step "fuzz, $FUZZTIME each" fuzz
 	after fetching
 	step "tests of the terminal core" core
