@@ -31,7 +31,8 @@
 # HOLDFAST_COST, and the time HOLDFAST_CHAOS.
 #
 # The steps run in two lanes at the same time. One lane downloads, and then runs the tests that wait
-# much. The other lane computes at a low priority, so that it uses the time that the first one leaves.
+# much. The other lane computes at a low priority, so that it uses the time that the first one leaves. The
+# last step belongs to the lane that reaches it first.
 # The output of a step is printed when the step has ended. The run ends at the first failure. The last
 # line counts the tests.
 set -euo pipefail
@@ -276,17 +277,23 @@ core() {
 		go test -vet=off -tags vtother -skip "$MEASURED|$ALIKE" ./supervisor/internal/vt ./supervisor/internal/screen
 }
 
-# scripts runs the tests of scripts/, the longest package first. -count 1 prevents cached results, because
-# go test does not see which programs these tests build. The tests wait for half of their time, so more
-# of them run at once than there are processors. The longest package runs alone: the other lane uses the
-# time that it leaves.
+# scripts NAME PACKAGE... tests packages of scripts/. -count 1 prevents cached results, because go test does not
+# see which programs these tests build. The tests wait for half of their time, so more of them run at once than
+# there are processors.
 scripts() {
-	local flag packages
+	local name=$1 flag
+	shift
 	flag=$(race)
-	packages=$(go list ./scripts/... | grep -v /scripts/e2e) || return
-	local test="env CGO_ENABLED=1 go test -vet=off $flag -count 1 -parallel $(($(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout $SLOWEST -json"
-	# shellcheck disable=SC2086 # several words; one for each package
-	{ $test ./scripts/e2e; alone=$?; $test $packages && [ "$alone" -eq 0 ]; } | report scripts
+	# shellcheck disable=SC2086 # no argument if there is none
+	CGO_ENABLED=1 go test -vet=off $flag -count 1 -parallel $(($(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout "$SLOWEST" -json "$@" | report "$name"
+}
+
+# others tests the packages of scripts/ except the longest one, unless the other lane does it already. So the lane
+# that ends first helps the other one. The packages that take longest come first.
+others() {
+	mkdir "$work/done/others" 2>/dev/null || return 0
+	# shellcheck disable=SC2046 # one for each package
+	step "other tests of the programs" scripts others $(go list ./scripts/release ./scripts/vm; go list ./scripts/... | grep -vE '/scripts/(e2e|release|vm)$')
 }
 
 # measures checks the speed of the terminal core and of the past in CPU time, and the memory that they
@@ -329,7 +336,8 @@ fetching() {
 	step "web page" page
 	finished fetching
 	after report
-	step "tests of the programs" scripts
+	step "end-to-end tests" scripts e2e ./scripts/e2e
+	others
 }
 
 # computing runs the steps that only compute. Its priority is lower than that of fetching.
@@ -348,6 +356,7 @@ computing() {
 	after fetching
 	step "tests of the terminal core" core
 	step "tests" tests
+	others
 }
 
 lane fetching
