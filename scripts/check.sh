@@ -4,7 +4,7 @@
 #
 #   scripts/check.sh                everything
 #   scripts/check.sh --long         the long mode, which takes hours; see below
-#   FUZZTIME=1m scripts/check.sh    fuzzes each target for a minute instead of 2 s
+#   FUZZTIME=1m scripts/check.sh    fuzzes each target for a minute instead of a second
 #   STREAMS=10000 scripts/check.sh  compares the terminal core with xterm.js on 10,000 random streams
 #                                   instead of 300; HOLDFAST_SEED=N repeats the streams of a run
 #
@@ -31,15 +31,17 @@
 # HOLDFAST_COST, and the time HOLDFAST_CHAOS.
 #
 # The steps run in two lanes at the same time. One lane downloads, and then runs the tests that wait
-# much. The other lane computes at a low priority, so that it uses the time that the first one leaves.
+# much. The other lane computes at a low priority, so that it uses the time that the first one leaves. The
+# last step belongs to the lane that reaches it first.
 # The output of a step is printed when the step has ended. The run ends at the first failure. The last
 # line counts the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-FUZZTIME=${FUZZTIME:-2s}
+FUZZTIME=${FUZZTIME:-1s}
 STATICCHECK=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK=github.com/kisielk/errcheck@v1.20.0
+LOSTCANCEL=golang.org/x/tools/go/analysis/passes/lostcancel/cmd/lostcancel@v0.51.0
 ACTIONLINT=github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 LONGEST="./supervisor/internal/session ./supervisor/internal/keeper ./proxy/policy/examples ./proxy/internal/policyhost"
 CORE="./supervisor/internal/vt ./supervisor/internal/vt/vttest ./supervisor/internal/screen ./supervisor/internal/past ./supervisor/internal/replay"
@@ -63,6 +65,20 @@ export GOFLAGS CGO_ENABLED=0
 # analyse COMMAND... runs a tool that analyses code. The tools allocate much and live briefly, so they
 # need less than half of the processor time if the garbage collector runs rarely.
 analyse() { GOGC=400 "$@"; }
+
+# elsewhere NAME=VALUE... checks the packages of the programs for another system, or with another build tag. go
+# vet compiles everything that they import, which takes minutes, so it runs in the long mode only. The other mode
+# runs one check of vet, lostcancel, as a program of its own: it reads all packages from their sources, the tests
+# too, and so finds every error in their types.
+elsewhere() {
+	local packages="./protocol/... ./shared/... ./supervisor/... ./proxy/..."
+	# shellcheck disable=SC2086 # one for each package
+	if [ "${HOLDFAST_LONG:-}" = 1 ]; then
+		analyse env "$@" go vet $packages
+	else
+		GOBIN=$work go install "$LOSTCANCEL" && analyse env "$@" "$work/lostcancel" $packages
+	fi
+}
 
 work=$(mktemp -d)
 mkdir "$work/done"
@@ -261,17 +277,23 @@ core() {
 		go test -vet=off -tags vtother -skip "$MEASURED|$ALIKE" ./supervisor/internal/vt ./supervisor/internal/screen
 }
 
-# scripts runs the tests of scripts/, the longest package first. -count 1 prevents cached results, because
-# go test does not see which programs these tests build. The tests wait for half of their time, so more
-# of them run at once than there are processors. The longest package runs alone: the other lane uses the
-# time that it leaves.
+# scripts NAME PACKAGE... tests packages of scripts/. -count 1 prevents cached results, because go test does not
+# see which programs these tests build. The tests wait for half of their time, so more of them run at once than
+# there are processors.
 scripts() {
-	local flag packages
+	local name=$1 flag
+	shift
 	flag=$(race)
-	packages=$(go list ./scripts/... | grep -v /scripts/e2e) || return
-	local test="env CGO_ENABLED=1 go test -vet=off $flag -count 1 -parallel $(($(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout $SLOWEST -json"
-	# shellcheck disable=SC2086 # several words; one for each package
-	{ $test ./scripts/e2e; alone=$?; $test $packages && [ "$alone" -eq 0 ]; } | report scripts
+	# shellcheck disable=SC2086 # no argument if there is none
+	CGO_ENABLED=1 go test -vet=off $flag -count 1 -parallel $(($(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout "$SLOWEST" -json "$@" | report "$name"
+}
+
+# others tests the packages of scripts/ except the longest one, unless the other lane does it already. So the lane
+# that ends first helps the other one. The packages that take longest come first.
+others() {
+	mkdir "$work/done/others" 2>/dev/null || return 0
+	# shellcheck disable=SC2046 # one for each package
+	step "other tests of the programs" scripts others $(go list ./scripts/release ./scripts/vm; go list ./scripts/... | grep -vE '/scripts/(e2e|release|vm)$')
 }
 
 # measures checks the speed of the terminal core and of the past in CPU time, and the memory that they
@@ -284,14 +306,16 @@ measures() {
 
 # fuzz fuzzes each target of each package. A run of -fuzz takes one target, so fuzz compiles each package
 # once and runs the program once for each target. It uses one worker, because the other lane runs at the
-# same time. Before Go 1.27 the end of the time may be reported as a failure without an input
-# (golang/go issue 75804).
+# same time. Only the packages of this module get the counters that guide the fuzzer. go test -fuzz would
+# also compile all others anew, the standard library too, and their counters make each run slower. Before
+# Go 1.27 the end of the time may be reported as a failure without an input (golang/go issue 75804).
 fuzz() {
-	local dir path name cache
+	local dir path name cache counters
 	cache=$(go env GOCACHE)/fuzz
+	counters="-gcflags=$(go list -m)/...=-d=libfuzzer"
 	grep -rlE --include='*_test.go' --exclude-dir=node_modules '^func Fuzz[A-Za-z0-9_]*' . | xargs -n 1 dirname | sort -u >"$work/fuzz" || return
 	while read -r dir; do
-		path=$(go list "$dir") && go test -c -vet=off -fuzz . -o "$work/fuzz.test" "$dir" || return
+		path=$(go list "$dir") && go test -c -vet=off "$counters" -ldflags='-s -w' -o "$work/fuzz.test" "$dir" || return
 		for name in $(grep -hoE '^func Fuzz[A-Za-z0-9_]*' "$dir"/*_test.go); do
 			name=${name#func }
 			[ "$name" != func ] || continue
@@ -299,6 +323,7 @@ fuzz() {
 			(cd "$dir" && "$work/fuzz.test" -test.run '^$' -test.fuzz "^$name\$" -test.fuzztime "$FUZZTIME" -test.fuzzminimizetime 1x -test.parallel 1 -test.fuzzcachedir "$cache/$path") >"$work/out" 2>&1 </dev/null ||
 				{ grep -q '^ *context deadline exceeded$' "$work/out" && ! grep -q 'Failing input' "$work/out"; } ||
 				{ cat "$work/out"; return 1; }
+			! grep 'without coverage guidance' "$work/out" || return
 		done
 	done <"$work/fuzz"
 }
@@ -311,7 +336,8 @@ fetching() {
 	step "web page" page
 	finished fetching
 	after report
-	step "tests of the programs" scripts
+	step "end-to-end tests" scripts e2e ./scripts/e2e
+	others
 }
 
 # computing runs the steps that only compute. Its priority is lower than that of fetching.
@@ -321,16 +347,16 @@ computing() {
 	step "the tool that reports" go build -o "$work/report" ./scripts/report
 	finished report
 	step "go vet" analyse go vet ./...
-	step "go vet, manual" analyse go vet -tags manual ./proxy/internal/operate ./supervisor
 	step "staticcheck" analyse go run "$STATICCHECK" ./...
 	step "actionlint" analyse go run "$ACTIONLINT" .github/workflows/*.yml
 	step "errcheck" analyse go run "$ERRCHECK" -ignoretests -exclude scripts/errcheck.txt ./...
-	step "go vet, darwin" analyse env GOOS=darwin GOARCH=arm64 go vet ./protocol/... ./shared/... ./supervisor/... ./proxy/...
-	step "go vet, windows" analyse env GOOS=windows GOARCH=amd64 go vet ./protocol/... ./shared/... ./supervisor/... ./proxy/...
+	step "darwin, with the tag manual" elsewhere GOOS=darwin GOARCH=arm64 GOFLAGS="$GOFLAGS -tags=manual"
+	step "windows" elsewhere GOOS=windows GOARCH=amd64
 	step "fuzz, $FUZZTIME each" fuzz
 	after fetching
 	step "tests of the terminal core" core
 	step "tests" tests
+	others
 }
 
 lane fetching

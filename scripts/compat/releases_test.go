@@ -153,7 +153,7 @@ func (r release) build(t *testing.T) string {
 	if err != nil {
 		t.Fatalf("%s: %v", r.name, err)
 	}
-	args := []string{"build", "-C", src, "-o", bin + "/", "-ldflags=-X " + strings.TrimSpace(string(module)) + "/shared/version.version=" + r.name}
+	args := []string{"build", "-C", src, "-o", bin + "/", "-ldflags=-s -w -X " + strings.TrimSpace(string(module)) + "/shared/version.version=" + r.name}
 	env := os.Environ()
 	if os.Getenv("HOLDFAST_E2E_RACE") == "1" {
 		args = append(args, "-race")

@@ -54,6 +54,7 @@ func TestPass(t *testing.T) {
 		"part of a mac":    text[:len(text)-2],
 		"more":             text + "A",
 		"padded":           text + "=",
+		"with line breaks": text[:len(text)-4] + "\n\n\r\n" + text[len(text)-4:],
 		"too long":         text + strings.Repeat("A", MaxLen),
 		"signed, no pass":  "1.AAAA." + encoding.EncodeToString(k.mac("1.AAAA")),
 		"signed, no text":  "1.!." + encoding.EncodeToString(k.mac("1.!")),

@@ -147,7 +147,7 @@ func TestBackToTheGoodProgram(t *testing.T) {
 
 func TestProgramThatServedWell(t *testing.T) {
 	cfg := config()
-	cfg.GoodTime = 50 * time.Millisecond
+	cfg.GoodTime = time.Second // must exceed the time from the readiness of a program to its death in follows, on a busy machine too
 	w := start(t, cfg, "role=supervisor")
 	w.until("ready")
 	w.do(command{Do: "put", ID: "a", N: 1})
