@@ -18,7 +18,7 @@ import (
 
 // oracle returns the directory of the programs that need npm packages. It skips the test if the package or
 // one of the programs is not installed. If HOLDFAST_REQUIRE_ORACLE is 1, it fails the test instead.
-func oracle(t *testing.T, pkg string, programs ...string) string {
+func oracle(t testing.TB, pkg string, programs ...string) string {
 	t.Helper()
 	dir := filepath.Join("..", "oracle")
 	_, err := os.Stat(filepath.Join(dir, "node_modules", pkg))
@@ -141,7 +141,7 @@ func (n *node) ask(line, answer string) string {
 }
 
 // An agent uses sessions through the client of the Model Context Protocol's own SDK, while the proxy is
-// handed over and killed. It must receive exit codes, the output of commands, and which states are certain.
+// handed over and killed. It must receive exit codes, the output of commands, and which states are guesses.
 // It must neither type into a person's session nor end it.
 func TestAgent(t *testing.T) {
 	t.Parallel()

@@ -127,6 +127,30 @@ func ofGate(label, goal, benchmark, suffix string, forms ...func(string) (string
 	return row
 }
 
+// ofDay returns a row of the comparison of the agents: a task of the day with the name task, or a suffix of the unit.
+func ofDay(label, task, suffix string, form func(string) (string, error)) []cell {
+	row := []cell{words(label)}
+	for _, agent := range []string{"holdfast", "tmux", "tmux5", "thrifty"} {
+		row = append(row, metric("Agent/"+strings.ReplaceAll(task, " ", "_"), agent+suffix, form))
+	}
+	return row
+}
+
+// dayTasks returns a row for each task of the day, and those of the whole day.
+func dayTasks() (rows [][]cell) {
+	for _, task := range []string{
+		"descriptions of the tools", "look around", "git status, diff, log", "dev server", "compile error and its mend", "tests", "long build", "download with progress",
+		"questions of a script", "exit code", "vim", "less", "REPL", "a shell with a state", "commit and push", "top",
+	} {
+		rows = append(rows, ofDay(task, task, "-tokens", count))
+	}
+	return append(rows,
+		ofDay("the whole day", "day", "-tokens", count),
+		ofDay("tokens of `holdfast mcp` ÷ those (goal: at most 0.2 of each second)", "day", "-share", ratio),
+		ofDay("the same in bytes", "day", "-share-bytes", ratio),
+	)
+}
+
 var tables = []table{
 	{
 		name: "store", args: bench("Durable"), head: []string{"figure", "goal", "measured"},
@@ -167,5 +191,9 @@ var tables = []table{
 			metric("Start", "tmux-version-µs", millis), metric("Start", "holdfast-version-µs", millis), metric("Start", "holdfast-ls-µs", millis),
 			metric("Start", "supervisor-version-µs", millis), metric("Start", "proxy-version-µs", millis), metric("Start", "proxy-ls-µs", millis),
 		}},
+	},
+	{
+		name: "agent", args: bench("Agent"), rows: dayTasks(),
+		head: []string{"tokens for the task", "`holdfast mcp`", "tmux, each second", "tmux, each 5 s", "tmux, cleared"},
 	},
 }

@@ -4,7 +4,7 @@
 //
 // Invariant: the text of a session in an answer has at most the number of bytes that the caller permits,
 // and at most MaxBytes. An answer says that a session waits for input only if its shell or the system has
-// reported that; otherwise it names what can be seen, and says that it is not certain.
+// reported that; otherwise it says "may", and names what can be seen.
 //
 // Not here: requests to the proxy (package proxy/client), and the command (package cli).
 package mcp
@@ -73,14 +73,15 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // instructions tell a model how the tools belong together.
-const instructions = "Each session is a terminal that continues whatever happens to this connection; people can see and use it at the same time. " +
-	"run starts one. send types into it, waits, and answers what is new. read answers what is new since the last answer about that session. " +
-	"Answers begin with the state of the session and with the evidence for it; “certain” is written only where a program has reported it."
+const instructions = "Each session is a terminal that continues whatever happens to this connection, and that people can see and use, too. " +
+	"Answers begin with the state of the session. “may” marks a guess; the system or the shell has reported all else."
 
 // A reading is the position of the agent in a session.
 type reading struct {
-	mark  []byte // of the changes that the agent has read; nil if it has read none
-	bells int    // bells of the session that the agent knows of
+	mark   []byte // of the changes that the agent has read; nil if it has read none
+	next   uint64 // number after that of the last line that it has read
+	prompt string // text before the cursor at that time
+	bells  int    // bells of the session that the agent knows of
 }
 
 // A server serves one agent.
@@ -97,14 +98,14 @@ func newServer(o Options) *sdk.Server {
 		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{}})
 	reads := &sdk.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(bool)}
 	add(m, &sdk.Tool{Name: "list", Description: "List the sessions with their states.", Annotations: reads}, s.list)
-	add(m, &sdk.Tool{Name: "read", Description: "Answer what is new in a session since the last answer about it, or its whole screen the first time. The least text that brings you up to date.", Annotations: reads}, s.readNew)
-	add(m, &sdk.Tool{Name: "screen", Description: "Answer the whole screen of a session, for example of a full-screen program. Use read to follow a session.", Annotations: reads}, s.screen)
-	add(m, &sdk.Tool{Name: "history", Description: "Answer earlier lines of a session, or the output of an earlier command if its shell reports its commands (-1 is the last one).", Annotations: reads}, s.history)
-	add(m, &sdk.Tool{Name: "wait", Description: "Wait until a session ends, or until a line matches, or until its shell waits for a command, or until it has printed nothing for a time. Answers what is new.", Annotations: reads}, s.wait)
+	add(m, &sdk.Tool{Name: "read", Description: "Answer what is new in a session since the last answer about it.", Annotations: reads}, s.readNew)
+	add(m, &sdk.Tool{Name: "screen", Description: "Answer the whole screen of a session. Use read to follow it.", Annotations: reads}, s.screen)
+	add(m, &sdk.Tool{Name: "history", Description: "Answer earlier lines of a session, or the output of an earlier command if its shell reports its commands.", Annotations: reads}, s.history)
+	add(m, &sdk.Tool{Name: "wait", Description: "Wait for the end of a session, or for text, prompt or idle_ms, and answer what is new.", Annotations: reads}, s.wait)
 	if o.Control != ControlNone {
-		add(m, &sdk.Tool{Name: "run", Description: "Run a command line in a new session, and wait for its end for up to timeout_s. If it has not ended then, it continues: use read, wait, send. Without a command: start the user's shell."}, s.run)
-		add(m, &sdk.Tool{Name: "send", Description: "Type text and keys into a session, wait for the effect, and answer what is new."}, s.send)
-		add(m, &sdk.Tool{Name: "end", Description: "End a session: hang up, and kill after 250 ms what continues."}, s.end)
+		add(m, &sdk.Tool{Name: "run", Description: "Run a command line in a new session, and wait for its end. If it takes longer than timeout_s, it continues: use read, wait, send."}, s.run)
+		add(m, &sdk.Tool{Name: "send", Description: "Type into a session, wait for the effect, and answer what is new."}, s.send)
+		add(m, &sdk.Tool{Name: "end", Description: "End a session: hang up, and kill what continues after 250 ms."}, s.end)
 	}
 	m.AddResourceTemplate(&sdk.ResourceTemplate{
 		Name: "screen", Title: "Screen of a session", MIMEType: "text/plain", URITemplate: screenURI + "{id}",

@@ -17,44 +17,47 @@ func shortState(s *protocol.SessionInfo, now time.Time) string {
 	return text + "; started as " + encoded(strings.Join(s.Argv, " "))
 }
 
-// fullState describes the state of a session with the evidence. It says "certain" only where the system or
-// the shell has reported the state. A program that waits for the terminal and for something else at once, and one that
-// computes without output, cannot be told apart from outside. For such programs it names what can be seen: how long the
+// fullState describes the state of a session, and the evidence for it. The state is one that the system or the shell has
+// reported. A program that waits for the terminal and for something else at once, and one that computes without output,
+// cannot be told apart from outside. For such programs fullState says what may be, and names what can be seen: how long the
 // session has been silent, what the terminal does with input, and the text before the cursor. content may be nil.
 func fullState(s *protocol.SessionInfo, content *protocol.ScreenContent, now time.Time) string {
 	switch {
 	case s.State == protocol.StateLost:
-		return "lost with the machine (certain)"
+		return "lost with the machine"
 	case s.Exit != nil:
 		return exitState(s.Exit)
 	case s.Frozen:
-		return "frozen: all its processes are stopped until it is thawed (certain)"
+		return "frozen: all its processes are stopped until it is thawed"
 	case s.Command != nil:
 		return commandState(s.Command, now)
 	}
-	program := "its program"
-	if f := s.Foreground; f != nil && f.Name != "" {
-		program = encoded(f.Name)
+	program := ""
+	if f := s.Foreground; f != nil && f.PID != s.PID && f.Name != "" { // the caller knows which program it has started
+		program = " " + encoded(f.Name)
 	}
 	switch f := s.Foreground; {
 	case f != nil && f.Stopped:
-		return "stopped: " + program + " continues after SIGCONT (certain: the system reports it)"
+		return "stopped" + program + ": it continues after SIGCONT"
 	case f != nil && f.Reads:
-		return "needs input" + hiddenText(content) + " (certain: the system reports that the job of " + program + " reads the terminal)" + behindCursor(content)
+		return "needs input" + hiddenText(content) + ": it reads the terminal" + behindCursor(content)
 	}
 	silence := now.Sub(s.LastIOAt)
-	text := "running " + program + ", silent for " + rounded(silence)
+	text := "running" + program
+	if silence >= protocol.OutputIdleMS*time.Millisecond {
+		text += ", silent for " + rounded(silence)
+	}
 	question := lineBeforeCursor(content)
 	switch {
 	case content == nil:
 	case content.Input == protocol.InputHidden:
-		text += "; it may need input, for example a password (not certain): the terminal collects a line that it does not show" + behindCursor(content)
+		text += "; may need input, for example a password: the terminal hides it" + behindCursor(content)
 	case content.Alternate && content.Input == protocol.InputKeys:
-		text += "; it may need input (not certain): it fills the screen, and gets each key"
+		text += "; may need input: it fills the screen and gets each key"
 	case question != "" && endsAsQuestion(question):
-		text += "; it may need input (not certain): the cursor is visible behind " + encoded(question)
+		text += "; may need input" + behindCursor(content)
 	case silence >= protocol.OutputIdleMS*time.Millisecond:
-		text += "; it is idle or computes (not certain): it prints nothing, and nothing tells that it needs input"
+		text += "; may be idle or compute"
 	}
 	return text
 }
@@ -64,7 +67,7 @@ func hiddenText(content *protocol.ScreenContent) string {
 	if content == nil || content.Input != protocol.InputHidden {
 		return ""
 	}
-	return " that the terminal does not show, as a password"
+	return " that the terminal hides, as a password"
 }
 
 // lineBeforeCursor returns the text before the cursor, or "" if the cursor is hidden or there is none.
@@ -81,7 +84,7 @@ func behindCursor(content *protocol.ScreenContent) string {
 	if before == "" {
 		return ""
 	}
-	return "; the cursor is behind " + encoded(before)
+	return ", cursor behind " + encoded(before)
 }
 
 // bellText tells how often a program has rung the bell since the last answer.
@@ -98,24 +101,39 @@ func bellText(count int) string {
 func exitState(e *protocol.ExitRecord) string {
 	switch {
 	case e.Signal != "":
-		return "ended by " + e.Signal + " (certain)"
+		return "ended by " + e.Signal
 	case e.ExitCode < 0:
-		return "ended, with a code that is not known (certain)"
+		return "ended, with a code that is not known"
 	}
-	return fmt.Sprintf("ended with code %d (certain)", e.ExitCode)
+	return fmt.Sprintf("ended with code %d", e.ExitCode)
 }
 
-// commandState describes the state of a shell that reports its commands.
+// commandState describes the state of a shell that reports its commands. If the line of the command is unknown, or is the
+// one that the agent has just typed, c.Line is empty.
 func commandState(c *protocol.CommandInfo, now time.Time) string {
+	line := "the command"
+	if c.Line != "" {
+		line = encoded(c.Line)
+	}
 	switch {
 	case c.StartedAt.IsZero():
-		return "the shell waits for its first command (certain: it reports its prompts)"
+		return "the shell waits for its first command"
 	case c.FinishedAt.IsZero():
-		return fmt.Sprintf("%s has run for %s (certain: the shell reports its commands)", encoded(c.Line), rounded(now.Sub(c.StartedAt)))
-	case c.Prompt:
-		return fmt.Sprintf("%s ended%s after %s, and the shell waits for a command (certain: it reports them)", encoded(c.Line), codeText(c.ExitCode), rounded(c.FinishedAt.Sub(c.StartedAt)))
+		return line + " runs" + durationText(" for ", now.Sub(c.StartedAt))
 	}
-	return fmt.Sprintf("%s ended%s after %s (certain: the shell reports its commands)", encoded(c.Line), codeText(c.ExitCode), rounded(c.FinishedAt.Sub(c.StartedAt)))
+	state := line + " ended" + codeText(c.ExitCode) + durationText(" after ", c.FinishedAt.Sub(c.StartedAt))
+	if c.Prompt {
+		state += ", the shell waits"
+	}
+	return state
+}
+
+// durationText names a duration, unless it is less than a second.
+func durationText(preposition string, d time.Duration) string {
+	if d < time.Second {
+		return ""
+	}
+	return preposition + rounded(d)
 }
 
 // beforeCursor returns the text of a row before a column, without spaces around it. Columns and characters
@@ -130,9 +148,4 @@ func endsAsQuestion(text string) bool {
 	return strings.ContainsRune("?:>$#%])", rune(text[len(text)-1]))
 }
 
-func rounded(d time.Duration) string {
-	if d < time.Second {
-		return "less than a second"
-	}
-	return d.Round(time.Second).String()
-}
+func rounded(d time.Duration) string { return d.Round(time.Second).String() }

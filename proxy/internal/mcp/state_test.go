@@ -8,7 +8,7 @@ import (
 	"holdfast/protocol"
 )
 
-// A state is called certain only where the system or the shell has reported it.
+// A state that neither the system nor the shell has reported is one that may be.
 func TestFullState(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	code := 2
@@ -18,7 +18,7 @@ func TestFullState(t *testing.T) {
 	shell := func(c protocol.CommandInfo) protocol.SessionInfo {
 		return protocol.SessionInfo{State: protocol.StateRunning, Command: &c, LastIOAt: now}
 	}
-	other := protocol.SessionInfo{State: protocol.StateRunning, LastIOAt: now.Add(-90 * time.Second), Foreground: &protocol.Foreground{Name: "ssh"}}
+	other := protocol.SessionInfo{State: protocol.StateRunning, LastIOAt: now.Add(-90 * time.Second), Foreground: &protocol.Foreground{PID: 2, Name: "ssh"}, PID: 1}
 	screen := func(row string, x int, hidden bool) *protocol.ScreenContent {
 		return &protocol.ScreenContent{Lines: []string{"above", row}, Cursor: protocol.Cursor{X: x, Y: 1, Hidden: hidden}}
 	}
@@ -28,38 +28,42 @@ func TestFullState(t *testing.T) {
 	}
 	reads := protocol.SessionInfo{State: protocol.StateRunning, LastIOAt: now, Foreground: &protocol.Foreground{Name: "cat", Reads: true}}
 	printing := protocol.SessionInfo{State: protocol.StateRunning, LastIOAt: now}
-	const idle = "; it is idle or computes (not certain): it prints nothing, and nothing tells that it needs input"
+	const idle = "; may be idle or compute"
 	for _, tt := range []struct {
 		name    string
 		info    protocol.SessionInfo
 		content *protocol.ScreenContent
 		want    string
 	}{
-		{"ended", exited(protocol.ExitRecord{ExitCode: 3}), nil, "ended with code 3 (certain)"},
-		{"killed", exited(protocol.ExitRecord{ExitCode: 137, Signal: "SIGKILL"}), nil, "ended by SIGKILL (certain)"},
-		{"ended unseen", exited(protocol.ExitRecord{ExitCode: -1}), nil, "ended, with a code that is not known (certain)"},
-		{"lost", protocol.SessionInfo{State: protocol.StateLost}, nil, "lost with the machine (certain)"},
-		{"frozen", protocol.SessionInfo{State: protocol.StateRunning, Frozen: true}, nil, "frozen: all its processes are stopped until it is thawed (certain)"},
-		{"first prompt", shell(protocol.CommandInfo{Prompt: true}), nil, "the shell waits for its first command (certain: it reports its prompts)"},
+		{"ended", exited(protocol.ExitRecord{ExitCode: 3}), nil, "ended with code 3"},
+		{"killed", exited(protocol.ExitRecord{ExitCode: 137, Signal: "SIGKILL"}), nil, "ended by SIGKILL"},
+		{"ended unseen", exited(protocol.ExitRecord{ExitCode: -1}), nil, "ended, with a code that is not known"},
+		{"lost", protocol.SessionInfo{State: protocol.StateLost}, nil, "lost with the machine"},
+		{"frozen", protocol.SessionInfo{State: protocol.StateRunning, Frozen: true}, nil, "frozen: all its processes are stopped until it is thawed"},
+		{"first prompt", shell(protocol.CommandInfo{Prompt: true}), nil, "the shell waits for its first command"},
 		{
 			"a command runs", shell(protocol.CommandInfo{Line: "make", StartedAt: now.Add(-time.Minute)}), nil,
-			`"make" has run for 1m0s (certain: the shell reports its commands)`,
+			`"make" runs for 1m0s`,
+		},
+		{
+			"a command of the agent", shell(protocol.CommandInfo{ExitCode: &code, StartedAt: now, FinishedAt: now}), nil,
+			`the command ended with code 2`,
 		},
 		{
 			"a command has ended", shell(protocol.CommandInfo{Line: "make", Prompt: true, ExitCode: &code, StartedAt: now.Add(-time.Minute), FinishedAt: now}), nil,
-			`"make" ended with code 2 after 1m0s, and the shell waits for a command (certain: it reports them)`,
+			`"make" ended with code 2 after 1m0s, the shell waits`,
 		},
-		{"a question", other, screen("[y/N] ", 6, false), `running "ssh", silent for 1m30s; it may need input (not certain): the cursor is visible behind "[y/N]"`},
-		{"a password", other, mode(screen("Password: ", 10, false), protocol.InputHidden, false), `running "ssh", silent for 1m30s; it may need input, for example a password (not certain): the terminal collects a line that it does not show; the cursor is behind "Password:"`},
-		{"a full screen", other, mode(screen("", 0, false), protocol.InputKeys, true), `running "ssh", silent for 1m30s; it may need input (not certain): it fills the screen, and gets each key`},
-		{"a read", reads, screen("name? ", 6, false), `needs input (certain: the system reports that the job of "cat" reads the terminal); the cursor is behind "name?"`},
-		{"a read of a password", reads, mode(screen("", 0, true), protocol.InputHidden, false), `needs input that the terminal does not show, as a password (certain: the system reports that the job of "cat" reads the terminal)`},
-		{"a read in a list", reads, nil, `needs input (certain: the system reports that the job of "cat" reads the terminal)`},
+		{"a question", other, screen("[y/N] ", 6, false), `running "ssh", silent for 1m30s; may need input, cursor behind "[y/N]"`},
+		{"a password", other, mode(screen("Password: ", 10, false), protocol.InputHidden, false), `running "ssh", silent for 1m30s; may need input, for example a password: the terminal hides it, cursor behind "Password:"`},
+		{"a full screen", other, mode(screen("", 0, false), protocol.InputKeys, true), `running "ssh", silent for 1m30s; may need input: it fills the screen and gets each key`},
+		{"a read", reads, screen("name? ", 6, false), `needs input: it reads the terminal, cursor behind "name?"`},
+		{"a read of a password", reads, mode(screen("", 0, true), protocol.InputHidden, false), `needs input that the terminal hides, as a password: it reads the terminal`},
+		{"a read in a list", reads, nil, `needs input: it reads the terminal`},
 		{"a hidden cursor", other, screen("Password: ", 10, true), `running "ssh", silent for 1m30s` + idle},
 		{"no question", other, screen("linking", 7, false), `running "ssh", silent for 1m30s` + idle},
-		{"output", printing, screen("linking", 7, false), `running its program, silent for less than a second`},
+		{"output", printing, screen("linking", 7, false), `running`},
 		{"a cursor at the left", other, screen("$ ", 0, false), `running "ssh", silent for 1m30s` + idle},
-		{"a cursor behind the row", other, screen("$", 40, false), `running "ssh", silent for 1m30s; it may need input (not certain): the cursor is visible behind "$"`},
+		{"a cursor behind the row", other, screen("$", 40, false), `running "ssh", silent for 1m30s; may need input, cursor behind "$"`},
 		{"no screen", other, nil, `running "ssh", silent for 1m30s`},
 		{"a screen without rows", other, &protocol.ScreenContent{Cursor: protocol.Cursor{Y: 5}}, `running "ssh", silent for 1m30s` + idle},
 	} {
@@ -75,11 +79,11 @@ func TestText(t *testing.T) {
 	all.changes(&protocol.ChangesContent{
 		LeftOut: &protocol.LineRange{First: 1, End: 5}, LeftOutRows: 2,
 		Lines:    []protocol.ChangedLines{{Line: 5, Texts: []string{"a\x1b[2Jb", "c\u202ed"}}},
-		Rows:     []protocol.ChangedRows{{Row: 3, Texts: []string{"x", "y"}}},
+		Rows:     []protocol.ChangedRows{{Row: 3, Texts: []string{"x", "y"}}, {Row: 9, Texts: []string{"z"}}},
 		Commands: []protocol.ChangedCommand{{Count: 7, Line: "ls\n", DurationMS: 1500}},
-	})
-	want := "lines 1 to 4 are left out; read them: history with before 5 and lines 4\na?[2Jb\nc?d\nrow 3:x\nrow 4:y\n" +
-		"2 rows are left out; read them: screen\ncommand 7 ended after 1.5s: ls?\n"
+	}, exchange{})
+	want := "lines 1 to 4 are left out; read them: history with before 5 and lines 4\na?[2Jb\nc?d\nrows 3 to 4:\nx\ny\nrow 9: z\n" +
+		"2 rows are left out; read them: screen\ncommand 7 ended after 1.5s: ls?"
 	if got := all.String(); got != want {
 		t.Errorf("%q\n%q", got, want)
 	}
@@ -87,5 +91,39 @@ func TestText(t *testing.T) {
 	kept, cut := lastLines(lines, 33)
 	if len(kept) != 3 || cut != 7 {
 		t.Errorf("%d lines of 33 bytes, and %d cut", len(kept), cut)
+	}
+}
+
+// An answer lacks only what the agent knows: the echo of what it has typed, and a prompt. It has blank lines that are new, but
+// none for lines that have not changed.
+func TestExchange(t *testing.T) {
+	lines := func(first uint64, texts ...string) protocol.ChangedLines {
+		return protocol.ChangedLines{Line: first, Texts: texts}
+	}
+	commands := []protocol.ChangedCommand{{Count: 1, Line: "false"}, {Count: 2, Line: "ls"}}
+	for _, tt := range []struct {
+		name string
+		r    protocol.ChangesContent
+		e    exchange
+		want string
+	}{
+		{"a command", protocol.ChangesContent{Lines: []protocol.ChangedLines{lines(4, "~$ ls", "a", "~$")}}, exchange{next: 5, prompt: "~$", typed: "ls", told: "~$"}, "a"},
+		{"another prompt", protocol.ChangesContent{Lines: []protocol.ChangedLines{lines(4, "~$ cd src", "~/src$")}}, exchange{next: 5, prompt: "~$", typed: "cd src"}, "~/src$"},
+		{"output that is the echo again", protocol.ChangesContent{Lines: []protocol.ChangedLines{lines(4, "> ls", "> ls")}}, exchange{prompt: ">", typed: "ls"}, "> ls"},
+		{"no prompt before the echo", protocol.ChangesContent{Lines: []protocol.ChangedLines{lines(4, "secret")}}, exchange{typed: "secret"}, "secret"},
+		{"a hidden answer that is printed", protocol.ChangesContent{Lines: []protocol.ChangedLines{lines(5, "secret")}}, exchange{prompt: "Password:", typed: "secret"}, "secret"},
+		{"new blank lines", protocol.ChangesContent{Lines: []protocol.ChangedLines{lines(5, "a"), lines(7, "b"), lines(17, "c")}}, exchange{next: 5}, "a\n\nb\n\n\nc"},
+		{"lines that have not changed", protocol.ChangesContent{Lines: []protocol.ChangedLines{lines(2, "a"), lines(7, "b")}}, exchange{next: 6}, "a\n\nb"},
+		{"the whole screen", protocol.ChangesContent{Whole: true, From: 9, Lines: []protocol.ChangedLines{lines(10, "a"), lines(12, "b")}}, exchange{next: 3}, "a\n\nb"},
+		{"more than the screen", protocol.ChangesContent{Whole: true, From: 9, LeftOut: &protocol.LineRange{First: 9, End: 11}, LineNumbers: protocol.LineNumbers{First: 1}, Lines: []protocol.ChangedLines{lines(11, "a")}}, exchange{}, "earlier lines are left out; read them: history with before 11\na"},
+		{"a full screen", protocol.ChangesContent{Rows: []protocol.ChangedRows{{Row: 0, Texts: []string{":"}}, {Row: 8, Texts: []string{"x", ":"}}}}, exchange{told: ":"}, "row 0: :\nrow 8: x"},
+		{"a row that the state tells", protocol.ChangesContent{Rows: []protocol.ChangedRows{{Row: 9, Texts: []string{":"}}}}, exchange{told: ":"}, ""},
+		{"an earlier command", protocol.ChangesContent{Commands: commands}, exchange{ended: 2}, "command 1 ended after 0s: false"},
+	} {
+		var got text
+		got.changes(&tt.r, tt.e)
+		if got.String() != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got.String(), tt.want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,12 +11,18 @@ import (
 )
 
 // A text is an answer for a model. It contains no control characters except line feeds.
-type text struct{ strings.Builder }
+type text struct {
+	strings.Builder
+	leftOut bool // it tells how to read lines that it has left out
+}
 
 func (t *text) line(format string, args ...any) {
 	t.WriteString(plain.Text(fmt.Sprintf(format, args...)))
 	t.WriteByte('\n')
 }
+
+// String returns the text without the line feed at its end.
+func (t *text) String() string { return strings.TrimSuffix(t.Builder.String(), "\n") }
 
 func (t *text) lines(all []string) {
 	for _, l := range all {
@@ -23,26 +30,150 @@ func (t *text) lines(all []string) {
 	}
 }
 
-// changes adds what has changed in a session. Lines of a full-screen program have the numbers of their
-// rows, because only some of them have changed.
-func (t *text) changes(r *protocol.ChangesContent) {
-	if left := r.LeftOut; left != nil {
+// maxBlank is the largest number of consecutive blank lines in an answer. The session counts three bytes for each line
+// besides its text, so that the blank lines before it have room.
+const maxBlank = 2
+
+// An exchange is what the agent has read and typed before an answer. The answer need not repeat it.
+type exchange struct {
+	next   uint64 // number after that of the last line that the agent has read
+	prompt string // text before the cursor in the last answer
+	typed  string // line that the agent has typed since, and ended with Enter
+	told   string // text before the cursor, if the answer tells it before the changes
+	ended  uint64 // number of the command of which the answer tells the end before the changes
+}
+
+// changes adds what has changed in a session, except for the echo of what the agent has typed, and for a prompt that it
+// knows. Rows of a full-screen program have their numbers, because only some of them have changed.
+func (t *text) changes(r *protocol.ChangesContent, e exchange) {
+	switch left := r.LeftOut; {
+	case left == nil:
+	case r.Whole && r.From > r.First:
+		t.earlierLines(left.End)
+	default:
+		t.leftOut = true
 		t.line("lines %d to %d are left out; read them: history with before %d and lines %d", left.First, left.End-1, left.End, left.End-left.First)
 	}
-	for _, l := range r.Lines {
-		t.lines(l.Texts)
-	}
-	for _, l := range r.Rows {
-		for i, row := range l.Texts {
-			t.line("row %d:%s", l.Row+i, row)
+	t.changedLines(r, e)
+	for i, l := range r.Rows {
+		texts := l.Texts
+		if i == len(r.Rows)-1 {
+			texts = withoutPrompt(texts, e.told)
+		}
+		switch len(texts) {
+		case 0:
+		case 1:
+			t.line("row %d: %s", l.Row, texts[0])
+		default:
+			t.line("rows %d to %d:", l.Row, l.Row+len(texts)-1)
+			t.lines(texts)
 		}
 	}
 	if r.LeftOutRows > 0 {
+		t.leftOut = true
 		t.line("%d rows are left out; read them: screen", r.LeftOutRows)
 	}
 	for _, c := range r.Commands {
-		t.line("command %d ended%s after %v: %s", c.Count, codeText(c.ExitCode), time.Duration(c.DurationMS)*time.Millisecond, c.Line)
+		if c.Count != e.ended {
+			t.line("command %d ended%s after %v: %s", c.Count, codeText(c.ExitCode), time.Duration(c.DurationMS)*time.Millisecond, c.Line)
+		}
 	}
+}
+
+// changedLines adds the lines that have changed. A reply lacks new lines that are blank, so changedLines adds those between
+// others, at most maxBlank together.
+func (t *text) changedLines(r *protocol.ChangesContent, e exchange) {
+	known := e.next
+	if r.Whole {
+		known = r.From
+	}
+	end, echoed := uint64(0), false // end is the number after that of the last line that was added; 0 is none
+	for i, l := range r.Lines {
+		texts := l.Texts
+		if i == len(r.Lines)-1 {
+			texts = withoutPrompt(texts, e.told)
+		}
+		for j, line := range texts {
+			number := l.Line + uint64(j)
+			if !echoed && e.isEcho(line) {
+				echoed = true
+				continue
+			}
+			if from := max(end, known); end > 0 && number > from {
+				for range min(number-from, maxBlank) {
+					t.line("")
+				}
+			}
+			t.line("%s", line)
+			end = number + 1
+		}
+	}
+}
+
+// isEcho reports whether a line is the prompt that the agent has read, and behind it the line that it has typed.
+func (e exchange) isEcho(line string) bool {
+	behind, ok := strings.CutPrefix(line, e.prompt)
+	return ok && e.prompt != "" && e.typed != "" && strings.TrimSpace(behind) == e.typed
+}
+
+// withoutPrompt returns the lines without the last one if that is a prompt.
+func withoutPrompt(lines []string, prompt string) []string {
+	if n := len(lines); n > 0 && prompt != "" && strings.TrimSpace(lines[n-1]) == prompt {
+		return lines[:n-1]
+	}
+	return lines
+}
+
+// hasLine reports whether a reply contains a line or row with this text.
+func hasLine(r *protocol.ChangesContent, line string) bool {
+	for _, l := range r.Lines {
+		if slices.Contains(l.Texts, line) {
+			return true
+		}
+	}
+	for _, l := range r.Rows {
+		if slices.Contains(l.Texts, line) {
+			return true
+		}
+	}
+	return false
+}
+
+// earlier adds the newest lines of a history that fit into a number of bytes, and how to read the lines before them.
+func (t *text) earlier(h *protocol.HistoryContent, room int) {
+	var lines []string // the newest first, as in h
+	for _, l := range h.Lines {
+		text := lineText(l)
+		if room -= len(text) + 1; room < 0 {
+			break
+		}
+		lines = append(lines, text)
+	}
+	if n := len(lines); n < len(h.Lines) || h.More {
+		first := uint64(0)
+		if n > 0 {
+			first = h.Lines[n-1].Line
+		} else if len(h.Lines) > 0 {
+			first = h.Lines[0].Line + 1
+		}
+		t.earlierLines(first)
+	}
+	slices.Reverse(lines)
+	t.lines(lines)
+}
+
+// earlierLines adds how to read the lines before one.
+func (t *text) earlierLines(before uint64) {
+	t.leftOut = true
+	t.line("earlier lines are left out; read them: history with before %d", before)
+}
+
+// sizeOf returns the number of bytes of lines.
+func sizeOf(lines []string) (size int) {
+	for _, l := range lines {
+		size += len(l) + 1
+	}
+	return size
 }
 
 // lastLines returns the last lines that fit into a number of bytes, and how many it has cut off.

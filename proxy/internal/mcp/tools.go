@@ -34,9 +34,9 @@ func (s *server) list(ctx context.Context, _ listInput) (string, error) {
 }
 
 type readInput struct {
-	Session  string `json:"session" jsonschema:"id of the session"`
+	Session  string `json:"session"`
 	Whole    bool   `json:"whole,omitempty" jsonschema:"begin anew with the whole screen"`
-	MaxBytes int    `json:"max_bytes,omitempty" jsonschema:"largest size of the new text, default 4096, at most 65536; the newest lines are kept"`
+	MaxBytes int    `json:"max_bytes,omitempty" jsonschema:"of new text, default 4096, at most 65536; the newest lines are kept"`
 }
 
 func (s *server) readNew(ctx context.Context, in readInput) (string, error) {
@@ -45,12 +45,12 @@ func (s *server) readNew(ctx context.Context, in readInput) (string, error) {
 		was := s.reading(id)
 		s.setReading(id, reading{bells: was.bells})
 	}
-	return s.news(ctx, id, "", in.MaxBytes)
+	return s.news(ctx, answer{session: id, maxBytes: in.MaxBytes})
 }
 
 type screenInput struct {
-	Session  string `json:"session" jsonschema:"id of the session"`
-	MaxBytes int    `json:"max_bytes,omitempty" jsonschema:"largest size of the text, default 4096, at most 65536; the lowest rows are kept"`
+	Session  string `json:"session"`
+	MaxBytes int    `json:"max_bytes,omitempty" jsonschema:"of text, default 4096; the lowest rows are kept"`
 }
 
 func (s *server) screen(ctx context.Context, in screenInput) (string, error) {
@@ -64,7 +64,7 @@ func (s *server) screen(ctx context.Context, in screenInput) (string, error) {
 		return "", err
 	}
 	var t text
-	t.line("%s: %s", id, fullState(info, content, time.Now()))
+	t.line("%s", fullState(info, content, time.Now()))
 	t.line("%d columns, %d rows; cursor at column %d of row %d, from 0", content.Cols, content.Rows, content.Cursor.X, content.Cursor.Y)
 	lines, cut := lastLines(content.Lines, limitBytes(in.MaxBytes))
 	if cut > 0 {
@@ -75,11 +75,11 @@ func (s *server) screen(ctx context.Context, in screenInput) (string, error) {
 }
 
 type historyInput struct {
-	Session  string `json:"session" jsonschema:"id of the session"`
-	Before   uint64 `json:"before,omitempty" jsonschema:"only lines before the line with this number; default the lines above the screen"`
-	Lines    int    `json:"lines,omitempty" jsonschema:"how many lines, default 100"`
-	Command  int    `json:"command,omitempty" jsonschema:"the output of a command instead: -1 is the last one that has ended, -2 the one before"`
-	MaxBytes int    `json:"max_bytes,omitempty" jsonschema:"largest size of the text, default 4096, at most 65536; the newest lines are kept"`
+	Session  string `json:"session"`
+	Before   uint64 `json:"before,omitempty" jsonschema:"only lines before this number; default those above the screen"`
+	Lines    int    `json:"lines,omitempty" jsonschema:"default 100"`
+	Command  int    `json:"command,omitempty" jsonschema:"the output of a command instead: -1 is the last that has ended, -2 the one before"`
+	MaxBytes int    `json:"max_bytes,omitempty" jsonschema:"of text, default 4096; the newest lines are kept"`
 }
 
 func (s *server) history(ctx context.Context, in historyInput) (string, error) {
@@ -101,27 +101,7 @@ func (s *server) history(ctx context.Context, in historyInput) (string, error) {
 	if c := h.Command; c != nil {
 		t.line("command %d: %s", c.Count, commandState(c, time.Now()))
 	}
-	left := limitBytes(in.MaxBytes)
-	var lines []string // the newest first, as in h
-	for _, l := range h.Lines {
-		text := lineText(l)
-		if left -= len(text) + 1; left < 0 {
-			break
-		}
-		lines = append(lines, text)
-	}
-	if n := len(lines); n < len(h.Lines) || h.More {
-		first := uint64(0)
-		if n > 0 {
-			first = h.Lines[n-1].Line
-		} else if len(h.Lines) > 0 {
-			first = h.Lines[0].Line + 1
-		}
-		t.line("earlier lines are left out; read them: history with before %d", first)
-	}
-	for i := len(lines) - 1; i >= 0; i-- {
-		t.line("%s", lines[i])
-	}
+	t.earlier(h, limitBytes(in.MaxBytes))
 	return t.String(), nil
 }
 
@@ -133,16 +113,13 @@ const (
 	settled = 500 * time.Millisecond
 )
 
-// notEnded is the remark of an answer if a session should have ended.
-const notEnded = "the time is over, and it has not ended"
-
 type waitInput struct {
-	Session  string  `json:"session" jsonschema:"id of the session"`
-	Text     string  `json:"text,omitempty" jsonschema:"wait for a line that this regular expression (RE2) matches, also if it is on the screen already"`
-	Prompt   bool    `json:"prompt,omitempty" jsonschema:"wait until the shell waits for a command; only for shells that report it"`
-	IdleMS   int64   `json:"idle_ms,omitempty" jsonschema:"wait until nothing has been printed for so many milliseconds"`
-	TimeoutS float64 `json:"timeout_s,omitempty" jsonschema:"give up after so many seconds, default 30, at most 600; the session continues"`
-	MaxBytes int     `json:"max_bytes,omitempty" jsonschema:"largest size of the new text, default 4096, at most 65536"`
+	Session  string  `json:"session"`
+	Text     string  `json:"text,omitempty" jsonschema:"wait for a line that matches this RE2, also if it is on the screen already"`
+	Prompt   bool    `json:"prompt,omitempty" jsonschema:"wait until the shell waits for a command, if it reports that"`
+	IdleMS   int64   `json:"idle_ms,omitempty" jsonschema:"wait until it has printed nothing for so long"`
+	TimeoutS float64 `json:"timeout_s,omitempty" jsonschema:"default 30, at most 600; the session continues"`
+	MaxBytes int     `json:"max_bytes,omitempty" jsonschema:"of new text, default 4096"`
 }
 
 func (s *server) wait(ctx context.Context, in waitInput) (string, error) {
@@ -151,21 +128,22 @@ func (s *server) wait(ctx context.Context, in waitInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	a := answer{session: id, maxBytes: in.MaxBytes}
 	if in.Text == "" && !in.Prompt && in.IdleMS == 0 {
 		_, err = s.Client.Wait(ctx, id, timeout)
-		return s.newsAfter(ctx, id, notEnded, in.MaxBytes, err)
+		return s.newsAfter(ctx, a, err)
 	}
 	found, err := s.Client.Await(ctx, protocol.AwaitSpec{SessionID: id, Text: in.Text, Prompt: in.Prompt, IdleMS: in.IdleMS}, timeout)
-	return s.awaited(ctx, id, found, in.MaxBytes, err)
+	return s.awaited(ctx, a, found, err)
 }
 
 type runInput struct {
-	Command  string   `json:"command,omitempty" jsonschema:"the command line, for sh; absent: the user's shell, which waits for commands by send"`
-	Session  string   `json:"session,omitempty" jsonschema:"id of the new session, for people who look at it; default a random one"`
-	Cwd      string   `json:"cwd,omitempty" jsonschema:"absolute path of the directory"`
-	Env      []string `json:"env,omitempty" jsonschema:"variables as NAME=VALUE, added to those of the user"`
-	TimeoutS float64  `json:"timeout_s,omitempty" jsonschema:"wait for the end for so many seconds, default 30, at most 600"`
-	MaxBytes int      `json:"max_bytes,omitempty" jsonschema:"largest size of the output, default 4096, at most 65536; the newest lines are kept"`
+	Command  string   `json:"command,omitempty" jsonschema:"for sh; absent: start the user's shell, and send it commands"`
+	Session  string   `json:"session,omitempty" jsonschema:"id that you choose; default random"`
+	Cwd      string   `json:"cwd,omitempty" jsonschema:"absolute"`
+	Env      []string `json:"env,omitempty" jsonschema:"each NAME=VALUE"`
+	TimeoutS float64  `json:"timeout_s,omitempty" jsonschema:"default 30, at most 600"`
+	MaxBytes int      `json:"max_bytes,omitempty" jsonschema:"of output, at most 65536; the newest lines are kept; default: the last screen"`
 }
 
 func (s *server) run(ctx context.Context, in runInput) (string, error) {
@@ -184,23 +162,24 @@ func (s *server) run(ctx context.Context, in runInput) (string, error) {
 		return "", err
 	}
 	id := started.SessionID
+	a := answer{session: id, isNew: in.Session == "", maxBytes: in.MaxBytes}
 	if isShell { // bash, zsh and fish report their prompts, and other shells do not
 		_, err := s.Client.Await(ctx, protocol.AwaitSpec{SessionID: id, Prompt: true}, min(timeout, shellTime))
-		return s.newsAfter(ctx, id, "", in.MaxBytes, err)
+		return s.newsAfter(ctx, a, err)
 	}
 	_, err = s.Client.Wait(ctx, id, timeout)
-	return s.newsAfter(ctx, id, notEnded, in.MaxBytes, err)
+	return s.newsAfter(ctx, a, err)
 }
 
 type sendInput struct {
-	Session  string   `json:"session" jsonschema:"id of the session"`
-	Text     string   `json:"text,omitempty" jsonschema:"text to type; text with line breaks is pasted"`
-	Keys     []string `json:"keys,omitempty" jsonschema:"keys to press after the text, in order: Enter, Tab, Escape, Up, PageDown, F1, C-c, M-x"`
-	Enter    bool     `json:"enter,omitempty" jsonschema:"press Enter after the text and the keys"`
-	WaitText string   `json:"wait_text,omitempty" jsonschema:"wait for a new line that this regular expression (RE2) matches; the echo of the text does not count"`
-	IdleMS   int64    `json:"idle_ms,omitempty" jsonschema:"wait until nothing has been printed for so many milliseconds; default: wait until the shell waits for a command if it reports that, else 500"`
-	TimeoutS float64  `json:"timeout_s,omitempty" jsonschema:"give up waiting after so many seconds, default 30, at most 600"`
-	MaxBytes int      `json:"max_bytes,omitempty" jsonschema:"largest size of the new text, default 4096, at most 65536"`
+	Session  string   `json:"session"`
+	Text     string   `json:"text,omitempty" jsonschema:"text with line breaks is pasted"`
+	Keys     []string `json:"keys,omitempty" jsonschema:"to press after the text: Enter, Tab, Escape, Up, PageDown, F1, C-c, M-x"`
+	Enter    bool     `json:"enter,omitempty" jsonschema:"press Enter at the end"`
+	WaitText string   `json:"wait_text,omitempty" jsonschema:"wait for a new line that matches this RE2, other than the echo"`
+	IdleMS   int64    `json:"idle_ms,omitempty" jsonschema:"wait until it has printed nothing for so long; default: until the shell waits for a command, if it reports that, else 500"`
+	TimeoutS float64  `json:"timeout_s,omitempty" jsonschema:"default 30, at most 600"`
+	MaxBytes int      `json:"max_bytes,omitempty" jsonschema:"of new text, default 4096"`
 }
 
 func (s *server) send(ctx context.Context, in sendInput) (string, error) {
@@ -248,7 +227,11 @@ func (s *server) send(ctx context.Context, in sendInput) (string, error) {
 		}
 	}
 	found, err := s.Client.Await(ctx, spec, timeout)
-	return s.awaited(ctx, id, found, in.MaxBytes, err)
+	a := answer{session: id, maxBytes: in.MaxBytes}
+	if len(in.Keys) > 0 && in.Keys[0] == "Enter" {
+		a.typed = in.Text
+	}
+	return s.awaited(ctx, a, found, err)
 }
 
 // typeText types a text, or pastes it if it has line breaks.
@@ -272,7 +255,7 @@ func sent(err error) error {
 }
 
 type endInput struct {
-	Session string `json:"session" jsonschema:"id of the session"`
+	Session string `json:"session"`
 }
 
 func (s *server) end(ctx context.Context, in endInput) (string, error) {
@@ -285,7 +268,7 @@ func (s *server) end(ctx context.Context, in endInput) (string, error) {
 		return "", err
 	}
 	_, err = s.Client.Wait(ctx, id, defaultWait)
-	return s.newsAfter(ctx, id, notEnded, 0, err)
+	return s.newsAfter(ctx, answer{session: id}, err)
 }
 
 // mayControl returns an error if the agent may not send input to a session or end it.
@@ -303,38 +286,49 @@ func (s *server) mayControl(ctx context.Context, id protocol.SessionID) error {
 	return nil
 }
 
-// awaited answers what is new after an await with this result. If the time was over, that is no error.
-func (s *server) awaited(ctx context.Context, id protocol.SessionID, found *protocol.AwaitedInfo, maxBytes int, err error) (string, error) {
-	if err == nil && found.Line != "" {
-		return s.news(ctx, id, "found: "+found.Line, maxBytes)
-	}
-	return s.newsAfter(ctx, id, "the time is over, and it has not happened", maxBytes, err)
+// An answer tells what is new in a session.
+type answer struct {
+	session  protocol.SessionID
+	isNew    bool   // the agent does not know the id of the session, and needs it if there is more to come or to read
+	typed    string // line that the agent has typed, and ended with Enter
+	found    string // line for which the tool has waited
+	late     string // remark if the time of the tool was over
+	maxBytes int    // of the text of the session; 0 is DefaultBytes
 }
 
-// newsAfter answers what is new after a request that has waited with this error. If the time was over, the
-// answer has the remark late instead.
-func (s *server) newsAfter(ctx context.Context, id protocol.SessionID, late string, maxBytes int, err error) (string, error) {
+// awaited answers what is new after an await with this result. If the time was over, that is no error.
+func (s *server) awaited(ctx context.Context, a answer, found *protocol.AwaitedInfo, err error) (string, error) {
+	if err == nil {
+		a.found = found.Line
+	}
+	a.late = "the time is over, and it has not happened"
+	return s.newsAfter(ctx, a, err)
+}
+
+// newsAfter answers what is new after a request that has waited with this error.
+func (s *server) newsAfter(ctx context.Context, a answer, err error) (string, error) {
 	switch {
 	case err == nil:
-		return s.news(ctx, id, "", maxBytes)
-	case protocol.CodeOf(err) == protocol.CodeTimeout:
-		return s.news(ctx, id, late, maxBytes)
+		a.late = ""
+	case protocol.CodeOf(err) != protocol.CodeTimeout:
+		return "", err
 	}
-	return "", err
+	return s.news(ctx, a)
 }
 
-// news returns the state of a session, a remark if it is not empty, and what is new since the last answer.
-func (s *server) news(ctx context.Context, id protocol.SessionID, remark string, maxBytes int) (string, error) {
-	info, err := s.Client.SessionInfo(ctx, id)
+// news returns the state of a session, and what is new since the last answer. The answer names the session only if the
+// agent needs its id.
+func (s *server) news(ctx context.Context, a answer) (string, error) {
+	info, err := s.Client.SessionInfo(ctx, a.session)
 	if err != nil {
 		return "", err
 	}
-	was := s.reading(id)
-	changes, err := s.Client.Changes(ctx, id, was.mark, limitBytes(maxBytes))
+	was := s.reading(a.session)
+	changes, err := s.Client.Changes(ctx, a.session, was.mark, limitBytes(a.maxBytes))
 	if err != nil {
 		return "", err
 	}
-	away, err := s.Client.Away(ctx, id)
+	away, err := s.Client.Away(ctx, a.session)
 	if err != nil {
 		return "", err
 	}
@@ -342,20 +336,65 @@ func (s *server) news(ctx context.Context, id protocol.SessionID, remark string,
 	if bells < 0 { // the count began anew, because a person has left the session
 		bells = away.Bells
 	}
-	s.setReading(id, reading{changes.Mark, away.Bells})
 	var content *protocol.ScreenContent // for evidence of a question, which only a running session asks
-	if info.State == protocol.StateRunning && info.Command == nil {
-		if content, err = s.Client.Screen(ctx, id, client.ScreenOptions{}); err != nil {
+	if info.State == protocol.StateRunning {
+		if content, err = s.Client.Screen(ctx, a.session, client.ScreenOptions{}); err != nil {
 			return "", err
 		}
 	}
-	var t text
-	t.line("%s: %s%s", id, fullState(info, content, time.Now()), bellText(bells))
-	if remark != "" {
-		t.line("%s", remark)
+	e := exchange{next: was.next, prompt: was.prompt, typed: strings.TrimSpace(a.typed)}
+	if c := info.Command; c != nil {
+		e.ended = c.Count
+		if e.typed != "" && strings.TrimSpace(c.Line) == e.typed {
+			known := *c
+			known.Line, info.Command = "", &known
+		}
 	}
-	t.changes(changes)
+	state := fullState(info, content, time.Now())
+	prompt := lineBeforeCursor(content)
+	if prompt == was.prompt && info.Command != nil && info.Command.Prompt || prompt != "" && strings.Contains(state, encoded(prompt)) {
+		e.told = prompt
+	}
+	s.setReading(a.session, reading{changes.Mark, changes.Next, prompt, away.Bells})
+	var lines text
+	if changes.Whole && changes.LeftOut == nil && changes.From > changes.First {
+		if err := s.linesAbove(ctx, &lines, a, changes); err != nil {
+			return "", err
+		}
+	}
+	lines.changes(changes, e)
+	if a.isNew && (info.Exit == nil || lines.leftOut) {
+		state = string(a.session) + ": " + state
+	}
+	var t text
+	t.line("%s%s", state, bellText(bells))
+	if a.late != "" {
+		t.line("%s", a.late)
+	}
+	if a.found != "" && !hasLine(changes, a.found) {
+		t.line("found: %s", a.found)
+	}
+	t.WriteString(lines.String())
 	return t.String(), nil
+}
+
+// linesAbove adds the lines above the screen to a first answer if the caller has named the size of the text. Otherwise, it
+// adds how to read them.
+func (s *server) linesAbove(ctx context.Context, t *text, a answer, changes *protocol.ChangesContent) error {
+	room := limitBytes(a.maxBytes)
+	for _, l := range changes.Lines {
+		room -= sizeOf(l.Texts)
+	}
+	if a.maxBytes == 0 || room <= 0 {
+		t.earlierLines(changes.From)
+		return nil
+	}
+	h, err := s.Client.History(ctx, a.session, client.HistoryOptions{Before: &changes.From, Lines: protocol.MaxHistoryLines})
+	if err != nil {
+		return err
+	}
+	t.earlier(h, room)
+	return nil
 }
 
 // limitBytes returns the size of the text in an answer.
