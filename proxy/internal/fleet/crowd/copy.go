@@ -92,6 +92,9 @@ func (c *crowd) receive(f founder) error {
 	spec := f.spec
 	spec.Client, spec.Writer, spec.Attempt = "viewers at a gate", "", 0
 	spec.Cols, spec.Rows, spec.Term, spec.Env, spec.Appearance, spec.IsTTY = 0, 0, "", nil, nil, false
+	if c.key.isTerminal {
+		spec.Appearance = &c.key.look
+	}
 	conn, err := f.visit.Dial()
 	if err != nil {
 		return err

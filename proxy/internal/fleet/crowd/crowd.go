@@ -135,6 +135,10 @@ type key struct {
 	number   uint32 // of the attachment
 	// hasTerminalExit tells that the end of the session is terminal.exit.
 	hasTerminalExit bool
+	// look is the part of the appearance on which the frames depend: the pictures that the viewers show. isTerminal is not
+	// set if the viewer has sent no appearance.
+	look       protocol.Appearance
+	isTerminal bool
 }
 
 // enlist adds a viewer, which receives output by its own connection, to the crowd of its key. The result is

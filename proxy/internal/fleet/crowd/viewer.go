@@ -130,6 +130,9 @@ func (v *viewer) passFirst(raw []byte, m protocol.Message) bool {
 		v.hasAsked = true
 		hello, _ := decode(v.hello).(*api.Hello)
 		w := &wanted{v.hello, *m, key{host: v.visit.Name, number: m.Attachment, hasTerminalExit: hello.Capabilities.Has(protocol.CapTerminalExit)}}
+		if look := m.Appearance; look != nil {
+			w.key.look, w.key.isTerminal = protocol.Appearance{CellWidth: look.CellWidth, CellHeight: look.CellHeight, Pictures: look.Pictures}, true
+		}
 		w.attach.RequestID = ""
 		v.mu.Lock()
 		v.asked = w
