@@ -116,7 +116,7 @@ render(React.createElement(() => { useInput(() => {}); return React.createElemen
 	more := []asker{
 		{name: "ink", version: "8.0", argv: []string{"node", filepath.Join(dir, "ink.mjs")}, env: []string{"TERM_PROGRAM=ghostty"}, ready: "ink is ready"},
 		{name: "claude", version: "2.1", argv: []string{module("@anthropic-ai/claude-code-linux-x64/claude")}, env: []string{"DISABLE_AUTOUPDATER=1"}, ready: "trust"},
-		{name: "codex", version: "0.169", argv: []string{"node", module("@openai/codex/bin/codex.js")}, ready: "Welcome to Codex"},
+		{name: "codex", version: "0.169", argv: []string{"node", module("@openai/codex/bin/codex.js"), "--no-daemon"}, ready: "Welcome to Codex"},
 		{name: "gemini", version: "0.61", argv: []string{"node", module("@google/gemini-cli/bundle/gemini.js")}, ready: "trust"},
 		{name: "opencode", version: "1.18", argv: []string{module("opencode-linux-x64/bin/opencode")}, ready: "Ask anything"},
 		{name: "copilot", version: "1.0", argv: []string{"node", module("@github/copilot/npm-loader.js")}, ready: "trust"},
