@@ -278,6 +278,7 @@ type SessionInfo struct {
 	ExitCode        *int              `json:"exit_code,omitempty"`  // absent until the state is exited
 	Exit            *ExitRecord       `json:"exit,omitempty"`       // absent until the state is exited
 	Lost            *Lost             `json:"lost,omitempty"`       // absent unless the state is lost
+	Program         *ProgramStatus    `json:"program,omitempty"`    // of the reports that hold, the one that needs a person most; absent if there is none
 	Foreground      *Foreground       `json:"foreground,omitempty"` // absent if the system does not tell, and after the session has ended
 }
 
@@ -682,4 +683,5 @@ const (
 	EventOutputIdle      EventKind = "output_idle"      // after output, the program has printed nothing for OutputIdleMS
 	EventCommandStarted  EventKind = "command_started"  // the shell has started a command
 	EventCommandFinished EventKind = "command_finished" // a command of the shell has ended
+	EventProgramStatus   EventKind = "program_status"   // the program has reported another status
 )

@@ -37,7 +37,7 @@ var eventKinds = []string{
 	string(protocol.EventAttached), string(protocol.EventDetached), string(protocol.EventMissed), string(protocol.EventTitle),
 	string(protocol.EventLabels), string(protocol.EventCwd), string(protocol.EventBell), string(protocol.EventNotification), string(protocol.EventDegraded),
 	string(protocol.EventRecordingFailed), string(protocol.EventRecordingResumed),
-	string(protocol.EventOutputIdle), string(protocol.EventCommandStarted), string(protocol.EventCommandFinished),
+	string(protocol.EventOutputIdle), string(protocol.EventCommandStarted), string(protocol.EventCommandFinished), string(protocol.EventProgramStatus),
 }
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -243,9 +243,20 @@ func eventText(e *client.Event) string {
 		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, plain.Text(e.Session.Command.Line))
 	case e.Event == protocol.EventCommandFinished && e.Session.Command != nil:
 		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, commandText(e.Session.Command))
+	case e.Event == protocol.EventProgramStatus && e.Session.Program != nil:
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, programText(e.Session.Program))
 	case e.Notification != nil:
 		text := strings.TrimSpace(e.Notification.Title + " " + e.Notification.Body)
 		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, plain.Text(text))
 	}
 	return fmt.Sprintf("%d %s %s", e.Seq, e.Event, e.Session.ID)
+}
+
+// programText describes the status that a program has reported.
+func programText(p *protocol.ProgramStatus) string {
+	words := []string{string(p.State), p.Kind, p.App, p.Title, p.Message}
+	if p.Progress != nil {
+		words = append(words, fmt.Sprintf("%d %%", *p.Progress))
+	}
+	return plain.Text(strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " "))
 }

@@ -29,6 +29,8 @@ func fullState(s *protocol.SessionInfo, content *protocol.ScreenContent, now tim
 		return exitState(s.Exit)
 	case s.Frozen:
 		return "frozen: all its processes are stopped until it is thawed"
+	case s.Program != nil && isNewer(s.Program, s.Command):
+		return programState(s.Program, now)
 	case s.Command != nil:
 		return commandState(s.Command, now)
 	}
@@ -126,6 +128,35 @@ func commandState(c *protocol.CommandInfo, now time.Time) string {
 		state += ", the shell waits"
 	}
 	return state
+}
+
+// isNewer reports whether a report of a program belongs to the command that runs, or to no command of the shell.
+func isNewer(p *protocol.ProgramStatus, c *protocol.CommandInfo) bool {
+	return c == nil || c.FinishedAt.IsZero() && !p.At.Before(c.StartedAt)
+}
+
+// programState describes the state that a program has reported of itself.
+func programState(p *protocol.ProgramStatus, now time.Time) string {
+	text := "the program reports: "
+	if p.App != "" {
+		text = encoded(p.App) + " reports: "
+	}
+	text += string(p.State)
+	switch {
+	case p.Kind != "":
+		text += " (" + p.Kind + ")"
+	case p.State == protocol.ProgramBlocked:
+		text += ", it needs input"
+	}
+	if p.Progress != nil {
+		text += fmt.Sprintf(", %d %%", *p.Progress)
+	}
+	for _, said := range []string{p.Title, p.Message} {
+		if said != "" {
+			text += ", " + encoded(said)
+		}
+	}
+	return text + durationText(", for ", now.Sub(p.At))
 }
 
 // durationText names a duration, unless it is less than a second.

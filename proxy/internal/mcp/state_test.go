@@ -18,6 +18,12 @@ func TestFullState(t *testing.T) {
 	shell := func(c protocol.CommandInfo) protocol.SessionInfo {
 		return protocol.SessionInfo{State: protocol.StateRunning, Command: &c, LastIOAt: now}
 	}
+	percent := 40
+	reports := func(c protocol.CommandInfo, p protocol.ProgramStatus) protocol.SessionInfo {
+		s := shell(c)
+		s.Program = &p
+		return s
+	}
 	other := protocol.SessionInfo{State: protocol.StateRunning, LastIOAt: now.Add(-90 * time.Second), Foreground: &protocol.Foreground{PID: 2, Name: "ssh"}, PID: 1}
 	screen := func(row string, x int, hidden bool) *protocol.ScreenContent {
 		return &protocol.ScreenContent{Lines: []string{"above", row}, Cursor: protocol.Cursor{X: x, Y: 1, Hidden: hidden}}
@@ -40,6 +46,12 @@ func TestFullState(t *testing.T) {
 		{"ended unseen", exited(protocol.ExitRecord{ExitCode: -1}), nil, "ended, with a code that is not known"},
 		{"lost", protocol.SessionInfo{State: protocol.StateLost}, nil, "lost with the machine"},
 		{"frozen", protocol.SessionInfo{State: protocol.StateRunning, Frozen: true}, nil, "frozen: all its processes are stopped until it is thawed"},
+		{
+			"a report", protocol.SessionInfo{State: protocol.StateRunning, Program: &protocol.ProgramStatus{State: protocol.ProgramBlocked, Kind: "permission", App: "agent", Message: "Deploy?", At: now.Add(-time.Minute)}}, nil,
+			`"agent" reports: blocked (permission), "Deploy?", for 1m0s`,
+		},
+		{"a report of the command before", reports(protocol.CommandInfo{StartedAt: now}, protocol.ProgramStatus{State: protocol.ProgramDone, At: now.Add(-time.Minute)}), nil, `the command runs`},
+		{"a report of work", reports(protocol.CommandInfo{StartedAt: now.Add(-time.Minute)}, protocol.ProgramStatus{State: protocol.ProgramWorking, Progress: &percent, At: now}), nil, `the program reports: working, 40 %`},
 		{"first prompt", shell(protocol.CommandInfo{Prompt: true}), nil, "the shell waits for its first command"},
 		{
 			"a command runs", shell(protocol.CommandInfo{Line: "make", StartedAt: now.Add(-time.Minute)}), nil,

@@ -116,6 +116,8 @@ const (
 	MarkStarted                 // the shell runs a command
 	MarkEnded                   // the command has ended
 	MarkErased                  // the whole normal screen was erased
+	MarkReport                  // a program reports its status; Line has the report
+	MarkReset                   // the terminal was reset
 )
 
 // maxMarks is the number of marks that are kept until Heard is called. If there are more, the
@@ -144,6 +146,10 @@ func (h *Heard) add(v vt.Event, offset uint64, cwd string) {
 		h.mark(commandMark(Mark{Kind: MarkEnded, At: offset, Code: v.Code}, v))
 	case vt.Erased:
 		h.erase(Mark{Kind: MarkErased, At: offset, Place: protocol.LinePlace{Line: v.Line}})
+	case vt.ProgramReported:
+		h.mark(Mark{Kind: MarkReport, At: offset, Line: v.Text})
+	case vt.FullReset:
+		h.mark(Mark{Kind: MarkReset, At: offset})
 	case vt.PicturePrinted:
 		h.Pictures |= picture.Formats(v.Code)
 	}

@@ -134,6 +134,9 @@ func (m *Mask) find(tok *escseq.Token) finding {
 	case tok.Kind == escseq.CSI:
 		return findCSI(body, tok.Final)
 	case tok.Kind == escseq.OSC:
+		if string(body) == asksProgramStatus {
+			return findSessions
+		}
 		question = isOSCQuestion(body)
 	case tok.Kind == escseq.DCS: // DECRQSS, XTGETTCAP, XTGETXRES
 		question = bytes.HasPrefix(body, []byte("$q")) || bytes.HasPrefix(body, []byte("+q")) || bytes.HasPrefix(body, []byte("+Q"))
@@ -245,14 +248,15 @@ func isSessions(params []byte, final byte) bool {
 }
 
 var (
-	sizeReports     = strconv.Itoa(termmode.SizeReports)
-	asksSizeReports = "?" + sizeReports + "$"
-	asksMargins     = "?" + strconv.Itoa(termmode.Margins) + "$"
+	sizeReports       = strconv.Itoa(termmode.SizeReports)
+	asksSizeReports   = "?" + sizeReports + "$"
+	asksProgramStatus = "7501;?"
+	asksMargins       = "?" + strconv.Itoa(termmode.Margins) + "$"
 )
 
 // sessionsParts holds, for each sequence of the session, a part of it that is rare in other
 // output.
-var sessionsParts = [][]byte{[]byte(sizeReports), []byte(asksMargins[1:] + "p"), []byte(">q"), []byte("0q")}
+var sessionsParts = [][]byte{[]byte(sizeReports), []byte(asksMargins[1:] + "p"), []byte(">q"), []byte("0q"), []byte(asksProgramStatus)}
 
 func isSizeMode(param []byte) bool { return string(bytes.TrimLeft(param, "0")) == sizeReports }
 

@@ -55,6 +55,7 @@ func (s *Session) processHeard() {
 	if len(h.Marks) == 0 {
 		return
 	}
+	s.noteReports(h.Marks)
 	c := &s.saved.commands
 	events, hasChanged := c.apply(h, s.cfg.Now())
 	if !hasChanged {
@@ -90,6 +91,9 @@ func (c *commands) apply(h screen.Heard, now time.Time) (events []commandEvent, 
 	for _, m := range h.Marks {
 		if m.Kind == screen.MarkErased {
 			hasChanged = c.erase(m.Place.Line) || hasChanged
+			continue
+		}
+		if m.Kind == screen.MarkReport || m.Kind == screen.MarkReset {
 			continue
 		}
 		hasChanged = true

@@ -370,6 +370,7 @@ func (s *Session) finishIfOver() {
 	s.eventAlarm.disarm()
 	s.publishScreenEvents()
 	s.exit = s.exitRecord()
+	s.saved.Programs.keepResults()
 	s.cfg.counts.exited(s.exit.Outcome)
 	if err := s.input.close(); err != nil {
 		s.log.Warn().Err(err).Msg("journal of input not closed")
@@ -430,7 +431,7 @@ func (s *Session) info() protocol.SessionInfo {
 		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.Labels()), Originator: s.spec.Originator,
 		CreatedAt: s.created, LastIOAt: s.activity.last.get(), OutputOffset: end, RingStart: start,
 		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.saved.SizePolicy, Attachments: s.viewers.count(), Degraded: s.saved.Degraded, Frozen: s.cage.frozen.Load(),
-		Viewers: s.viewers.infos(), Left: s.saved.Away.left(), Command: s.saved.Command, Unmasked: s.unmasked,
+		Viewers: s.viewers.infos(), Left: s.saved.Away.left(), Command: s.saved.Command, Unmasked: s.unmasked, Program: s.maskedProgram(),
 	}
 	maskInfo(&i, s.masker)
 	if s.exit != nil {

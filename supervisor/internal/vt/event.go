@@ -23,17 +23,19 @@ type EventKind int
 
 // The kinds of events.
 const (
-	Bell           EventKind = iota
-	TitleChanged             // OSC 0 and 2
-	WorkDirChanged           // OSC 7 and OSC 1337 CurrentDir
-	Notification             // OSC 9, 99 and 777
-	PromptStarted            // OSC 133 A
-	PromptEnded              // OSC 133 B: input from here on is the command
-	CommandLine              // OSC 633 E; it precedes CommandStarted
-	CommandStarted           // OSC 133 C; Text may have the command line
-	CommandEnded             // OSC 133 D
-	Erased                   // the whole normal screen was erased
-	PicturePrinted           // a picture, which viewers may not show as this terminal does
+	Bell            EventKind = iota
+	TitleChanged              // OSC 0 and 2
+	WorkDirChanged            // OSC 7 and OSC 1337 CurrentDir
+	Notification              // OSC 9, 99 and 777
+	PromptStarted             // OSC 133 A
+	PromptEnded               // OSC 133 B: input from here on is the command
+	CommandLine               // OSC 633 E; it precedes CommandStarted
+	CommandStarted            // OSC 133 C; Text may have the command line
+	CommandEnded              // OSC 133 D
+	Erased                    // the whole normal screen was erased
+	ProgramReported           // OSC 7501; Text has the report
+	FullReset                 // RIS
+	PicturePrinted            // a picture, which viewers may not show as this terminal does
 )
 
 func (t *Term) event(e Event) {

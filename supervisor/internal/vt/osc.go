@@ -57,6 +57,12 @@ func (t *Term) osc(p []byte) {
 			title, body, _ := strings.Cut(rest, ";")
 			t.event(Event{Kind: Notification, Title: clip([]byte(title)), Text: clip([]byte(body))})
 		}
+	case 7501: // the program status protocol (superlogical.com/rex/docs/build/program-status)
+		if string(arg) == "?" {
+			t.replyRequired("%s", "\x1b]7501;?\x1b\\")
+		} else if len(arg) <= maxReport {
+			t.event(Event{Kind: ProgramReported, Text: string(arg)})
+		}
 	case 1337:
 		if dir, ok := strings.CutPrefix(string(arg), "CurrentDir="); ok {
 			t.setWorkDir(dir)
@@ -69,6 +75,9 @@ func (t *Term) osc(p []byte) {
 	// OSC 52, the clipboard, is executed by viewers alone. Without a viewer there is no
 	// clipboard that a program could read or write.
 }
+
+// maxReport is the length of the longest report of OSC 7501 (its specification).
+const maxReport = 4096
 
 func decimal(p []byte) (int, bool) {
 	if len(p) == 0 || len(p) > 9 {

@@ -28,6 +28,7 @@ func (t *Term) hardReset() {
 	t.keyboard = Keyboard{}
 	t.colors = nil
 	t.dropPictures()
+	t.event(Event{Kind: FullReset})
 }
 
 // align executes DECALN: it fills the screen with E.

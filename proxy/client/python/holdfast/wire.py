@@ -372,7 +372,7 @@ class EventMessage(TypedDict):
 
     type: Literal["event"]
     seq: int
-    event: Union[Literal["created", "exited", "forgotten", "resized", "attached", "detached", "missed", "title", "labels", "cwd", "bell", "notification", "frozen", "thawed", "degraded", "recording_failed", "recording_resumed", "output_idle", "command_started", "command_finished"], str]
+    event: Union[Literal["created", "exited", "forgotten", "resized", "attached", "detached", "missed", "title", "labels", "cwd", "bell", "notification", "frozen", "thawed", "degraded", "recording_failed", "recording_resumed", "output_idle", "command_started", "command_finished", "program_status"], str]
     at: str
     session: NotRequired[SessionInfo | None]
     # for event "missed": number of dropped events
@@ -1762,6 +1762,29 @@ class ProcessStatus(TypedDict):
     recording: NotRequired[RecordingStatus | None]
 
 
+class ProgramStatus(TypedDict):
+    """ProgramStatus is a report of a program about itself: OSC 7501, the program status protocol, revision 0.2
+    (superlogical.com/rex/docs/build/program-status). The program may be any that writes to the terminal, so the
+    texts are not to be trusted.
+    """
+
+    state: Union[Literal["blocked", "error", "working", "done", "idle"], str]
+    # of blocked: permission, question or auth
+    kind: NotRequired[str]
+    # of the part of the program; "" is the whole
+    id: NotRequired[str]
+    # name of the program
+    app: NotRequired[str]
+    # of the work
+    title: NotRequired[str]
+    # one line, of at most MaxTitle bytes
+    message: NotRequired[str]
+    # percent
+    progress: NotRequired[int | None]
+    # when it was reported
+    at: str
+
+
 class Range(TypedDict):
     """Range is a part of a text, in bytes of UTF-8. It begins at Start and ends before End."""
 
@@ -1866,6 +1889,8 @@ class SessionInfo(TypedDict):
     exit: NotRequired[ExitRecord | None]
     # absent unless the state is lost
     lost: NotRequired[Lost | None]
+    # of the reports that hold, the one that needs a person most; absent if there is none
+    program: NotRequired[ProgramStatus | None]
     # absent if the system does not tell, and after the session has ended
     foreground: NotRequired[Foreground | None]
 

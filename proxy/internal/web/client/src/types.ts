@@ -12,7 +12,7 @@ import type {
 
 export type {
   Appearance, Cage, CagesStatus, ChangedCommand, ChangedLines, ChangedRows, CommandInfo, CommandOutput, Cursor, ExitRecord, Foreground, HistoryLine, KeeperStatus, Left, Limits, LinePlace, LineRange, Look, Match, Mode, Moment, Notification, Pictures,
-  Outcome, PastCommand, PastGap, PastMatch, PastSize, PastTime, ProcessStatus, Resume, ScreenCell, ScreenLine, SessionInfo, Size, Span, State, Usage, VersionRange, ViewerInfo, Word,
+  Outcome, PastCommand, PastGap, PastMatch, PastSize, PastTime, ProcessStatus, ProgramStatus, Resume, ScreenCell, ScreenLine, SessionInfo, Size, Span, State, Usage, VersionRange, ViewerInfo, Word,
 } from './wire.js';
 
 /** The fields of a message besides those that the client sets and reads itself. */

@@ -327,7 +327,7 @@ export interface ErrorMessage {
 export interface EventMessage {
   type: 'event';
   seq: number;
-  event: Word<'created' | 'exited' | 'forgotten' | 'resized' | 'attached' | 'detached' | 'missed' | 'title' | 'labels' | 'cwd' | 'bell' | 'notification' | 'frozen' | 'thawed' | 'degraded' | 'recording_failed' | 'recording_resumed' | 'output_idle' | 'command_started' | 'command_finished'>;
+  event: Word<'created' | 'exited' | 'forgotten' | 'resized' | 'attached' | 'detached' | 'missed' | 'title' | 'labels' | 'cwd' | 'bell' | 'notification' | 'frozen' | 'thawed' | 'degraded' | 'recording_failed' | 'recording_resumed' | 'output_idle' | 'command_started' | 'command_finished' | 'program_status'>;
   at: string;
   session?: SessionInfo | null;
   /** for event "missed": number of dropped events */
@@ -1528,6 +1528,29 @@ export interface ProcessStatus {
   recording?: RecordingStatus | null;
 }
 
+/**
+ * ProgramStatus is a report of a program about itself: OSC 7501, the program status protocol, revision 0.2
+ * (superlogical.com/rex/docs/build/program-status). The program may be any that writes to the terminal, so the texts
+ * are not to be trusted.
+ */
+export interface ProgramStatus {
+  state: Word<'blocked' | 'error' | 'working' | 'done' | 'idle'>;
+  /** of blocked: permission, question or auth */
+  kind?: string;
+  /** of the part of the program; "" is the whole */
+  id?: string;
+  /** name of the program */
+  app?: string;
+  /** of the work */
+  title?: string;
+  /** one line, of at most MaxTitle bytes */
+  message?: string;
+  /** percent */
+  progress?: number | null;
+  /** when it was reported */
+  at: string;
+}
+
 /** Range is a part of a text, in bytes of UTF-8. It begins at Start and ends before End. */
 export interface Range {
   start: number;
@@ -1625,6 +1648,8 @@ export interface SessionInfo {
   exit?: ExitRecord | null;
   /** absent unless the state is lost */
   lost?: Lost | null;
+  /** of the reports that hold, the one that needs a person most; absent if there is none */
+  program?: ProgramStatus | null;
   /** absent if the system does not tell, and after the session has ended */
   foreground?: Foreground | null;
 }

@@ -4,6 +4,7 @@
 import { HoldfastError, type HoldfastEvent, type SessionInfo, type Subscription } from 'holdfast';
 
 import type { Client } from './client.ts';
+import { reported } from './words.ts';
 
 export class Sessions {
   private readonly byID = new Map<string, SessionInfo>();
@@ -106,6 +107,9 @@ export class Sessions {
         break;
       case 'notification':
         this.note(e, e.notification?.title || e.notification?.body);
+        break;
+      case 'program_status':
+        this.note(e, reported(e.session));
         break;
       case 'command_finished':
         this.note(e, e.session?.command?.exit_code ? `failed with ${e.session.command.exit_code}` : 'finished');

@@ -145,9 +145,19 @@ export function failed(s: SessionInfo): boolean {
   return ended(s) !== '' && s.state !== 'lost' && s.exit?.reason !== 'user_requested' && (s.exit_code ?? s.exit?.exit_code ?? 0) !== 0;
 }
 
+// reported returns what the user should learn of a program that has reported its status: that it waits, is done, or has
+// failed.
+export function reported(s: SessionInfo | undefined): string | undefined {
+  const p = s?.program;
+  if (!p || p.state === 'working' || p.state === 'idle') return undefined;
+  const state = p.state === 'blocked' ? `waits for you${p.kind ? ` (${p.kind})` : ''}` : p.state === 'error' ? 'failed' : p.state;
+  return [p.app, state].filter(Boolean).join(' ') + (p.message ? `: ${p.message}` : '');
+}
+
 // says returns a session's state as a short text.
 export function says(s: SessionInfo): string {
   if (!ended(s) && s.frozen) return 'frozen';
+  if (!ended(s) && s.program && s.program.state !== 'idle') return s.program.state;
   return ended(s) || (s.command && !s.command.prompt ? 'busy' : s.state === 'running' ? 'running' : s.state);
 }
 

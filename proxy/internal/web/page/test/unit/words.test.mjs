@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { shortcuts } from '../../node_modules/.test/shortcuts.js';
-import { ago, bytes, command, ended, failed, loss, parse, place, revival, runs, says, title, took, uses, who } from '../../node_modules/.test/words.js';
+import { ago, bytes, command, ended, failed, loss, parse, place, reported, revival, runs, says, title, took, uses, who } from '../../node_modules/.test/words.js';
 
 test('ago', () => {
   const now = Date.parse('2026-09-01T12:00:00Z');
@@ -91,4 +91,14 @@ test('a lost session is revived with the command of its label or a shell, and wi
   assert.deepEqual(of({ labels: { revive: 'argv' }, argv: ['make', 'KEY=********'] }), [shell, '/src/b']);
   assert.deepEqual(of({ labels: { revive: 'shell', resume_argv: 'agent --resume 7' } }), [shell, '/src/b']);
   for (const bad of ['[', '[]', '[1]']) assert.ok(revival(lost({ labels: { resume_argv: bad } })) instanceof Error, bad);
+});
+
+test('a program that reports its status is named by it', () => {
+  const at = '2026-11-01T00:00:00Z';
+  const of = (program, more) => ({ id: 's', state: 'running', argv: ['sh'], program: program && { at, ...program }, ...more });
+  assert.equal(reported(of({ state: 'blocked', kind: 'permission', app: 'agent', message: 'Deploy?' })), 'agent waits for you (permission): Deploy?');
+  assert.equal(reported(of({ state: 'error' })), 'failed');
+  assert.equal(reported(of({ state: 'done', app: 'cargo' })), 'cargo done');
+  assert.deepEqual([reported(of({ state: 'working' })), reported(of({ state: 'idle' })), reported(of(undefined)), reported(undefined)], [undefined, undefined, undefined, undefined]);
+  assert.deepEqual([says(of({ state: 'blocked' })), says(of({ state: 'idle' })), says(of(undefined))], ['blocked', 'running', 'running']);
 });
