@@ -198,9 +198,8 @@ func (t *Term) Write(p []byte) {
 func (t *Term) WriteSome(p []byte, budget int) (n, cost int) {
 	all := len(p)
 	budget = max(budget, byteWork)
-	if room := budget / byteWork; len(p) > room {
-		p = p[:room]
-	}
+	room := min(budget/byteWork, len(p))
+	p = p[:room:room] // appendText reads up to the capacity
 	left := all - len(p)
 	t.work = 0
 	t.tidy()
