@@ -1,6 +1,7 @@
 package vt
 
 import (
+	"bytes"
 	"math/bits"
 	"unicode/utf8"
 )
@@ -72,6 +73,34 @@ func appendText(dst, p []byte) []byte {
 		return dst[:n+len(p)]
 	}
 	return append(dst, p...)
+}
+
+// skipLines returns the length of the lines at the beginning of p that need not be printed, because they
+// scroll through the region and do not go to the history: enough lines of ASCII follow. It also returns
+// the number of bytes that it has looked at. The cursor must be in the last row of the region, which
+// scrolling has just emptied.
+func (t *Term) skipLines(p []byte) (n, seen int) {
+	b := t.b
+	if b.x > 0 {
+		return 0, 0
+	}
+	lines, kept := 0, b.bot-b.top // the last lines stay, above the empty row
+	for {
+		end := seen + asciiRun(p[seen:])
+		if end+1 >= len(p) || p[end] != '\r' || p[end+1] != '\n' {
+			break
+		}
+		lines++
+		seen = end + 2
+	}
+	if lines <= kept {
+		return 0, seen
+	}
+	n = seen
+	for range kept {
+		n = bytes.LastIndexByte(p[:n-1], '\n') + 1
+	}
+	return n, seen
 }
 
 // overwrite prints p at the cursor, in a row that is in cell form or has text there. p must be
