@@ -174,8 +174,12 @@ func (h *history) putStyled(a *arena, text []byte, runs []run, marks []shellMark
 		}
 		col := 0
 		for _, r := range runs {
+			id := r.style()
+			if int(id) >= len(h.known) || h.known[id].serial != a.serial {
+				h.learn(a, id, styles)
+			}
 			head = binary.AppendUvarint(head, uint64(r.col()-col))
-			head = binary.AppendUvarint(head, uint64(h.index(a, r.style(), styles)))
+			head = binary.AppendUvarint(head, uint64(h.known[id].index))
 			col = r.col()
 		}
 		h.scratch = head
@@ -218,17 +222,13 @@ func (h *history) put(a *arena, head, text []byte, flags int) bool {
 	return true
 }
 
-// index returns the index of a style in the arena a, which must be the newest.
-func (h *history) index(a *arena, id styleID, styles *styleTable) uint32 {
+// learn adds a style to the arena a, which must be the newest.
+func (h *history) learn(a *arena, id styleID, styles *styleTable) {
 	if int(id) >= len(h.known) {
 		h.known = append(h.known, make([]known, styles.count-len(h.known))...)
 	}
-	k := &h.known[id]
-	if k.serial != a.serial {
-		s := styles.at(id)
-		*k = known{a.serial, h.addLook(a, storedLook{fg: s.fg, bg: s.bg, extended: s.extended}, s.link)}
-	}
-	return k.index
+	s := styles.at(id)
+	h.known[id] = known{a.serial, h.addLook(a, storedLook{fg: s.fg, bg: s.bg, extended: s.extended}, s.link)}
 }
 
 // addLook adds a style, with a link or nil, to the arena a, which must be the newest. It

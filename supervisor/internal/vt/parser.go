@@ -51,7 +51,7 @@ type params struct {
 	v      [maxParams]int32
 	sub    [maxParams]int32 // -1 is a sub-parameter that was left out
 	nsub   int
-	subEnd [maxParams]uint8 // end of each parameter's sub-parameters in sub
+	subEnd [maxParams]uint8 // end of each parameter's sub-parameters in sub, if there are any
 	inSub  bool
 	full   bool // further parameters are dropped
 	subOff bool // further sub-parameters are dropped
@@ -107,6 +107,9 @@ func addDigit(v, d int32) int32 { return int32(min(int64(v)*10+int64(d), maxPara
 
 // subs returns the sub-parameters of parameter i.
 func (p *params) subs(i int) []int32 {
+	if p.nsub == 0 {
+		return nil
+	}
 	from := uint8(0)
 	if i > 0 {
 		from = p.subEnd[i-1]
@@ -154,38 +157,42 @@ func (t *Term) begin() {
 // control or sub-parameters in it. It returns the length of the sequence, or 0 if it has
 // executed none.
 func (t *Term) wholeCSI(p []byte) int {
-	if p[2] == 'm' { // nearly half of all CSI sequences
+	i := 2
+	if p[2] == '0' && len(p) > 3 {
+		i = 3
+	}
+	if p[i] == 'm' { // nearly half of all CSI sequences
 		t.pen.reset()
 		t.penChanged()
 		t.join, t.printing = 0, false
-		return 3
+		return i + 1
 	}
 	q := &t.par
 	q.reset()
 	collect := uint32(0)
-	i := 2
+	i = 2
 	if b := p[2]; b >= '<' && b <= '?' {
 		collect = uint32(b)
 		i++
 	}
-	v := int64(0)
+	n, v := 0, int64(0)
 	for ; i < len(p); i++ {
 		b := p[i]
-		switch {
-		case b-'0' <= 9:
+		if b-'0' <= 9 {
 			if v = v*10 + int64(b-'0'); v > maxParam {
 				v = maxParam
 			}
+			continue
+		}
+		if n < maxParams { // further parameters are dropped
+			q.v[n] = int32(v)
+			n++
+		}
+		switch {
 		case b == ';':
-			if !q.full {
-				q.v[q.n-1] = int32(v)
-			}
 			v = 0
-			q.next()
 		case b >= 0x40 && b <= 0x7e:
-			if !q.full {
-				q.v[q.n-1] = int32(v)
-			}
+			q.n = n
 			if b == 'm' && collect == 0 {
 				t.sgr()
 			} else {

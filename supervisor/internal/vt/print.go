@@ -1,6 +1,7 @@
 package vt
 
 import (
+	"bytes"
 	"math/bits"
 	"unicode/utf8"
 )
@@ -30,69 +31,133 @@ const narrow joinState = 1 << 1
 // print prints p, which must be printable ASCII.
 func (t *Term) print(p []byte) {
 	if t.cs != nil || t.modes.Insert || t.join>>3 != 0 {
-		if t.following == 0 && t.cs == nil && t.join>>3 == 0 {
-			t.following = len(p)
-			defer func() { t.following = 0 }()
-		}
-		for _, c := range p {
-			t.printRune(rune(c))
-		}
-		t.printed()
+		t.printEach(p)
 		return
 	}
 	b := t.b
+	r := b.rowAsIs(b.y)
 	if !t.printing {
-		t.beginPrinting()
+		t.beginPrinting(r)
 	}
 	t.join = narrow
 	for {
 		if b.x >= t.cols {
 			if t.modes.Wraparound {
-				t.wrap(0)
+				r = t.wrap(0)
 			} else { // each character overwrites the one before in the last column
 				b.x = t.cols - 1
 				p = p[len(p)-1:]
 			}
 		}
-		r := b.rowAsIs(b.y)
 		n := min(len(p), t.cols-b.x)
-		if !r.inCells && (alwaysCells || b.x < r.n && !(r.ascii && r.covered(b.x, b.x+n, t.penID))) {
-			t.toCells(r)
+		if b.x >= r.n && !r.inCells && !alwaysCells {
+			r.prepare(b.x, t.penID)
+			r.text = appendText(r.text, p[:n])
+			b.x += n
+			r.n = b.x
+		} else {
+			t.overwrite(r, p[:n])
 		}
-		r.putASCII(b.x, p[:n], t.penID)
-		b.x += n
 		if p = p[n:]; len(p) == 0 {
-			if r.inCells {
-				t.mendRight(r)
-			}
 			return
 		}
 	}
 }
 
-// beginPrinting settles the cursor's row. If the cursor is on the second half of a wide
-// character, which printing will overwrite, it empties the first half.
-func (t *Term) beginPrinting() {
-	t.printing = true
-	b := t.b
-	if r := b.row(b.y); b.x > 0 && (r.inCells || !r.ascii) {
-		t.mendLeft(r, b.x, t.penID)
+// appendText appends p to dst. Most texts are short, so it copies a fixed number of bytes if both slices
+// have room for them: that is faster than a copy of any length.
+func appendText(dst, p []byte) []byte {
+	const short = 16
+	if n := len(dst); len(p) <= short && cap(p) >= short && cap(dst)-n >= short {
+		*(*[short]byte)(dst[n : n+short]) = *(*[short]byte)(p[:short])
+		return dst[:n+len(p)]
 	}
+	return append(dst, p...)
 }
 
-// mendLeft empties the column left of x if it has the first half of a wide character.
-func (t *Term) mendLeft(r *row, x int, s styleID) {
-	if x == 0 || x > r.n {
-		return
+// skipLines returns the length of the lines at the beginning of p that need not be printed, because they
+// scroll through the region and do not go to the history: enough lines of ASCII follow. It also returns
+// the number of bytes that it has looked at. The cursor must be in the last row of the region, which
+// scrolling has just emptied.
+func (t *Term) skipLines(p []byte) (n, seen int) {
+	b := t.b
+	if b.x > 0 {
+		return 0, 0
 	}
+	lines, kept := 0, b.bot-b.top // the last lines stay, above the empty row
+	for {
+		end := seen + asciiRun(p[seen:])
+		if end+1 >= len(p) || p[end] != '\r' || p[end+1] != '\n' {
+			break
+		}
+		lines++
+		seen = end + 2
+	}
+	if lines <= kept {
+		return 0, seen
+	}
+	n = seen
+	for range kept {
+		n = bytes.LastIndexByte(p[:n-1], '\n') + 1
+	}
+	return n, seen
+}
+
+// overwrite prints p at the cursor, in a row that is in cell form or has text there. p must be
+// printable ASCII and must fit into the row.
+func (t *Term) overwrite(r *row, p []byte) {
+	b := t.b
+	from := b.x
+	b.x += len(p)
 	if !r.inCells {
-		if x == r.n {
+		if r.ascii && !alwaysCells && r.covered(from, b.x, t.penID) {
+			r.n = max(r.n, b.x)
+			r.text = append(r.text[:from], p...)[:r.n]
 			return
 		}
 		t.toCells(r)
 	}
+	r.putASCII(from, p, t.penID)
+	t.mendRight(r)
+}
+
+// printEach prints p, which must be printable ASCII, in any state of the terminal.
+func (t *Term) printEach(p []byte) {
+	alike := t.following == 0 && t.cs == nil && t.join>>3 == 0
+	if alike {
+		t.following = len(p)
+	}
+	for _, c := range p {
+		t.printRune(rune(c))
+	}
+	t.printed()
+	if alike {
+		t.following = 0
+	}
+}
+
+// beginPrinting settles r, the cursor's row. If the cursor is on the second half of a wide
+// character, which printing will overwrite, it empties the first half.
+func (t *Term) beginPrinting(r *row) {
+	t.printing = true
+	if r.moved != nil || !r.ascii { // ASCII has one byte for each column
+		t.mendLeft(r)
+	}
+}
+
+// mendLeft settles the cursor's row, and empties the column left of the cursor if it has the first half
+// of a wide character.
+func (t *Term) mendLeft(r *row) {
+	if r.moved != nil {
+		r.settle()
+	}
+	x := t.b.x
+	if x == 0 || x > r.n || x == r.n && !r.inCells {
+		return
+	}
+	t.toCells(r)
 	if r.at(x - 1).isWide() {
-		r.set(x-1, s.cell())
+		r.set(x-1, t.penID.cell())
 	}
 }
 
@@ -113,18 +178,18 @@ func (t *Term) mendRight(r *row) {
 }
 
 // wrap moves the cursor to the next row, which then continues this one, and scrolls if this is
-// the last row of the region. It leaves keep columns before the cursor.
-func (t *Term) wrap(keep int) {
+// the last row of the region. It leaves keep columns before the cursor, and returns the row.
+func (t *Term) wrap(keep int) *row {
 	b := t.b
 	b.x = keep
 	if b.y == b.bot {
 		t.scroll(true)
-		return
-	}
-	if b.y+1 < t.rows {
+	} else if b.y+1 < t.rows {
 		b.y++
 	}
-	b.row(b.y).wrapped = true
+	r := b.row(b.y)
+	r.wrapped = true
+	return r
 }
 
 // maxCombined is the largest number of combining characters behind one character in text form.
@@ -154,7 +219,7 @@ func (t *Term) printText(p []byte) int {
 			continue
 		}
 		if !t.printing {
-			t.beginPrinting()
+			t.beginPrinting(b.rowAsIs(b.y))
 		}
 		if b.x+w > t.cols {
 			if !t.modes.Wraparound {
@@ -167,30 +232,38 @@ func (t *Term) printText(p []byte) int {
 			done += t.printCells(r, p[done:], ch, n, w)
 			continue
 		}
-		i, x, combined := done, b.x, 0
+		i, x, last, combined := done, b.x, w, 0
 		for {
 			i += n
 			x += w
-			if i == len(p) || p[i] < 0x80 {
+			if i == len(p) {
 				break
 			}
-			if ch, n = decodeRune(p[i:]); n == 0 || ch < 0xa0 {
-				break
+			if c := p[i]; c < utf8.RuneSelf {
+				if c < 0x20 || c == 0x7f || t.cs != nil {
+					break
+				}
+				n, w = 1, 1
+			} else {
+				if ch, n = decodeRune(p[i:]); n == 0 || ch < 0xa0 {
+					break
+				}
+				w = tableWidth(ch)
 			}
-			if w = tableWidth(ch); x+w > t.cols {
+			if x+w > t.cols {
 				break
 			}
 			if w > 0 {
-				combined = 0
+				last, combined = w, 0
 			} else if combined++; combined > maxCombined {
 				break
 			}
 		}
 		r.prepare(b.x, t.penID)
-		r.text = append(r.text, p[done:i]...)
+		r.text = appendText(r.text, p[done:i])
 		r.ascii = false
 		r.n, b.x, done = x, x, i
-		t.join = t.joinBehind(p[:i])
+		t.join = joinState(last)<<1 | joinState(min(combined, 1))
 	}
 	return done
 }
@@ -249,20 +322,6 @@ func (t *Term) combineText(p []byte) bool {
 	return true
 }
 
-// joinBehind returns the join state behind p. p must end with a character that has a width and
-// at most maxCombined characters that combine with it.
-func (t *Term) joinBehind(p []byte) joinState {
-	combined := joinState(0)
-	for {
-		ch, n := utf8.DecodeLastRune(p)
-		if w := runeWidth(ch); w > 0 {
-			return joinState(w)<<1 | combined
-		}
-		combined = 1
-		p = p[:len(p)-n]
-	}
-}
-
 // decodeRune returns the character at the beginning of p, which is not ASCII, and its length
 // in bytes. The length is 0 if the bytes are invalid or unfinished UTF-8, or a byte order
 // mark.
@@ -293,7 +352,7 @@ func decodeRune(p []byte) (rune, int) {
 func (t *Term) printRune(ch rune) {
 	b := t.b
 	if !t.printing {
-		t.beginPrinting()
+		t.beginPrinting(b.rowAsIs(b.y))
 	}
 	if ch < 0x7f && t.cs != nil {
 		ch = t.cs.at(byte(ch))

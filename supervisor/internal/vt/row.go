@@ -98,26 +98,9 @@ func (r *row) covered(x0, x1 int, s styleID) bool {
 	return r.runs[k-1].style() == s
 }
 
-// putASCII writes p at column x. p must be printable ASCII and must fit into the row.
+// putASCII writes p at column x. p must be printable ASCII and must fit into the row, which must be
+// in cell form.
 func (r *row) putASCII(x int, p []byte, s styleID) {
-	if !r.inCells {
-		if x >= r.n {
-			r.prepare(x, s)
-			r.text = append(r.text, p...)
-			r.n = x + len(p)
-			return
-		}
-		if e := x + len(p); r.ascii && r.covered(x, e, s) {
-			if e > r.n {
-				r.text = append(r.text[:x], p...)
-				r.n = e
-			} else {
-				copy(r.text[x:], p)
-			}
-			return
-		}
-		panic("vt: row not in cells")
-	}
 	r.reach(x + len(p))
 	dst := r.cells[x : x+len(p)]
 	sb := s.cell()

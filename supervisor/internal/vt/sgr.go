@@ -11,70 +11,65 @@ func (t *Term) sgr() {
 		return
 	}
 	for i := 0; i < p.n; i++ {
-		switch v := p.v[i]; v {
+		v := p.v[i]
+		if uint32(v) < uint32(len(sgrBits)) {
+			c := &sgrBits[v]
+			s.fg, s.bg = s.fg&^c.fgMask|c.fg, s.bg&^c.bgMask|c.bg
+		}
+		switch v {
 		case 0:
 			s.reset()
-		case 1:
-			s.fg |= fgBold
-		case 2:
-			s.bg |= bgDim
-		case 3:
-			s.bg |= bgItalic
 		case 4:
 			n := 1
 			if sub := p.subs(i); len(sub) > 0 {
 				n = int(sub[0])
 			}
 			s.setUnderline(n)
-		case 5:
-			s.fg |= fgBlink
-		case 7:
-			s.fg |= fgInverse
-		case 8:
-			s.fg |= fgInvisible
-		case 9:
-			s.fg |= fgStrike
 		case 21:
 			s.setUnderline(2)
-		case 22:
-			s.fg &^= fgBold
-			s.bg &^= bgDim
-		case 23:
-			s.bg &^= bgItalic
 		case 24:
 			s.setUnderline(0)
-		case 25:
-			s.fg &^= fgBlink
-		case 27:
-			s.fg &^= fgInverse
-		case 28:
-			s.fg &^= fgInvisible
-		case 29:
-			s.fg &^= fgStrike
-		case 30, 31, 32, 33, 34, 35, 36, 37:
-			s.fg = s.fg&^colorMask | colorMode16 | uint32(v-30)
 		case 38, 48, 58:
 			i += s.setColor(p, i)
-		case 39:
-			s.fg &^= colorMask
-		case 40, 41, 42, 43, 44, 45, 46, 47:
-			s.bg = s.bg&^colorMask | colorMode16 | uint32(v-40)
-		case 49:
-			s.bg &^= colorMask
-		case 53:
-			s.bg |= bgOverline
-		case 55:
-			s.bg &^= bgOverline
 		case 59:
 			s.extended &^= colorMask
 			s.refresh()
-		case 90, 91, 92, 93, 94, 95, 96, 97:
-			s.fg = s.fg&^colorMask | colorMode16 | 8 | uint32(v-90)
-		case 100, 101, 102, 103, 104, 105, 106, 107:
-			s.bg = s.bg&^colorMask | colorMode16 | 8 | uint32(v-100)
 		}
 	}
 	t.penChanged()
+}
+
+// penBits are the bits of fg and bg that a parameter of SGR sets, after it has cleared those of the masks.
+type penBits struct{ fg, fgMask, bg, bgMask uint32 }
+
+// sgrBits has the bits of each parameter. Those that do more have none.
+var sgrBits = [108]penBits{
+	1:  {fg: fgBold},
+	2:  {bg: bgDim},
+	3:  {bg: bgItalic},
+	5:  {fg: fgBlink},
+	7:  {fg: fgInverse},
+	8:  {fg: fgInvisible},
+	9:  {fg: fgStrike},
+	22: {fgMask: fgBold, bgMask: bgDim},
+	23: {bgMask: bgItalic},
+	25: {fgMask: fgBlink},
+	27: {fgMask: fgInverse},
+	28: {fgMask: fgInvisible},
+	29: {fgMask: fgStrike},
+	39: {fgMask: colorMask},
+	49: {bgMask: colorMask},
+	53: {bg: bgOverline},
+	55: {bgMask: bgOverline},
+}
+
+func init() {
+	for n := range uint32(8) {
+		sgrBits[30+n] = penBits{fg: colorMode16 | n, fgMask: colorMask}
+		sgrBits[40+n] = penBits{bg: colorMode16 | n, bgMask: colorMask}
+		sgrBits[90+n] = penBits{fg: colorMode16 | 8 | n, fgMask: colorMask}
+		sgrBits[100+n] = penBits{bg: colorMode16 | 8 | n, bgMask: colorMask}
+	}
 }
 
 // reset executes SGR 0, which removes the protection of DECSCA and leaves the link open.

@@ -201,12 +201,12 @@ func (t *Term) Write(p []byte) {
 func (t *Term) WriteSome(p []byte, budget int) (n, cost int) {
 	all := len(p)
 	budget = max(budget, byteWork)
-	if room := budget / byteWork; len(p) > room {
-		p = p[:room]
-	}
+	room := min(budget/byteWork, len(p))
+	p = p[:room:room] // appendText reads up to the capacity
 	left := all - len(p)
 	t.work = 0
 	t.tidy()
+	unseen := len(p) // skipLines has looked at the bytes before these last ones
 	for len(p) > 0 && t.work < budget {
 		if t.state != ground || t.partial > 0 {
 			t.at = all - left - len(p) - t.partial
@@ -220,9 +220,15 @@ func (t *Term) WriteSome(p []byte, budget int) (n, cost int) {
 			t.print(p[:n])
 			p = p[n:]
 		case b == '\n':
+			s := t.b
+			drops := s.y == s.bot && (s.top > 0 || s == &t.alt) // a row that scrolls away is lost
 			t.lineFeed()
 			t.join, t.printing = 0, false
-			p = p[1:]
+			if p = p[1:]; drops && len(p) < unseen {
+				n, seen := t.skipLines(p)
+				unseen = len(p) - seen
+				p = p[n:]
+			}
 		case b == '\r':
 			t.b.x = 0
 			t.join, t.printing = 0, false

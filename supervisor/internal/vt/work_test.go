@@ -68,3 +68,26 @@ func TestInsertedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// The state does not depend on whether lines that scroll through a region were printed: a write of one byte never
+// skips them.
+func TestSkippedLines(t *testing.T) {
+	pieces := []string{"\r\n", "ab\r\n", "a\t\n", "\r\n", "longer than the screen is wide\r\n", "x", "\r", "\n", "\x1b[2r", "\x1b[1;3r", "\x1b[2;3r", "\x1b[?1049h", "\x1b[?1049l", "\x1b[9;1H", "\x1b[44m", "\x1b[m", "\x1b]133;A\a", "中", "\x0e", "\x0f\x1b)0", "\x1b[4h", "\x1b[20h", "\x1b[?7l", "\x1b['}"}
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		config := Config{Cols: 2 + r.IntN(20), Rows: 1 + r.IntN(5), HistoryLines: 20}
+		whole, single := New(config), New(config)
+		var data []byte
+		for range 2 + r.IntN(10) {
+			p := pieces[r.IntN(len(pieces))]
+			data = append(data, strings.Repeat(p, 1+r.IntN(len(p)*len(p)))...)
+		}
+		whole.Write(data)
+		for i := range data {
+			single.Write(data[i : i+1])
+		}
+		if x, y := encodeState(t, whole.State()), encodeState(t, single.State()); !bytes.Equal(x, y) {
+			t.Fatalf("seed %d, %q: the state is\n%s\nwant\n%s", seed, data, x, y)
+		}
+	}
+}
