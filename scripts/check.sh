@@ -95,13 +95,13 @@ trap stop EXIT
 trap 'exit 1' TERM INT HUP
 
 # step NAME COMMAND... runs a step, and then prints its output, how long it took, and the processor time
-# of the processes that it has waited for. If the step fails, the run ends. set -e has no effect within
-# a step, so the commands of a step must end with "|| return".
+# of the processes that it has waited for. If the variable low is set, its priority is low. If the step fails, the
+# run ends. set -e has no effect within a step, so the commands of a step must end with "|| return".
 step() {
 	local name=$1 began=$SECONDS out status=0 TIMEFORMAT='%U + %S'
 	out=$(mktemp "$work/step.XXXXXX")
 	shift
-	{ time "$@" >"$out" 2>&1 </dev/null; } 2>"$out.cpu" || status=$?
+	{ time prioritised "$@" >"$out" 2>&1 </dev/null; } 2>"$out.cpu" || status=$?
 	until mkdir "$work/printing" 2>/dev/null; do sleep 0.05; done
 	echo "== $name"
 	cat "$out"
@@ -112,6 +112,14 @@ step() {
 	fi
 	echo "== $name: $((SECONDS - began)) s ($(tail -n 1 "$out.cpu") s of CPU)"
 	rmdir "$work/printing"
+}
+
+# prioritised COMMAND... runs a command, at a low priority if the variable low is set.
+prioritised() {
+	(
+		[ -z "${low:-}" ] || renice -n 10 -p "$(exec sh -c 'echo $PPID')" >/dev/null 2>&1 || true
+		"$@"
+	)
 }
 
 # lane COMMAND... starts a lane. COMMAND runs the steps of the lane one after another.
@@ -340,9 +348,9 @@ fetching() {
 	others
 }
 
-# computing runs the steps that only compute. Its priority is lower than that of fetching.
+# computing runs the steps that only compute. Their priority is lower than that of fetching.
 computing() {
-	renice -n 10 -p "$(exec sh -c 'echo $PPID')" >/dev/null 2>&1 || true
+	local low=1
 	step "gofmt" format
 	step "the tool that reports" go build -o "$work/report" ./scripts/report
 	finished report
@@ -356,6 +364,7 @@ computing() {
 	after fetching
 	step "tests of the terminal core" core
 	step "tests" tests
+	low='' # these tests have limits of time
 	others
 }
 
