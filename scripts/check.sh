@@ -26,7 +26,8 @@
 # FuzzCost (supervisor/internal/screen), TestAnyOffset and TestLargePast (supervisor/internal/replay),
 # TestPowerCuts and TestBrokenDisk (supervisor/internal/past), TestStorm (supervisor/internal/keeper),
 # TestPartition, TestCluster and TestSharingMany (proxy/internal/fleet/gate), TestS3Server (proxy/internal/archive),
-# TestRename (scripts/tidy), TestStart (scripts/figures), TestMistakes (proxy/internal/conformance).
+# TestRename (scripts/tidy), TestRelease with lintian (scripts/release), TestStart (scripts/figures),
+# TestMistakes (proxy/internal/conformance).
 # --long also sets how much the storms do, unless the environment has another number: HOLDFAST_KILLS, HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_DEATHS,
 # HOLDFAST_COST, and the time HOLDFAST_CHAOS.
 #
