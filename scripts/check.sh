@@ -26,7 +26,8 @@
 # FuzzCost (supervisor/internal/screen), TestAnyOffset and TestLargePast (supervisor/internal/replay),
 # TestPowerCuts and TestBrokenDisk (supervisor/internal/past), TestStorm (supervisor/internal/keeper),
 # TestPartition, TestCluster and TestSharingMany (proxy/internal/fleet/gate), TestS3Server (proxy/internal/archive),
-# TestRename (scripts/tidy), TestStart (scripts/figures), TestMistakes (proxy/internal/conformance).
+# TestRename (scripts/tidy), TestRelease with lintian (scripts/release), TestStart (scripts/figures),
+# TestMistakes (proxy/internal/conformance).
 # --long also sets how much the storms do, unless the environment has another number: HOLDFAST_KILLS, HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_DEATHS,
 # HOLDFAST_COST, and the time HOLDFAST_CHAOS.
 #
@@ -62,8 +63,8 @@ esac
 GOFLAGS="$(go env GOFLAGS) -trimpath -buildvcs=false"
 export GOFLAGS CGO_ENABLED=0
 
-# analyse COMMAND... runs a tool that analyses code. The tools allocate much and live briefly, so they
-# need less than half of the processor time if the garbage collector runs rarely.
+# analyse COMMAND... runs a tool that analyses or compiles code. The tools allocate much and live briefly, so they
+# need less processor time, the analysing ones less than half of it, if the garbage collector runs rarely.
 analyse() { GOGC=400 "$@"; }
 
 # elsewhere NAME=VALUE... checks the packages of the programs for another system, or with another build tag. go
@@ -95,13 +96,13 @@ trap stop EXIT
 trap 'exit 1' TERM INT HUP
 
 # step NAME COMMAND... runs a step, and then prints its output, how long it took, and the processor time
-# of the processes that it has waited for. If the step fails, the run ends. set -e has no effect within
-# a step, so the commands of a step must end with "|| return".
+# of the processes that it has waited for. If the variable low is set, its priority is low. If the step fails, the
+# run ends. set -e has no effect within a step, so the commands of a step must end with "|| return".
 step() {
 	local name=$1 began=$SECONDS out status=0 TIMEFORMAT='%U + %S'
 	out=$(mktemp "$work/step.XXXXXX")
 	shift
-	{ time "$@" >"$out" 2>&1 </dev/null; } 2>"$out.cpu" || status=$?
+	{ time prioritised "$@" >"$out" 2>&1 </dev/null; } 2>"$out.cpu" || status=$?
 	until mkdir "$work/printing" 2>/dev/null; do sleep 0.05; done
 	echo "== $name"
 	cat "$out"
@@ -112,6 +113,14 @@ step() {
 	fi
 	echo "== $name: $((SECONDS - began)) s ($(tail -n 1 "$out.cpu") s of CPU)"
 	rmdir "$work/printing"
+}
+
+# prioritised COMMAND... runs a command, at a low priority if the variable low is set.
+prioritised() {
+	(
+		[ -z "${low:-}" ] || renice -n 10 -p "$(exec sh -c 'echo $PPID')" >/dev/null 2>&1 || true
+		"$@"
+	)
 }
 
 # lane COMMAND... starts a lane. COMMAND runs the steps of the lane one after another.
@@ -240,14 +249,14 @@ packages_raced() {
 	echo "$all" | grep -vxF "$(go list $LONGEST)"
 }
 
-# tests runs the tests of the packages. The step "go vet" has run, so go test need not run vet.
+# tests compiles the packages, and runs their tests. The step "go vet" has run, so go test need not run vet.
 tests() {
 	local flag packages
 	flag=$(race)
 	[ -n "$flag" ] || echo "NO RACE DETECTOR: it needs a C compiler"
 	packages=$(packages_raced) || return
 	# shellcheck disable=SC2086 # no argument if there is none; one for each package
-	CGO_ENABLED=1 go test -vet=off $flag -timeout "$SLOWEST" -json $packages | report packages
+	CGO_ENABLED=1 analyse go build $flag $packages && CGO_ENABLED=1 go test -vet=off $flag -timeout "$SLOWEST" -json $packages | report packages
 }
 
 # ALIKE are tests that do not depend on the internal representation of the core, and tests of its cost.
@@ -279,13 +288,13 @@ core() {
 
 # scripts NAME PACKAGE... tests packages of scripts/. -count 1 prevents cached results, because go test does not
 # see which programs these tests build. The tests wait for half of their time, so more of them run at once than
-# there are processors.
+# there are processors. GOGC is that of analyse while go test compiles, and not while the tests run.
 scripts() {
 	local name=$1 flag
 	shift
 	flag=$(race)
 	# shellcheck disable=SC2086 # no argument if there is none
-	CGO_ENABLED=1 go test -vet=off $flag -count 1 -parallel $(($(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout "$SLOWEST" -json "$@" | report "$name"
+	CGO_ENABLED=1 analyse go test -exec "env -u GOGC" -vet=off $flag -count 1 -parallel $(($(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout "$SLOWEST" -json "$@" | report "$name"
 }
 
 # others tests the packages of scripts/ except the longest one, unless the other lane does it already. So the lane
@@ -315,7 +324,7 @@ fuzz() {
 	counters="-gcflags=$(go list -m)/...=-d=libfuzzer"
 	grep -rlE --include='*_test.go' --exclude-dir=node_modules '^func Fuzz[A-Za-z0-9_]*' . | xargs -n 1 dirname | sort -u >"$work/fuzz" || return
 	while read -r dir; do
-		path=$(go list "$dir") && go test -c -vet=off "$counters" -ldflags='-s -w' -o "$work/fuzz.test" "$dir" || return
+		path=$(go list "$dir") && analyse go test -c -vet=off "$counters" -ldflags='-s -w' -o "$work/fuzz.test" "$dir" || return
 		for name in $(grep -hoE '^func Fuzz[A-Za-z0-9_]*' "$dir"/*_test.go); do
 			name=${name#func }
 			[ "$name" != func ] || continue
@@ -340,9 +349,9 @@ fetching() {
 	others
 }
 
-# computing runs the steps that only compute. Its priority is lower than that of fetching.
+# computing runs the steps that only compute. Their priority is lower than that of fetching.
 computing() {
-	renice -n 10 -p "$(exec sh -c 'echo $PPID')" >/dev/null 2>&1 || true
+	local low=1
 	step "gofmt" format
 	step "the tool that reports" go build -o "$work/report" ./scripts/report
 	finished report
@@ -356,6 +365,7 @@ computing() {
 	after fetching
 	step "tests of the terminal core" core
 	step "tests" tests
+	low='' # these tests have limits of time
 	others
 }
 
