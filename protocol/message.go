@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A Message is a control message. It is encoded as a JSON object, and "type" is its MessageType.
@@ -33,28 +34,40 @@ type Envelope struct {
 
 // A Registry contains the message types and the requests of one wire.
 type Registry struct {
+	load     sync.Once
+	rows     func() []RequestKind
+	others   []Message
 	types    map[string]reflect.Type
 	requests map[string]RequestKind
 }
 
-// NewRegistry returns a Registry of the given requests, of their replies, and of other messages.
-// Each message is passed as the zero value of its struct. NewRegistry panics if two structs have the
-// same type, or if two rows have the same request, because that is a mistake in the program.
-func NewRegistry(requests []RequestKind, others ...Message) *Registry {
-	r := &Registry{types: make(map[string]reflect.Type), requests: make(map[string]RequestKind, len(requests))}
-	for _, k := range requests {
-		if _, ok := r.requests[k.Type()]; ok {
-			panic("protocol: two rows of request " + k.Type())
+// NewRegistry returns a Registry of the requests that rows returns, of their replies, and of other messages.
+// Each message is passed as the zero value of its struct. The first use of the Registry calls rows, so that a
+// program that does not use it starts faster. That use panics if two structs have the same type, or if two rows
+// have the same request, because that is a mistake in the program.
+func NewRegistry(rows func() []RequestKind, others ...Message) *Registry {
+	return &Registry{rows: rows, others: others}
+}
+
+// loaded returns the Registry with its maps.
+func (r *Registry) loaded() *Registry {
+	r.load.Do(func() {
+		rows := r.rows()
+		r.types, r.requests = make(map[string]reflect.Type, 2*len(rows)), make(map[string]RequestKind, len(rows))
+		for _, k := range rows {
+			if _, ok := r.requests[k.Type()]; ok {
+				panic("protocol: two rows of request " + k.Type())
+			}
+			r.requests[k.Type()] = k
+			r.add(k.Message)
+			if k.Reply != nil {
+				r.add(k.Reply)
+			}
 		}
-		r.requests[k.Type()] = k
-		r.add(k.Message)
-		if k.Reply != nil {
-			r.add(k.Reply)
+		for _, m := range r.others {
+			r.add(m)
 		}
-	}
-	for _, m := range others {
-		r.add(m)
-	}
+	})
 	return r
 }
 
@@ -68,19 +81,19 @@ func (r *Registry) add(m Message) {
 
 // Request returns the row of a request. ok is false if no request has this type.
 func (r *Registry) Request(typ string) (k RequestKind, ok bool) {
-	k, ok = r.requests[typ]
+	k, ok = r.loaded().requests[typ]
 	return k, ok
 }
 
 // Requests returns the rows of all requests, sorted by type.
 func (r *Registry) Requests() []RequestKind {
-	return slices.SortedFunc(maps.Values(r.requests), func(a, b RequestKind) int { return strings.Compare(a.Type(), b.Type()) })
+	return slices.SortedFunc(maps.Values(r.loaded().requests), func(a, b RequestKind) int { return strings.Compare(a.Type(), b.Type()) })
 }
 
 // Types returns the names of all message types, sorted.
 func (r *Registry) Types() []string {
 	var names []string
-	for n := range r.types {
+	for n := range r.loaded().types {
 		names = append(names, n)
 	}
 	slices.Sort(names)
@@ -89,7 +102,7 @@ func (r *Registry) Types() []string {
 
 // New returns a pointer to a zero message of the named type, or nil if the type is unknown.
 func (r *Registry) New(name string) Message {
-	t := r.types[name]
+	t := r.loaded().types[name]
 	if t == nil {
 		return nil
 	}

@@ -151,10 +151,10 @@ func TestRegistry(t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("NewRegistry accepts two messages of one type")
+			t.Error("a registry accepts two messages of one type")
 		}
 	}()
-	protocol.NewRegistry(nil, api.OK{}, link.OK{})
+	protocol.NewRegistry(func() []protocol.RequestKind { return nil }, api.OK{}, link.Error{}, api.Error{}).Types()
 }
 
 // FuzzDecode checks that no input makes Decode panic, that it returns only the two documented codes, and that

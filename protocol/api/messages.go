@@ -11,6 +11,7 @@
 package api
 
 import (
+	"slices"
 	"time"
 
 	"holdfast/protocol"
@@ -21,7 +22,7 @@ import (
 const Subprotocol = "holdfast.v1"
 
 // Messages contains all control messages of the api.
-var Messages = protocol.NewRegistry(withRepeat(requests),
+var Messages = protocol.NewRegistry(requestsWithRepeat,
 	Vouch{}, Hello{}, Welcome{}, Error{}, Goaway{},
 	Resync{}, Resized{}, Typed{}, Stolen{}, PTYExited{}, Event{},
 	TerminalExit{}, TerminalError{},
@@ -76,8 +77,9 @@ var requests = []protocol.RequestKind{
 	{Message: TerminalClose{}, Link: link.Terminate{}, Repeat: protocol.RepeatNever, IsAboutSession: true},
 }
 
-// withRepeat sets the Repeat of each row that has none to the Repeat of its link's request.
-func withRepeat(rows []protocol.RequestKind) []protocol.RequestKind {
+// requestsWithRepeat returns the rows. The Repeat of each row that has none is that of its link's request.
+func requestsWithRepeat() []protocol.RequestKind {
+	rows := slices.Clone(requests)
 	for i, k := range rows {
 		if k.Repeat == "" && k.Link != nil {
 			on, _ := link.Messages.Request(k.Link.MessageType())

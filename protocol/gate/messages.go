@@ -52,7 +52,10 @@ const Subprotocol = "holdfast.gate.v1"
 const StateUnknown protocol.State = "unknown"
 
 // Messages contains all messages between a gate and its peers.
-var Messages = protocol.NewRegistry([]protocol.RequestKind{
+var Messages = protocol.NewRegistry(func() []protocol.RequestKind { return requests }, Refused{}, Printed{})
+
+// requests contains one row for each message that begins a conversation, or a part of one.
+var requests = []protocol.RequestKind{
 	{Message: Enter{}, Reply: Entered{}, Repeat: protocol.RepeatSet},
 	{Message: Hosts{}, Reply: HostList{}, Repeat: protocol.RepeatRead},
 	{Message: Sessions{}, Reply: SessionList{}, Repeat: protocol.RepeatRead},
@@ -65,7 +68,7 @@ var Messages = protocol.NewRegistry([]protocol.RequestKind{
 	{Message: Run{}, Reply: Ended{}, Repeat: protocol.RepeatNever},
 	{Message: Upgrade{}, Reply: Upgraded{}, Repeat: protocol.RepeatSet},
 	{Message: UpgradeStep{}, Repeat: protocol.RepeatNever},
-}, Refused{}, Printed{})
+}
 
 // A Refusal tells why a gate refuses a request.
 type Refusal string

@@ -18,7 +18,7 @@ import (
 )
 
 // Messages contains all control messages of the link.
-var Messages = protocol.NewRegistry(requests,
+var Messages = protocol.NewRegistry(func() []protocol.RequestKind { return requests },
 	Hello{}, Welcome{}, Error{},
 	Appearance{}, Detach{}, Pause{}, Paused{}, Unpause{}, Resync{}, Resized{}, Stolen{}, Typed{}, Event{},
 )
