@@ -1,7 +1,8 @@
 package vt
 
-// DECIC, DECDC, SL and SR move the columns of every row between the margins. Such a sequence
-// has a few bytes, but it would touch every cell. Therefore the cells stay in place, and a row
+// DECIC, DECDC, SL and SR move the columns of every row between the margins, and DECSED erases the
+// cells of many rows that are not protected. Such a sequence has a few bytes, but it would touch
+// every cell. Therefore the cells stay in place, and a row
 // refers to a columnMap, which tells from which cell each column of the row comes. One map
 // serves all rows to which the same sequences have been applied. The cells of a row are moved
 // when the row is read or written next (settle), once for any number of sequences.
@@ -18,6 +19,9 @@ type columnMap struct {
 	from []cell
 	// No column before first has moved.
 	first int
+	// If erases is set, cells that DECSCA does not protect become the blank cell erased before the cells move.
+	erases bool
+	erased cell
 	// mends lists the halves of wide characters that must be blanked before the cells move, in
 	// the order of the sequences. An entry holds the column of the cell, mendWide or mendSpacer
 	// for the half that the cell must be, and the style of the blank. Each column has at most
@@ -25,8 +29,8 @@ type columnMap struct {
 	mends []cell
 
 	// The fields below are about the sequence that is being executed.
-	in, out int        // number of rows between the margins, and outside of them, that refer to this map
-	split   *columnMap // replaces this map between the margins if out > 0
+	in, out int        // number of rows that the sequence changes, and of the other ones, that refer to this map
+	split   *columnMap // replaces this map in the rows that the sequence changes, if out > 0
 }
 
 // These bits of columnMap.from and columnMap.mends are never set in a blank cell.
@@ -51,9 +55,18 @@ func (t *Term) shiftColumns(x, n int, insert bool) {
 		return
 	}
 	blank := t.eraseID.cell()
-	b.makeRoom(b.countRows(t.eraseID))
+	t.mapRows(b.top, b.bot, func(m *columnMap) { m.shift(x%len(m.from), n, insert, blank) },
+		func(r *row) { t.shiftRow(r, x, n, insert) })
+}
+
+// mapRows calls change for maps that only the rows from top to bot have. All of these rows have one then,
+// except for those that are blank, which a sequence does not change, and those for which it calls now,
+// because there are too many maps. No row continues the row above any more.
+func (t *Term) mapRows(top, bot int, change func(*columnMap), now func(*row)) {
+	b := t.b
+	b.makeRoom(b.countRows(top, bot, t.eraseID))
 	var made *columnMap // serves the rows that have no map yet
-	for y := b.top; y <= b.bot; y++ {
+	for y := top; y <= bot; y++ {
 		r := b.rowAsIs(y)
 		r.wrapped = false
 		switch m := r.moved; {
@@ -63,7 +76,7 @@ func (t *Term) shiftColumns(x, n int, insert bool) {
 				made = t.newMap(r.w)
 			}
 			if r.moved = made; made == nil { // newMap has failed, because rows of too many lengths have maps
-				t.shiftRow(r, x, n, insert)
+				now(r)
 			}
 		case m.out > 0:
 			if m.split == nil {
@@ -76,7 +89,7 @@ func (t *Term) shiftColumns(x, n int, insert bool) {
 	t.work += rowWork * len(b.order)
 	for _, m := range b.maps {
 		if m.in > 0 && m.split == nil {
-			m.shift(x%len(m.from), n, insert, blank)
+			change(m)
 			t.work += len(m.from)
 		}
 	}
@@ -92,15 +105,15 @@ func (t *Term) shiftRow(r *row, x, n int, insert bool) {
 	}
 }
 
-// countRows counts the rows that refer to each map. It returns the number of rows between the
-// margins that need a map and have none.
-func (b *buffer) countRows(erase styleID) (without int) {
+// countRows counts the rows that refer to each map. It returns the number of rows from top to bot
+// that need a map and have none.
+func (b *buffer) countRows(top, bot int, erase styleID) (without int) {
 	for _, m := range b.maps {
 		m.in, m.out, m.split = 0, 0, nil
 	}
 	for y, i := range b.order {
 		r := &b.rows[i]
-		in := y >= b.top && y <= b.bot
+		in := y >= top && y <= bot
 		switch m := r.moved; {
 		case m != nil && in:
 			m.in++
@@ -164,7 +177,7 @@ func (t *Term) newMap(columns int) *columnMap {
 	if cap(m.from) < columns {
 		m.from = make([]cell, columns)
 	}
-	m.from, m.first, m.mends = m.from[:columns], columns, m.mends[:0]
+	m.from, m.first, m.mends, m.erases = m.from[:columns], columns, m.mends[:0], false
 	for x := range m.from {
 		m.from[x] = fromColumn | cell(x)
 	}
@@ -176,6 +189,22 @@ func (t *Term) newMap(columns int) *columnMap {
 func (m *columnMap) copy(other *columnMap) {
 	copy(m.from, other.from)
 	m.first, m.mends = other.first, append(m.mends[:0], other.mends...)
+	m.erases, m.erased = other.erases, other.erased
+}
+
+// erase blanks the cells that are not protected. It has the effect that eraseUnprotected has on a whole
+// row. The blanks of earlier sequences are not protected, and a cell that one of them has moved stays
+// protected or not, so the cells of the row can as well be erased first.
+func (m *columnMap) erase(blank cell) {
+	m.erases, m.erased = true, blank
+	for x, e := range m.from {
+		if e&fromColumn == 0 {
+			m.from[x] = blank
+		}
+	}
+	for i, e := range m.mends {
+		m.mends[i] = e&^blankMask | blank
+	}
 }
 
 // shift inserts or deletes n columns at x in the map. It has the effect that insertCells and
@@ -220,6 +249,13 @@ func (t *Term) settle(r *row) {
 	t.toCells(r)
 	t.work += r.w
 	r.reach(r.w)
+	if m.erases {
+		for x, c := range r.cells {
+			if !t.isProtected(c) {
+				r.cells[x] = m.erased
+			}
+		}
+	}
 	for _, e := range m.mends {
 		c := &r.cells[e&columnMask]
 		if e&mendWide != 0 && c.isWide() || e&mendSpacer != 0 && c.isSpacer() {

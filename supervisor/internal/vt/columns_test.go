@@ -20,8 +20,8 @@ var columnOthers = []string{
 	"x", "some text", "中文", "e\u0301", "\x1b[?2027h\U0001f1e6\U0001f1e7", "\r\n", "\n", "\x1bM", "\x1bD", "\b", "\t",
 	"\x1b[%d;%dH", "\x1b[%d;%dH", "\x1b[%d;%dH中", "\x1b[%d;%dH中中中中中中中中中中中中中中中中中中",
 	"\x1b[%d;%dr", "\x1b[%d;%dr", "\x1b[;%dr", "\x1b[r", "\x1b[?6h", "\x1b[?6l", "\x1b[?7l", "\x1b[?7h", "\x1b[4h", "\x1b[4l", "\x1b[?45h",
-	"\x1b[3%dm", "\x1b[4%dm", "\x1b[m", "\x1b[1\"q", "\x1b[\"q", "\x1b]8;;http://x/%d\x1b\\",
-	"\x1b[J", "\x1b[1J", "\x1b[2J", "\x1b[3J", "\x1b[?J", "\x1b[?2J", "\x1b[K", "\x1b[1K", "\x1b[?K", "\x1b[%dX", "\x1b[%d@", "\x1b[%dP", "\x1b[%db",
+	"\x1b[3%dm", "\x1b[4%dm", "\x1b[m", "\x1b[1\"q", "\x1b[1\"q中中x", "\x1b[\"q", "\x1b]8;;http://x/%d\x1b\\",
+	"\x1b[J", "\x1b[1J", "\x1b[2J", "\x1b[3J", "\x1b[K", "\x1b[1K", "\x1b[?K", "\x1b[%dX", "\x1b[%d@", "\x1b[%dP", "\x1b[%db",
 	"\x1b[%dL", "\x1b[%dM", "\x1b[%dS", "\x1b[%dT", "\x1b#8", "\x1b[!p", "\x1bc", "\x1b[?1049h", "\x1b[?1049l", "\x1b[?47h", "\x1b[?47l",
 	"\x1b]133;A\a", "\x1b7", "\x1b8",
 }
@@ -39,7 +39,32 @@ func moveNow(t *Term, x, n int, insert bool) {
 	}
 }
 
-// TestColumns compares a terminal that defers the moving of columns with one that moves them at once.
+// eraseNow executes DECSED at once, which eraseRows would defer.
+func eraseNow(t *Term, mode int) {
+	t.clampCursor(t.cols)
+	b := t.b
+	top, bot := 0, t.rows-1
+	switch mode {
+	case 0:
+		t.eraseFromCursor(b.row(b.y), true)
+		top = b.y + 1
+	case 1:
+		r := b.row(b.y)
+		t.eraseUnprotected(r, 0, b.x+1)
+		r.wrapped = false
+		if b.x+1 >= t.cols && b.y+1 < t.rows {
+			b.row(b.y + 1).wrapped = false
+		}
+		bot = b.y - 1
+	}
+	for y := top; y <= bot; y++ {
+		r := b.row(y)
+		t.eraseUnprotected(r, 0, r.w)
+		r.wrapped = false
+	}
+}
+
+// TestColumns compares a terminal that defers the moving of columns and DECSED with one that executes them at once.
 func TestColumns(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -53,31 +78,53 @@ func TestColumns(t *testing.T) {
 				t.Fatalf("seed %d, %dx%d: after %q %s is\n%s\n%q\n%+v, want\n%s\n%q\n%+v", seed, c.Cols, c.Rows, log, what, x, a, rest, y, b, wantRest)
 			}
 		}
-		for range 20 + r.IntN(200) {
-			switch k := r.IntN(100); {
-			case k < 45:
-				s := columnSequences[r.IntN(len(columnSequences))]
-				n := 1 + r.IntN(3)
-				if r.IntN(8) == 0 {
-					n = r.IntN(50) + 1
-				}
-				data := fmt.Sprintf("\x1b[%d%s", n, s.final)
-				log = append(log, data)
-				term.Write([]byte(data))
+		both := func(data string) {
+			for strings.Contains(data, "%d") {
+				data = strings.Replace(data, "%d", fmt.Sprint(1+r.IntN([]int{3, 9, 40}[r.IntN(3)])), 1)
+			}
+			log = append(log, data)
+			term.Write([]byte(data))
+			want.Write([]byte(data))
+		}
+		deferred := func(data string, now func()) {
+			log = append(log, data)
+			term.Write([]byte(data))
+			now()
+			want.Write([]byte("\x1b[1'z")) // it has no effect of its own
+		}
+		shift := func() {
+			s := columnSequences[r.IntN(len(columnSequences))]
+			n := 1 + r.IntN(3)
+			if r.IntN(8) == 0 {
+				n = r.IntN(50) + 1
+			}
+			deferred(fmt.Sprintf("\x1b[%d%s", n, s.final), func() {
 				x := 0
 				if s.cursor {
 					x = want.b.x
 				}
 				moveNow(want, x, n, s.insert)
-				want.Write([]byte("\x1b[1'z")) // it has no effect of its own
+			})
+		}
+		erase := func() {
+			mode := r.IntN(3)
+			deferred(fmt.Sprintf("\x1b[?%dJ", mode), func() { eraseNow(want, mode) })
+		}
+		for range 20 + r.IntN(200) {
+			switch k := r.IntN(100); {
+			case k < 45:
+				shift()
+			case k < 50:
+				erase()
+			case k < 55: // of wide characters, and in another colour than the shift before
+				both(strings.Repeat("\x1b[1\"q中x\x1b[\"q中y", r.IntN(c.Cols*c.Rows/4+1)) + "\x1b[%d;%dH")
+				shift()
+				both("\x1b[4%dm")
+				erase()
+				both("\x1b[;%dr\x1b[%d;%dH")
+				shift()
 			case k < 96:
-				data := columnOthers[r.IntN(len(columnOthers))]
-				for strings.Contains(data, "%d") {
-					data = strings.Replace(data, "%d", fmt.Sprint(1+r.IntN([]int{3, 9, 40}[r.IntN(3)])), 1)
-				}
-				log = append(log, data)
-				term.Write([]byte(data))
-				want.Write([]byte(data))
+				both(columnOthers[r.IntN(len(columnOthers))])
 			case k == 96:
 				cols, rows := 2+r.IntN(40), 1+r.IntN(30)
 				log = append(log, fmt.Sprintf("size %dx%d", cols, rows))

@@ -1,7 +1,5 @@
 package vt
 
-import "slices"
-
 // eraseCells empties the columns [x0, x1) of a row in the style of erasing. If half of a wide
 // character is in these columns, the other half is emptied, too.
 func (t *Term) eraseCells(r *row, x0, x1 int) {
@@ -83,31 +81,24 @@ func (t *Term) mayProtect(r *row) bool {
 
 func (t *Term) isProtected(c cell) bool { return t.styles.at(c.style()).bg&bgProtected != 0 }
 
-// clearRow empties a whole row, which then no longer continues the row above. If selective is
-// set, cells that DECSCA protects stay. The row need not be settled.
-func (t *Term) clearRow(r *row, selective bool) {
-	t.work += rowWork
-	selective = selective && t.protected
-	if selective && r.moved != nil {
-		r.settle()
-	}
-	if !selective || !t.mayProtect(r) {
-		r.clear(t.eraseID)
-		return
-	}
-	t.toCells(r)
-	t.work += r.w
-	if !slices.ContainsFunc(r.cells, t.isProtected) {
-		r.clear(t.eraseID)
-		return
-	}
-	r.reach(r.w)
-	for x, c := range r.cells {
-		if !t.isProtected(c) {
-			r.cells[x] = t.eraseID.cell()
+// eraseRows empties the rows from top to bot, which then no longer continue the rows above. If selective
+// is set, the marks of the rows stay, and the cells that DECSCA protects.
+func (t *Term) eraseRows(top, bot int, selective bool) {
+	b := t.b
+	for y := top; y <= bot; y++ {
+		switch r := b.rowAsIs(y); {
+		case !selective:
+			r.clear(t.eraseID)
+		case !t.protected || r.moved == nil && !t.mayProtect(r):
+			r.erase(t.eraseID)
+			r.wrapped = false
 		}
 	}
-	r.wrapped = false
+	t.work += rowWork * max(bot+1-top, 0)
+	if selective && t.protected {
+		blank := t.eraseID.cell()
+		t.mapRows(top, bot, func(m *columnMap) { m.erase(blank) }, func(r *row) { t.eraseUnprotected(r, 0, r.w) })
+	}
 }
 
 // eraseInLine executes EL, or DECSEL if selective is set.
@@ -148,9 +139,7 @@ func (t *Term) eraseInDisplay(mode int, selective bool) {
 	case 0:
 		t.publishErased(b.x == 0 && b.y == 0)
 		t.eraseFromCursor(b.row(b.y), selective)
-		for y := b.y + 1; y < t.rows; y++ {
-			t.clearRow(b.rowAsIs(y), selective)
-		}
+		t.eraseRows(b.y+1, t.rows-1, selective)
 	case 1:
 		r := b.row(b.y)
 		t.erasePart(r, 0, b.x+1, selective)
@@ -158,14 +147,10 @@ func (t *Term) eraseInDisplay(mode int, selective bool) {
 		if b.x+1 >= t.cols && b.y+1 < t.rows {
 			b.row(b.y + 1).wrapped = false
 		}
-		for y := range b.y {
-			t.clearRow(b.rowAsIs(y), selective)
-		}
+		t.eraseRows(0, b.y-1, selective)
 	case 2:
 		t.publishErased(true)
-		for _, i := range b.order {
-			t.clearRow(&b.rows[i], selective)
-		}
+		t.eraseRows(0, t.rows-1, selective)
 	case 3:
 		if b == &t.normal {
 			t.clearHistory()

@@ -39,7 +39,7 @@ func TestMarks(t *testing.T) {
 		{"with a background", "\x1b[41m\x1b[2K\x1b[4G\x1b]133;B\x07\x1b[m", []string{"0,3 133;B"}},
 		{"on the alternate screen", "\x1b[?1049h\x1b]133;A\x07", nil},
 		{"of a screen that was erased", prompt + "\x1b[2J", nil},
-		{"of a row erased by DECSED", "\x1b[1\"qx\x1b[\"q\r\n\x1b]133;A\x07ab\r\x1b[31mc\x1b[?2J", nil},
+		{"of a row erased by DECSED", "\x1b[1\"qx\x1b[\"q\r\n\x1b]133;A\x07ab\r\x1b[31mc\x1b[?2J", []string{"1,0 133;A"}},
 		{"too many, and too long", strings.Repeat("\x1b]133;A\x07", 20) + "\r\n\x1b]633;E;" + strings.Repeat("x", 999) + "\x07", slices.Repeat([]string{"0,0 133;A"}, maxMarks)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
