@@ -63,8 +63,8 @@ esac
 GOFLAGS="$(go env GOFLAGS) -trimpath -buildvcs=false"
 export GOFLAGS CGO_ENABLED=0
 
-# analyse COMMAND... runs a tool that analyses code. The tools allocate much and live briefly, so they
-# need less than half of the processor time if the garbage collector runs rarely.
+# analyse COMMAND... runs a tool that analyses or compiles code. The tools allocate much and live briefly, so they
+# need less processor time, the analysing ones less than half of it, if the garbage collector runs rarely.
 analyse() { GOGC=400 "$@"; }
 
 # elsewhere NAME=VALUE... checks the packages of the programs for another system, or with another build tag. go
@@ -249,6 +249,10 @@ packages_raced() {
 	echo "$all" | grep -vxF "$(go list $LONGEST)"
 }
 
+# compile FLAG PACKAGE... compiles all that go test needs for these packages, with the collector of analyse, which
+# the tests must not have.
+compile() { analyse go list -test -export "$@" >/dev/null; }
+
 # tests runs the tests of the packages. The step "go vet" has run, so go test need not run vet.
 tests() {
 	local flag packages
@@ -256,7 +260,7 @@ tests() {
 	[ -n "$flag" ] || echo "NO RACE DETECTOR: it needs a C compiler"
 	packages=$(packages_raced) || return
 	# shellcheck disable=SC2086 # no argument if there is none; one for each package
-	CGO_ENABLED=1 go test -vet=off $flag -timeout "$SLOWEST" -json $packages | report packages
+	CGO_ENABLED=1 compile $flag $packages && CGO_ENABLED=1 go test -vet=off $flag -timeout "$SLOWEST" -json $packages | report packages
 }
 
 # ALIKE are tests that do not depend on the internal representation of the core, and tests of its cost.
@@ -294,7 +298,7 @@ scripts() {
 	shift
 	flag=$(race)
 	# shellcheck disable=SC2086 # no argument if there is none
-	CGO_ENABLED=1 go test -vet=off $flag -count 1 -parallel $(($(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout "$SLOWEST" -json "$@" | report "$name"
+	CGO_ENABLED=1 compile $flag "$@" && CGO_ENABLED=1 go test -vet=off $flag -count 1 -parallel $(($(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout "$SLOWEST" -json "$@" | report "$name"
 }
 
 # others tests the packages of scripts/ except the longest one, unless the other lane does it already. So the lane
@@ -324,7 +328,7 @@ fuzz() {
 	counters="-gcflags=$(go list -m)/...=-d=libfuzzer"
 	grep -rlE --include='*_test.go' --exclude-dir=node_modules '^func Fuzz[A-Za-z0-9_]*' . | xargs -n 1 dirname | sort -u >"$work/fuzz" || return
 	while read -r dir; do
-		path=$(go list "$dir") && go test -c -vet=off "$counters" -ldflags='-s -w' -o "$work/fuzz.test" "$dir" || return
+		path=$(go list "$dir") && analyse go test -c -vet=off "$counters" -ldflags='-s -w' -o "$work/fuzz.test" "$dir" || return
 		for name in $(grep -hoE '^func Fuzz[A-Za-z0-9_]*' "$dir"/*_test.go); do
 			name=${name#func }
 			[ "$name" != func ] || continue
