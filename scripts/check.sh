@@ -249,14 +249,18 @@ packages_raced() {
 	echo "$all" | grep -vxF "$(go list $LONGEST)"
 }
 
-# tests compiles the packages, and runs their tests. The step "go vet" has run, so go test need not run vet.
+# compile FLAG PACKAGE... compiles all that go test needs for these packages, with the collector of analyse, which
+# the tests must not have.
+compile() { analyse go list -test -export "$@" >/dev/null; }
+
+# tests runs the tests of the packages. The step "go vet" has run, so go test need not run vet.
 tests() {
 	local flag packages
 	flag=$(race)
 	[ -n "$flag" ] || echo "NO RACE DETECTOR: it needs a C compiler"
 	packages=$(packages_raced) || return
 	# shellcheck disable=SC2086 # no argument if there is none; one for each package
-	CGO_ENABLED=1 analyse go build $flag $packages && CGO_ENABLED=1 go test -vet=off $flag -timeout "$SLOWEST" -json $packages | report packages
+	CGO_ENABLED=1 compile $flag $packages && CGO_ENABLED=1 go test -vet=off $flag -timeout "$SLOWEST" -json $packages | report packages
 }
 
 # ALIKE are tests that do not depend on the internal representation of the core, and tests of its cost.
@@ -294,7 +298,7 @@ scripts() {
 	shift
 	flag=$(race)
 	# shellcheck disable=SC2086 # no argument if there is none
-	CGO_ENABLED=1 analyse go test -exec "env -u GOGC" -vet=off $flag -count 1 -parallel $(($(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout "$SLOWEST" -json "$@" | report "$name"
+	CGO_ENABLED=1 compile $flag "$@" && CGO_ENABLED=1 go test -vet=off $flag -count 1 -parallel $(($(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout "$SLOWEST" -json "$@" | report "$name"
 }
 
 # others tests the packages of scripts/ except the longest one, unless the other lane does it already. So the lane
