@@ -44,7 +44,7 @@ STATICCHECK=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK=github.com/kisielk/errcheck@v1.20.0
 LOSTCANCEL=golang.org/x/tools/go/analysis/passes/lostcancel/cmd/lostcancel@v0.51.0
 ACTIONLINT=github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
-LONGEST="./supervisor/internal/session ./supervisor/internal/keeper ./proxy/policy/examples ./proxy/internal/policyhost"
+LONGEST="./supervisor/internal/session ./proxy/internal/fleet/gate ./proxy/internal/conformance ./proxy/internal/fleet/directory ./supervisor/internal/ring ./supervisor/internal/keeper"
 CORE="./supervisor/internal/vt ./supervisor/internal/vt/vttest ./supervisor/internal/screen ./supervisor/internal/past ./supervisor/internal/replay"
 
 SLOWEST=40m # how long the tests of one package may take; each test has limits of its own, which end it earlier
@@ -62,6 +62,9 @@ esac
 # results of the compiler. Only the race detector needs cgo.
 GOFLAGS="$(go env GOFLAGS) -trimpath -buildvcs=false"
 export GOFLAGS CGO_ENABLED=0
+
+# With the race detector, a program sleeps for a second before it exits. The tests of most packages take less time.
+export GORACE=${GORACE:-atexit_sleep_ms=20}
 
 # analyse COMMAND... runs a tool that analyses or compiles code. The tools allocate much and live briefly, so they
 # need less processor time, the analysing ones less than half of it, if the garbage collector runs rarely.
