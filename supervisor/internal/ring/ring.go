@@ -51,6 +51,7 @@ type Ring struct {
 	head       *header
 	room       []byte
 	buf        []byte
+	blocks     blocks
 	window     int    // length of the next reservation
 	reserved   uint64 // end at the time of the last reservation
 	start      uint64 // oldest offset that is kept
@@ -130,6 +131,7 @@ func (r *Ring) Reserve() []byte {
 	}
 	r.widen()
 	n := min(r.window, r.ahead(r.end))
+	r.unpack(r.end, n)
 	r.forget(r.end + uint64(n))
 	r.arm(r.end + uint64(n))
 	at := int(r.end % uint64(len(r.buf)))
@@ -234,7 +236,9 @@ func (r *Ring) View(offset uint64, n int) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := int(offset % uint64(len(r.buf)))
-	return r.buf[at:min(at+n, len(r.buf))]
+	n = min(n, len(r.buf)-at)
+	r.unpack(offset, n)
+	return r.buf[at : at+n]
 }
 
 // copyAt fills p with the bytes from offset on, which the ring must hold. The caller must hold
@@ -243,6 +247,7 @@ func (r *Ring) copyAt(p []byte, offset uint64) {
 	if len(p) == 0 { // always true after the ring was closed
 		return
 	}
+	r.unpack(offset, len(p))
 	at := int(offset % uint64(len(r.buf)))
 	k := copy(p, r.buf[at:])
 	copy(p[k:], r.buf)
@@ -283,7 +288,7 @@ func (r *Ring) Close() error {
 	r.isFinished = true
 	r.wake()
 	mem := r.mem
-	r.mem, r.head, r.room, r.buf = nil, nil, nil, nil
+	r.mem, r.head, r.room, r.buf, r.blocks = nil, nil, nil, nil, blocks{}
 	r.start = r.end // no byte is kept any more
 	return errors.Join(unmap(mem), r.file.Close())
 }

@@ -132,7 +132,7 @@ func (s *Slate) WriteBy(write func(w io.WriterAt) error) error {
 	}
 	oldAt, _ := s.place()
 	s.current = next.current
-	if s.used[old] > keepBytes && release(s.file, oldAt, s.used[old]) == nil {
+	if s.used[old] > keepBytes && machine.Release(s.file, oldAt, s.used[old]) == nil {
 		s.used[old] = 0
 	}
 	return nil
