@@ -87,6 +87,7 @@ func (s *Session) frame(after uint64, lines bool) (f recorder.Frame, err error) 
 		s.writeKeyframe(n)
 	}
 	offset, saved, err := k.read()
+	s.cfg.trimmer.request() // the frame is garbage as soon as it is stored
 	if err != nil || saved == nil {
 		return f, err
 	}

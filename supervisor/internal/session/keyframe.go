@@ -26,7 +26,10 @@ const (
 	// millisecond. Lines are lost only if a successor starts then, and the ring still has
 	// thousands of them.
 	noLines  = 0
-	allLines = -1
+	allLines = -1 // compressed if they are many
+	// plainLines are all lines, not compressed. A program that does not know packed records restores a
+	// packed one without its lines, so the keyframes are plain when another program takes over.
+	plainLines = -2
 	// A keyframe with all lines takes some 3 to 10 ms if the history is long. During floods all
 	// sessions together write 2 a second, a fiftieth of a processor. A session that has fallen
 	// silent needs only one; there may be 30 a second.
@@ -93,6 +96,7 @@ type keyframe struct {
 	*slate.Slate
 	offset  uint64 // the keyframe contains the screen at this offset
 	isWhole bool   // the keyframe contains all lines of history
+	isPlain bool   // none of the lines is compressed
 	cost    int    // cost of the output that was written to the screen since the keyframe
 }
 
@@ -110,7 +114,11 @@ func (k *keyframe) readOffset() (uint64, bool, error) {
 // read returns the saved screen and its offset, or no screen if there is no keyframe.
 func (k *keyframe) read() (offset uint64, saved []byte, err error) {
 	frame, err := k.Read()
+	if err != nil {
+		return 0, nil, err
+	}
 	offset, saved, _ = splitFrame(frame)
+	saved, err = screen.Unpack(saved)
 	return offset, saved, err
 }
 
@@ -129,6 +137,10 @@ func openFrame(frame []byte, scrollback int) (*screen.Restorer, error) {
 	if !ok {
 		return nil, nil
 	}
+	saved, err := screen.Unpack(saved)
+	if err != nil {
+		return nil, err
+	}
 	return screen.Restore(saved, scrollback)
 }
 
@@ -138,10 +150,14 @@ func (k *keyframe) write(sc *screen.Screen, lines int) error {
 		if _, err := w.WriteAt(binary.LittleEndian.AppendUint64(nil, sc.Offset()), 0); err != nil {
 			return err
 		}
-		return sc.Save(io.NewOffsetWriter(w, frameHead), lines)
+		to := io.NewOffsetWriter(w, frameHead)
+		if lines == allLines {
+			return sc.SavePacked(to)
+		}
+		return sc.Save(to, lines)
 	})
 	if err == nil {
-		k.offset, k.isWhole, k.cost = sc.Offset(), lines == allLines, 0
+		k.offset, k.isWhole, k.isPlain, k.cost = sc.Offset(), lines != noLines, lines != allLines, 0
 	}
 	return err
 }
