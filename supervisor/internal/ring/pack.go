@@ -72,6 +72,7 @@ func (r *Ring) Pack() {
 	if !machine.CanRelease {
 		return
 	}
+	r.disarm()
 	for i := range len(r.blocks.isPacked) { // only Close changes it, which the owner calls as well
 		plain, first := r.plainBlock(i)
 		if plain == nil {
@@ -81,6 +82,20 @@ func (r *Ring) Pack() {
 			r.packBlock(i, first, content)
 		}
 	}
+}
+
+// disarm frees the memory of the poison behind the last reservation, which was laid for longer ones.
+func (r *Ring) disarm() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.armed <= r.lent || r.lent < r.end || r.buf == nil {
+		return
+	}
+	from := int(r.lent % uint64(len(r.buf)))
+	part := r.buf[from : from+int(r.armed-r.lent)] // it holds no output: Reserve has dropped that
+	r.armed = r.lent
+	r.head.armed.Store(r.armed) // before the poison is gone
+	r.release(part)
 }
 
 // plainBlock returns a copy of block i and the offset of its first byte, or nil if the block is packed or must

@@ -38,7 +38,7 @@ const (
 	MinBytes     = 64 << 10
 	MaxBytes     = 64 << 20
 	maxRead      = 64 << 10 // a PTY returns about 4 KiB for each read(2); this many bytes are worth one wake-up
-	firstRead    = 8 << 10  // length of the first reservations; a session with little output has poison only for two of them
+	firstRead    = 2 << 10  // length of the first reservations, and of those of a session that prints little, so that they have poison in one page
 )
 
 // A Ring has one writer and any number of readers. Each may be in its own goroutine.
@@ -54,6 +54,7 @@ type Ring struct {
 	blocks     blocks
 	window     int    // length of the next reservation
 	reserved   uint64 // end at the time of the last reservation
+	lent       uint64 // end of that reservation
 	start      uint64 // oldest offset that is kept
 	end        uint64 // end, armed, marks and finished are copies of the fields in head
 	armed      uint64
@@ -120,7 +121,7 @@ func (r *Ring) Keep() int { return len(r.buf) - r.readSize }
 
 // Reserve returns memory for the next bytes, at least one and at most ReadSize, or nil if the
 // ring is closed. The reservation is short for a session that prints little, because all of it
-// must be poisoned, and becomes longer while each reservation is filled. The ring drops the
+// must be poisoned, and becomes longer while reservations are filled. The ring drops the
 // older bytes in that memory before they are overwritten. The memory belongs to the writer
 // until Commit.
 func (r *Ring) Reserve() []byte {
@@ -134,14 +135,17 @@ func (r *Ring) Reserve() []byte {
 	r.unpack(r.end, n)
 	r.forget(r.end + uint64(n))
 	r.arm(r.end + uint64(n))
+	r.lent = r.end + uint64(n)
 	at := int(r.end % uint64(len(r.buf)))
 	return r.buf[at : at+n]
 }
 
-// widen doubles the next reservation if more than half of the last one was used.
+// widen doubles the next reservation if more than half of the last one was used, and otherwise halves it.
 func (r *Ring) widen() {
 	if r.end-r.reserved > uint64(r.window/2) {
 		r.window *= 2
+	} else {
+		r.window /= 2
 	}
 	r.window = min(max(r.window, firstRead), r.readSize)
 	r.reserved = r.end

@@ -307,7 +307,6 @@ func (s *Session) resume() {
 		s.running.Go(s.reader.run)
 	}
 	s.record()
-	s.running.Go(s.input.await)
 	go s.loop()
 }
 

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -284,47 +285,55 @@ func TestNextLifeOfFlood(t *testing.T) {
 	}
 }
 
-// An idle session is packed: its output, its keyframe and its history. A successor after a crash restores all of it,
-// and before an upgrade all of it is unpacked, because the next program may not know packed files.
+// An idle session is packed: its output, its history and its keyframe, which it does not need if the ring has all
+// output. A successor after a crash restores all of it, and before an upgrade all of it is unpacked, because the next
+// program may not know packed files.
 func TestNextLifeOfPacked(t *testing.T) {
-	l := newLife(t, Config{})
-	s := create(t, l.Table, bash(`seq 1 100000; echo READY; read -r; echo END; read -r`))
-	v := look(t, s, fromStart(s))
-	v.until(t, "READY")
-	pack := func(s *Session) (file int64) {
-		s.do(func() { s.idle.touched = false; s.becomeIdle() })
-		s.do(func() {
-			info, err := s.keyframeSlate.ReadFirst(1 << 30)
-			if err != nil || s.display.keyframe.isPlain {
-				t.Errorf("the keyframe is not packed: %v", err)
+	for name, lines := range map[string]int{"the ring has all output": 100_000, "the ring has a part": 300_000} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t, Config{})
+			s := create(t, l.Table, bash(fmt.Sprintf(`seq 1 %d; echo READY; read -r; echo END; read -r`, lines)))
+			v := look(t, s, fromStart(s))
+			v.until(t, "READY")
+			frame := func(s *Session) (n int) {
+				s.do(func() {
+					frame, err := s.keyframeSlate.Read()
+					if err != nil {
+						t.Error(err)
+					}
+					n = len(frame)
+				})
+				return n
 			}
-			file = int64(len(info))
+			idle := func(s *Session) int {
+				s.do(func() { s.idle.touched = false; s.becomeIdle() })
+				return frame(s)
+			}
+			packed := idle(s)
+			if suffices := lines == 100_000; suffices != (packed == 0) {
+				t.Errorf("the keyframe has %d bytes", packed)
+			}
+			want := text(t, s)
+			l = l.restart(Heritage{})
+			s = l.get(s.ID())
+			if got := text(t, s); got != want {
+				t.Errorf("the screen is %.200q, want %.200q", got, want)
+			}
+			if got, from, _, err := s.Read(0, 1<<10); err != nil || !bytes.Contains(v.seen, got) || len(got) < 1<<10 {
+				t.Errorf("the output from %d is %.100q, %v", from, got, err)
+			}
+			packed = idle(s)
+			l.Prepare()
+			if n := frame(s); n <= 2*packed {
+				t.Errorf("before an upgrade the keyframe has %d bytes, packed it had %d", n, packed)
+			}
+			w := look(t, s, protocol.AttachSpec{})
+			if err := w.a.Type(0, []byte("\n")); err != nil {
+				t.Fatal(err)
+			}
+			w.until(t, "END")
 		})
-		return file
 	}
-	packed := pack(s)
-	want := text(t, s)
-	l = l.restart(Heritage{})
-	s = l.get(s.ID())
-	if got := text(t, s); got != want {
-		t.Errorf("the screen is %.200q, want %.200q", got, want)
-	}
-	if got, from, _, err := s.Read(0, 1<<10); err != nil || string(got) != string(v.seen[from:][:len(got)]) {
-		t.Errorf("the output from %d is %.100q, %v", from, got, err)
-	}
-	pack(s)
-	l.Prepare()
-	s.do(func() {
-		frame, err := s.keyframeSlate.Read()
-		if _, saved, _ := splitFrame(frame); err != nil || int64(len(frame)) <= 2*packed {
-			t.Errorf("before an upgrade the keyframe has %d bytes, packed it had %d", len(saved), packed)
-		}
-	})
-	w := look(t, s, protocol.AttachSpec{})
-	if err := w.a.Type(0, []byte("\n")); err != nil {
-		t.Fatal(err)
-	}
-	w.until(t, "END")
 }
 
 // A client that awaits a text with a mark of an earlier supervisor is notified of lines that were printed after the

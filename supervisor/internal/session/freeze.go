@@ -108,7 +108,7 @@ func (s *Session) saveForSuccessor() (vault.Entry, func(), error) {
 	if s.display.restoring == nil {
 		_, end, _ := s.ring.Bounds()
 		s.writeToScreen(end, freezeCost)
-		if s.display.sinceKeyframe() > uint64(s.ring.Keep()/frameShare) {
+		if !s.display.ringSuffices() && s.display.sinceKeyframe() > uint64(s.ring.Keep()/frameShare) {
 			s.writeKeyframe(noLines)
 		}
 	}

@@ -55,10 +55,34 @@ func (b *frameBudget) linesInFlood() int {
 // sinceKeyframe returns how many bytes of output the screen has read since the keyframe.
 func (d *display) sinceKeyframe() uint64 { return d.shownTo() - d.keyframe.offset }
 
+// ringShare is the part of the ring, three quarters, that a session may print until it needs a keyframe at all.
+const ringShare = 4
+
+// ringSuffices reports whether a successor can make exactly this screen of the output in the ring alone, and at
+// little cost. Such a session needs no keyframe. It does not suffice if lines were above the first output, if lines were
+// cleared, if output was skipped, and after an adoption, because the cost of the output is unknown then.
+func (d *display) ringSuffices() bool {
+	_, end, _ := d.ring.Bounds()
+	return d.isFromRing && d.cost <= frameCost/prepareShare && end <= uint64(d.ring.Keep()-d.ring.Keep()/ringShare)
+}
+
+// eraseKeyframe deletes the keyframe, if there is one, because the ring suffices.
+func (d *display) eraseKeyframe() {
+	k := &d.keyframe
+	if k.offset == 0 && !k.isWhole {
+		return
+	}
+	if err := k.Clear(); err != nil {
+		d.log.Error().Err(err).Msg("keyframe not deleted; it stays")
+		return
+	}
+	k.offset, k.isWhole, k.isPlain, k.cost = 0, false, false, d.cost
+}
+
 // keyframeDue reports whether the output since the last keyframe exceeds frameShare or frameCost,
 // and how many lines the next keyframe must have.
 func (d *display) keyframeDue() (lines int, isDue bool) {
-	if d.cfg.Vault == nil || d.sinceKeyframe() < uint64(d.ring.Keep()/frameShare) && d.keyframe.cost < frameCost {
+	if d.cfg.Vault == nil || d.ringSuffices() || d.sinceKeyframe() < uint64(d.ring.Keep()/frameShare) && d.keyframe.cost < frameCost {
 		return 0, false
 	}
 	return d.cfg.frames.linesInFlood(), true
@@ -68,6 +92,26 @@ func (d *display) keyframeDue() (lines int, isDue bool) {
 // read it.
 func (d *display) isSaved() bool {
 	return d.cfg.Vault == nil || d.keyframe.isWhole && d.sinceKeyframe() == 0
+}
+
+// frame returns a keyframe of the present screen that is not stored. It is for a session whose ring suffices.
+func (d *display) frame(lines int) (offset uint64, saved []byte, err error) {
+	var b buffer
+	d.use(func() { offset, err = d.screen.Offset(), d.screen.Save(&b, lines) })
+	if d.saved.Degraded {
+		return 0, nil, nil
+	}
+	return offset, b, err
+}
+
+// buffer is a file in memory.
+type buffer []byte
+
+func (b *buffer) WriteAt(p []byte, at int64) (int, error) {
+	if more := int(at) + len(p) - len(*b); more > 0 {
+		*b = append(*b, make([]byte, more)...)
+	}
+	return copy((*b)[at:], p), nil
 }
 
 // needsSaving reports whether a successor would need long to restore the screen from the keyframe.

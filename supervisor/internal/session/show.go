@@ -235,12 +235,16 @@ func (s *Session) becomeIdle() {
 	s.cfg.trimmer.request()
 	s.inspectChild()
 	switch {
+	case s.display.ringSuffices():
+		s.display.eraseKeyframe()
 	case s.display.isSaved():
 	case s.cfg.frames.silence.Allow():
 		s.writeKeyframe(allLines)
 	default: // later
 		i.touch()
 	}
+	s.settle()
+	s.stateSlate.Trim()
 }
 
 const (

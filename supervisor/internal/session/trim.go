@@ -1,6 +1,7 @@
 package session
 
 import (
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -12,15 +13,16 @@ import (
 // as much as the packed history.
 
 const (
-	trimAfter = time.Second      // so that sessions that fall idle together cause one trim
-	trimEvery = 15 * time.Second // a trim costs up to some 10 ms of processor time
+	trimAfter = time.Second // so that sessions that fall idle together cause one trim
+	// trimShare is the share of a processor, a hundredth, that trims take at most.
+	trimShare = 100
 )
 
 // trimmer returns memory to the system when sessions have fallen idle. All sessions of a table share it.
 type trimmer struct {
 	mu      sync.Mutex
 	pending bool
-	last    time.Time
+	notTill time.Time
 }
 
 // request makes a trim happen soon.
@@ -31,12 +33,18 @@ func (t *trimmer) request() {
 		return
 	}
 	t.pending = true
-	time.AfterFunc(max(trimAfter, time.Until(t.last.Add(trimEvery))), t.trim)
+	time.AfterFunc(max(trimAfter, time.Until(t.notTill)), t.trim)
 }
 
 func (t *trimmer) trim() {
+	t.mu.Lock()
+	t.pending = false // a request from here on concerns memory that this trim may not see
+	t.mu.Unlock()
+	began := time.Now()
+	runtime.GC() // each collection halves the stacks that are almost empty: three quarters of the memory of an idle session's goroutines
+	runtime.GC()
 	debug.FreeOSMemory()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pending, t.last = false, time.Now()
+	t.notTill = time.Now().Add(trimShare * time.Since(began))
 }
