@@ -14,8 +14,9 @@ import (
 
 const (
 	trimAfter = time.Second // so that sessions that fall idle together cause one trim
-	// trimShare is the share of a processor, a hundredth, that trims take at most.
-	trimShare = 100
+	// Trims take a hundredth of the time, trimShare, but not if the machine is so busy that a trim takes long.
+	trimShare    = 100
+	maxTrimPause = 10 * time.Second
 )
 
 // trimmer returns memory to the system when sessions have fallen idle. All sessions of a table share it.
@@ -46,5 +47,5 @@ func (t *trimmer) trim() {
 	debug.FreeOSMemory()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.notTill = time.Now().Add(trimShare * time.Since(began))
+	t.notTill = time.Now().Add(min(trimShare*time.Since(began), maxTrimPause))
 }

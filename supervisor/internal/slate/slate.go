@@ -153,7 +153,8 @@ func (s *Slate) Trim() { s.free(1 - s.half()) }
 // free frees the memory of a half. If it fails, the half keeps its memory.
 func (s *Slate) free(half int) {
 	at, _ := (&Slate{current: uint64(half)}).place()
-	if n := s.used[half]; n > 0 && machine.Release(s.file, at, n) == nil {
+	n := (s.used[half] + headBytes - 1) / headBytes * headBytes // a part of a page would only become zeros
+	if n > 0 && machine.Release(s.file, at, n) == nil {
 		s.used[half] = 0
 	}
 }
