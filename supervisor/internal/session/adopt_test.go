@@ -307,7 +307,9 @@ func TestNextLifeOfPacked(t *testing.T) {
 			}
 			idle := func(s *Session) int {
 				s.do(func() { s.idle.touched = false; s.becomeIdle() })
-				return frame(s)
+				n := frame(s)
+				t.Logf("a keyframe of %d bytes", n)
+				return n
 			}
 			packed := idle(s)
 			if suffices := lines == 100_000; suffices != (packed == 0) {
@@ -322,7 +324,14 @@ func TestNextLifeOfPacked(t *testing.T) {
 			if got, from, _, err := s.Read(0, 1<<10); err != nil || !bytes.Contains(v.seen, got) || len(got) < 1<<10 {
 				t.Errorf("the output from %d is %.100q, %v", from, got, err)
 			}
+			if n := idle(s); n != packed {
+				t.Errorf("a program that has just begun has packed a session: the keyframe has %d bytes, before %d", n, packed)
+			}
+			s.do(func() { s.cfg.packFrom = time.Time{} })
 			packed = idle(s)
+			if packed == 0 {
+				t.Error("the adopted session has no keyframe")
+			}
 			l.Prepare()
 			if n := frame(s); n <= 2*packed {
 				t.Errorf("before an upgrade the keyframe has %d bytes, packed it had %d", n, packed)

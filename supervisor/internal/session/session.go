@@ -269,7 +269,6 @@ func (s *Session) loop() {
 	defer s.viewers.stop()
 	chunks, childDone := s.reader.chunks, s.pty.Done()
 	s.activity.resume()
-	s.idle.touch() // also a session that prints nothing falls idle
 	if s.adopted {
 		s.viewerLeft() // its former viewers are not attached any more
 	}

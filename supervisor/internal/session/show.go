@@ -202,6 +202,10 @@ func (a *alarm) stop() {
 // its child inspected. It happens after twice that time at the latest.
 const idleAfter = 5 * time.Second
 
+// packDelay is how long a program that has adopted sessions packs none of them. If it dies before it has served for
+// 10 s, the keeper may start a program of an earlier release, which does not know packed output and keyframes.
+const packDelay = 15 * time.Second
+
 // idle is an alarm that runs until the session is idle.
 type idle struct {
 	alarm
@@ -221,6 +225,10 @@ func (i *idle) touch() {
 func (s *Session) becomeIdle() {
 	i := &s.idle
 	i.disarm()
+	if time.Now().Before(s.cfg.packFrom) {
+		i.touch()
+		return
+	}
 	if i.touched {
 		i.touched = false
 		i.touch()

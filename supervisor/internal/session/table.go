@@ -55,6 +55,7 @@ type Config struct {
 	suspects    *suspects
 	counts      *counts
 	trimmer     *trimmer
+	packFrom    time.Time     // from then on sessions are packed; see packDelay
 	costlyTurns chan struct{} // turns of sessions with costly output; see newCostlyTurns
 
 	// For tests; the defaults are the real ones.
