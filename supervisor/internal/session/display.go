@@ -48,6 +48,7 @@ type display struct {
 	cost          int    // cost of all output since then
 	resizes       int    // resize marks since then
 	resizedAt     uint64 // offset of the last one
+	frameBytes    int    // length of the last keyframe that was not stored
 }
 
 // displayState is the part of a display that a successor needs, besides the keyframe.

@@ -96,11 +96,12 @@ func (d *display) isSaved() bool {
 
 // frame returns a keyframe of the present screen that is not stored. It is for a session whose ring suffices.
 func (d *display) frame(lines int) (offset uint64, saved []byte, err error) {
-	var b buffer
+	b := make(buffer, 0, d.frameBytes+d.frameBytes/8) // probably the next one is hardly longer
 	d.use(func() { offset, err = d.screen.Offset(), d.screen.Save(&b, lines) })
 	if d.saved.Degraded {
 		return 0, nil, nil
 	}
+	d.frameBytes = len(b)
 	return offset, b, err
 }
 

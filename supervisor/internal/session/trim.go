@@ -13,7 +13,7 @@ import (
 // as much as the packed history.
 
 const (
-	trimAfter = time.Second // so that sessions that fall idle together cause one trim
+	trimAfter = 3 * time.Second // so that sessions that fall idle together cause one trim, and a keyframe that is being stored is garbage then
 	// Trims take a hundredth of the time, trimShare, but not if the machine is so busy that a trim takes long.
 	trimShare    = 100
 	maxTrimPause = 10 * time.Second
