@@ -20,7 +20,7 @@
 # not name.
 #
 # --long sets HOLDFAST_LONG=1. Then these tests run, or run for longer: TestKillStorm, TestGatesChaos,
-# TestGateKillsUnderManyClients, TestRecordings, TestRecordingsInBucket, TestChurn, TestRollout, TestRolloutOfMany,
+# TestGateKillsUnderManyClients, TestRecordings, TestRecordingsInBucket, TestFootprint, TestChurn, TestRollout, TestRolloutOfMany,
 # TestPythonTypes, TestMoreQuestionsAtStart and TestOtherSystems (scripts/e2e), TestOutOfMemory, TestBadDisk and TestPowerCuts (scripts/vm),
 # TestBusySessions (supervisor/internal/linkserver), TestStalledLink (scripts/cli),
 # FuzzCost (supervisor/internal/screen), TestAnyOffset and TestLargePast (supervisor/internal/replay),

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -170,6 +171,9 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	fault("run")
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	calm := machine.Hurry()
 	before, err := inherit()
 	if err != nil {
@@ -304,6 +308,10 @@ func run(ctx context.Context, o *options) error {
 	log.Info().Msg("supervisor stops")
 	return err
 }
+
+// gcPercent lets the heap grow by a half until garbage is collected. Output makes almost no garbage; saved screens do, and each
+// is a large part of the memory of its session.
+const gcPercent = 50
 
 // durableKey begins to read the key that encrypts the recordings. It returns nil if there is none.
 func durableKey(cfg config.Config) *past.Key {

@@ -72,6 +72,7 @@ func (r *Ring) load() error {
 		return err
 	}
 	r.end, r.armed, r.isFinished, r.marks = end, armed, finished == 1, marks
+	r.loadBlocks()
 	// The writer may have died while it reserved memory for the longest read.
 	r.forget(end + uint64(r.ahead(end)))
 	return nil
@@ -104,7 +105,7 @@ func (r *Ring) File() (*os.File, error) {
 }
 
 // Room returns memory for the owner's use, which the next process adopts together with the
-// ring. It is RoomBytes long, unless another version of the program made the ring. It begins as
+// ring. It is RoomBytes long, or shorter if another version of the program made the ring. It begins as
 // zeros, takes no memory before it is written to, and must not be used after the ring is
 // closed.
 func (r *Ring) Room() []byte {

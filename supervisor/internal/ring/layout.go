@@ -14,7 +14,10 @@ import (
 //
 //	0                      header
 //	headerBytes            the room of RoomBytes
-//	headerBytes+RoomBytes  the output: the byte of offset o is at o mod ringBytes
+//	headerBytes+RoomBytes  packed blocks (pack.go)
+//	headerBytes+roomBytes  the output: the byte of offset o is at o mod ringBytes
+//
+// Earlier releases have no packed blocks, and take roomBytes for the length of the room.
 //
 // The room and the output begin at whole pages on every known system: Linux has pages of up to
 // 64 KiB, macOS of 16 KiB.
@@ -31,7 +34,7 @@ const (
 // RoomBytes is the length of the room of a new ring.
 const RoomBytes = 192 << 10
 
-// maxRoomBytes bounds the room of a ring that another version of this program has made.
+// maxRoomBytes bounds the room with the packed blocks.
 const maxRoomBytes = 16 << 20
 
 // A preamble is the part of the header that never changes.
@@ -67,11 +70,12 @@ func newPreamble(keep int) preamble {
 	readSize := min(keep/8, maxRead)
 	p := preamble{
 		order: sameOrder, version: version, headerBytes: headerBytes, markSlots: markSlots,
-		roomBytes: RoomBytes, readBytes: uint64(readSize),
+		readBytes: uint64(readSize),
 		// The length of one read is added, so that a reservation never takes the place of bytes
 		// that must be kept.
 		ringBytes: uint64(keep + readSize),
 	}
+	p.roomBytes = RoomBytes + uint64(packedBytes(int(p.ringBytes)))
 	copy(p.magic[:], magic)
 	return p
 }
@@ -108,8 +112,10 @@ func (r *Ring) carve(p preamble, mem []byte) {
 	r.mem = mem
 	r.head = (*header)(unsafe.Pointer(unsafe.SliceData(mem)))
 	bytesAt := p.headerBytes + p.roomBytes
-	r.room = mem[p.headerBytes:bytesAt:bytesAt]
+	roomEnd := p.headerBytes + min(p.roomBytes, RoomBytes)
+	r.room = mem[p.headerBytes:roomEnd:roomEnd]
 	r.buf = mem[bytesAt:]
+	r.blocks.carve(mem[roomEnd:bytesAt], len(r.buf))
 	r.readSize = int(p.readBytes)
 }
 

@@ -70,6 +70,19 @@ func (r *reader) wait() {
 	}
 }
 
+// packs packs the ring all the time, and reads old output, which unpacks it. It may die at any instant of both.
+func packs(r *Ring, rnd *rand.Rand) {
+	for {
+		r.Pack()
+		start, end, _ := r.Bounds()
+		from := start + rnd.Uint64N(end-start+1)
+		if err := checkPrinted(r, from, min(end, from+uint64(rnd.IntN(2*blockBytes)))); err != nil && !errors.Is(err, ErrGone) {
+			fmt.Fprintln(os.Stderr, "packed:", err)
+			os.Exit(1)
+		}
+	}
+}
+
 // readerRole reads into the ring as a session's reader does, and waits before each commit.
 func readerRole() error {
 	seed, err := strconv.ParseUint(os.Getenv("RING_TEST_SEED"), 10, 64)
@@ -86,6 +99,9 @@ func readerRole() error {
 		return fmt.Errorf("rescued: %w", err)
 	}
 	fmt.Println(rescued)
+	if rnd.IntN(2) == 0 {
+		go packs(r, rand.New(rand.NewPCG(seed, 2)))
+	}
 	for {
 		for room := r.Reserve(); len(room) > 0; {
 			n, err := unix.Read(4, room)
@@ -101,10 +117,11 @@ func readerRole() error {
 			}
 			for until := time.Now().Add(time.Duration(rnd.IntN(30)) * time.Microsecond); time.Now().Before(until); {
 			}
-			at := r.Commit(n)
-			if err := checkBytes(room[:n], at); err != nil {
+			_, at, _ := r.Bounds()
+			if err := checkBytes(room[:n], at); err != nil { // before Commit, because the block may be packed after it
 				return fmt.Errorf("read: %w", err)
 			}
+			r.Commit(n)
 			room = room[n:]
 		}
 	}

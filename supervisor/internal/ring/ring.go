@@ -38,7 +38,7 @@ const (
 	MinBytes     = 64 << 10
 	MaxBytes     = 64 << 20
 	maxRead      = 64 << 10 // a PTY returns about 4 KiB for each read(2); this many bytes are worth one wake-up
-	firstRead    = 8 << 10  // length of the first reservations; a session with little output has poison only for two of them
+	firstRead    = 2 << 10  // length of the first reservations, and of those of a session that prints little, so that they have poison in one page
 )
 
 // A Ring has one writer and any number of readers. Each may be in its own goroutine.
@@ -51,8 +51,10 @@ type Ring struct {
 	head       *header
 	room       []byte
 	buf        []byte
+	blocks     blocks
 	window     int    // length of the next reservation
 	reserved   uint64 // end at the time of the last reservation
+	lent       uint64 // end of that reservation
 	start      uint64 // oldest offset that is kept
 	end        uint64 // end, armed, marks and finished are copies of the fields in head
 	armed      uint64
@@ -119,7 +121,7 @@ func (r *Ring) Keep() int { return len(r.buf) - r.readSize }
 
 // Reserve returns memory for the next bytes, at least one and at most ReadSize, or nil if the
 // ring is closed. The reservation is short for a session that prints little, because all of it
-// must be poisoned, and becomes longer while each reservation is filled. The ring drops the
+// must be poisoned, and becomes longer while reservations are filled. The ring drops the
 // older bytes in that memory before they are overwritten. The memory belongs to the writer
 // until Commit.
 func (r *Ring) Reserve() []byte {
@@ -130,16 +132,20 @@ func (r *Ring) Reserve() []byte {
 	}
 	r.widen()
 	n := min(r.window, r.ahead(r.end))
+	r.unpack(r.end, n)
 	r.forget(r.end + uint64(n))
 	r.arm(r.end + uint64(n))
+	r.lent = r.end + uint64(n)
 	at := int(r.end % uint64(len(r.buf)))
 	return r.buf[at : at+n]
 }
 
-// widen doubles the next reservation if more than half of the last one was used.
+// widen doubles the next reservation if more than half of the last one was used, and otherwise halves it.
 func (r *Ring) widen() {
 	if r.end-r.reserved > uint64(r.window/2) {
 		r.window *= 2
+	} else {
+		r.window /= 2
 	}
 	r.window = min(max(r.window, firstRead), r.readSize)
 	r.reserved = r.end
@@ -234,7 +240,9 @@ func (r *Ring) View(offset uint64, n int) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := int(offset % uint64(len(r.buf)))
-	return r.buf[at:min(at+n, len(r.buf))]
+	n = min(n, len(r.buf)-at)
+	r.unpack(offset, n)
+	return r.buf[at : at+n]
 }
 
 // copyAt fills p with the bytes from offset on, which the ring must hold. The caller must hold
@@ -243,6 +251,7 @@ func (r *Ring) copyAt(p []byte, offset uint64) {
 	if len(p) == 0 { // always true after the ring was closed
 		return
 	}
+	r.unpack(offset, len(p))
 	at := int(offset % uint64(len(r.buf)))
 	k := copy(p, r.buf[at:])
 	copy(p[k:], r.buf)
@@ -283,7 +292,7 @@ func (r *Ring) Close() error {
 	r.isFinished = true
 	r.wake()
 	mem := r.mem
-	r.mem, r.head, r.room, r.buf = nil, nil, nil, nil
+	r.mem, r.head, r.room, r.buf, r.blocks = nil, nil, nil, nil, blocks{}
 	r.start = r.end // no byte is kept any more
 	return errors.Join(unmap(mem), r.file.Close())
 }

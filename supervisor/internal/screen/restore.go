@@ -54,29 +54,39 @@ func Restore(record []byte, scrollbackLines int) (*Restorer, error) {
 
 // sections returns the sections of the known kinds.
 func sections(record []byte) (snapshot, rest []byte, err error) {
-	if len(record) == 0 || record[0] != recordVersion {
-		return nil, nil, errors.New("invalid screen record: it is empty or of an unknown version")
-	}
-	for record = record[1:]; len(record) > 0; {
-		if len(record) < sectionHead {
-			return nil, nil, errors.New("invalid screen record: a section is truncated")
-		}
-		kind, n := record[0], binary.LittleEndian.Uint64(record[1:])
-		if record = record[sectionHead:]; n > uint64(len(record)) {
-			return nil, nil, errors.New("invalid screen record: a section is truncated")
-		}
+	if err := eachSection(record, func(kind byte, body []byte) {
 		switch kind {
 		case sectionSnapshot:
-			snapshot = record[:n]
+			snapshot = body
 		case sectionRest:
-			rest = record[:n]
+			rest = body
 		}
-		record = record[n:]
+	}); err != nil {
+		return nil, nil, err
 	}
 	if snapshot == nil || rest == nil || len(rest) > maxRest {
 		return nil, nil, invalidRest(nil)
 	}
 	return snapshot, rest, nil
+}
+
+// eachSection calls f for each section of a record, until it finds an error.
+func eachSection(record []byte, f func(kind byte, body []byte)) error {
+	if len(record) == 0 || record[0] != recordVersion {
+		return errors.New("invalid screen record: it is empty or of an unknown version")
+	}
+	for record = record[1:]; len(record) > 0; {
+		if len(record) < sectionHead {
+			return errors.New("invalid screen record: a section is truncated")
+		}
+		kind, n := record[0], binary.LittleEndian.Uint64(record[1:])
+		if record = record[sectionHead:]; n > uint64(len(record)) {
+			return errors.New("invalid screen record: a section is truncated")
+		}
+		f(kind, record[:n])
+		record = record[n:]
+	}
+	return nil
 }
 
 func invalidRest(err error) error {

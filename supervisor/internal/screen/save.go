@@ -2,7 +2,6 @@ package screen
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"io"
 
 	"holdfast/protocol"
@@ -49,25 +48,22 @@ func (s *Screen) Save(w io.WriterAt, history int) error {
 		history = s.term.HistoryLines()
 	}
 	r := recordWriter{w: w}
+	r.record(s, history)
+	return r.err
+}
+
+// record writes a record with at most history lines above the screen.
+func (r *recordWriter) record(s *Screen, history int) {
 	r.write([]byte{recordVersion})
-	var rest *vt.Remainder
+	var rest []byte
 	r.section(sectionSnapshot, func() {
-		var err error
-		if rest, err = s.term.Save(&r, history); r.err == nil {
+		left, err := s.term.Save(r, history)
+		if r.err == nil {
 			r.err = err
 		}
+		rest = s.rest(left)
 	})
-	e := &s.events
-	data, err := json.Marshal(saved{
-		Size: s.size, Offset: s.offset, Title: e.title, Cwd: e.cwd, Bell: e.bell,
-		Titled: e.titled, Moved: e.moved, Notifications: e.notifications,
-		Erased: e.erased, Rest: rest,
-	})
-	if err != nil {
-		panic("screen: save: " + err.Error()) // all fields of saved can be encoded
-	}
-	r.section(sectionRest, func() { r.write(data) })
-	return r.err
+	r.section(sectionRest, func() { r.write(rest) })
 }
 
 // A recordWriter writes a record from its beginning to its end. After an error it writes no

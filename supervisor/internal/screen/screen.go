@@ -138,6 +138,10 @@ func (s *Screen) Events() []Event { return s.events.take() }
 // Pack compresses the history. It should be called when the session has been idle for a while.
 func (s *Screen) Pack() { s.term.Pack() }
 
+// PackOld compresses the history except for its newest lines, and returns how many bytes that saves. It is for
+// a session that prints slowly.
+func (s *Screen) PackOld() (saved int) { return s.term.PackOld() }
+
 // Snapshot returns bytes that bring a new terminal of the given size into the state of the
 // screen, with up to history lines above it. offset is the output offset after which they were
 // taken. The zero size means the screen's own size. The bytes contain no question and no bell, and

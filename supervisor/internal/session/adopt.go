@@ -69,6 +69,9 @@ func (t *Table) State() State {
 func (t *Table) Adopt(h Heritage) int {
 	t.hub.Restore(h.State.Seq, h.State.Events)
 	t.cfg.counts.restore(h.State.Counts)
+	if len(h.Records) > 0 {
+		t.cfg.packFrom = time.Now().Add(packDelay)
+	}
 	t.eraseFor(h.State.Forgotten)
 	var n, next atomic.Int64
 	var all sync.WaitGroup
@@ -307,7 +310,6 @@ func (s *Session) resume() {
 		s.running.Go(s.reader.run)
 	}
 	s.record()
-	s.running.Go(s.input.await)
 	go s.loop()
 }
 

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -281,6 +282,66 @@ func TestNextLifeOfFlood(t *testing.T) {
 	w.until(t, "END")
 	if got := text(t, s); !strings.Contains(got, "\n49999\n50000\nEND") {
 		t.Errorf("the screen is %.200q", got[max(0, len(got)-200):])
+	}
+}
+
+// An idle session is packed: its output, its history and its keyframe, which it does not need if the ring has all
+// output. A successor after a crash restores all of it, and before an upgrade all of it is unpacked, because the next
+// program may not know packed files.
+func TestNextLifeOfPacked(t *testing.T) {
+	for name, lines := range map[string]int{"the ring has all output": 100_000, "the ring has a part": 300_000} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t, Config{})
+			s := create(t, l.Table, bash(fmt.Sprintf(`seq 1 %d; echo READY; read -r; echo END; read -r`, lines)))
+			v := look(t, s, fromStart(s))
+			v.until(t, "READY")
+			frame := func(s *Session) (n int) {
+				s.do(func() {
+					frame, err := s.keyframeSlate.Read()
+					if err != nil {
+						t.Error(err)
+					}
+					n = len(frame)
+				})
+				return n
+			}
+			idle := func(s *Session) int {
+				s.do(func() { s.idle.touched = false; s.becomeIdle() })
+				n := frame(s)
+				t.Logf("a keyframe of %d bytes", n)
+				return n
+			}
+			packed := idle(s)
+			if suffices := lines == 100_000; suffices != (packed == 0) {
+				t.Errorf("the keyframe has %d bytes", packed)
+			}
+			want := text(t, s)
+			l = l.restart(Heritage{})
+			s = l.get(s.ID())
+			if got := text(t, s); got != want {
+				t.Errorf("the screen is %.200q, want %.200q", got, want)
+			}
+			if got, from, _, err := s.Read(0, 1<<10); err != nil || !bytes.Contains(v.seen, got) || len(got) < 1<<10 {
+				t.Errorf("the output from %d is %.100q, %v", from, got, err)
+			}
+			if n := idle(s); n != packed {
+				t.Errorf("a program that has just begun has packed a session: the keyframe has %d bytes, before %d", n, packed)
+			}
+			s.do(func() { s.cfg.packFrom = time.Time{} })
+			packed = idle(s)
+			if packed == 0 {
+				t.Error("the adopted session has no keyframe")
+			}
+			l.Prepare()
+			if n := frame(s); n <= 2*packed {
+				t.Errorf("before an upgrade the keyframe has %d bytes, packed it had %d", n, packed)
+			}
+			w := look(t, s, protocol.AttachSpec{})
+			if err := w.a.Type(0, []byte("\n")); err != nil {
+				t.Fatal(err)
+			}
+			w.until(t, "END")
+		})
 	}
 }
 

@@ -30,7 +30,7 @@ func (s *Session) Clear(all bool) error {
 		s.clears.Add(1)
 		// A successor restores the screen from the last keyframe and the output since. From an
 		// older keyframe it would restore the deleted lines.
-		s.display.keyframe.isWhole = false
+		s.display.keyframe.isWhole, s.display.isFromRing = false, false
 		s.writeKeyframe(allLines)
 		kept = s.display.keyframe.isWhole
 		for a := range s.viewers.attached {

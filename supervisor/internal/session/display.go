@@ -44,6 +44,11 @@ type display struct {
 	restoring     *restoration   // nil once the session has a screen
 	restoreTries  uint64         // how often supervisors died while they restored the screen
 	keyframe      keyframe
+	isFromRing    bool   // the output since offset 0 and the ring's resize marks make exactly this screen; see ringSuffices
+	cost          int    // cost of all output since then
+	resizes       int    // resize marks since then
+	resizedAt     uint64 // offset of the last one
+	frameBytes    int    // length of the last keyframe that was not stored
 }
 
 // displayState is the part of a display that a successor needs, besides the keyframe.
@@ -75,7 +80,7 @@ func (d *display) lose(why any, stack []byte) {
 	d.log.Error().Uint64("offset", from).Bytes("stack", stack).Msgf("screen lost because of a defect of the terminal core: %v", why)
 	d.report(why, stack, from)
 	d.saved.Title, d.saved.Cwd = d.titles()
-	d.restoring, d.saved.Degraded, d.saved.GivenUpBy = nil, true, d.cfg.Program
+	d.restoring, d.saved.Degraded, d.saved.GivenUpBy, d.isFromRing = nil, true, d.cfg.Program, false
 	d.setEmptyScreen()
 	d.onLost()
 }
@@ -193,6 +198,7 @@ func (d *display) write(end uint64, budget int) (spent int, drew bool) {
 			spent += cost
 			d.lastBudget -= cost
 			d.keyframe.cost += cost
+			d.cost += cost
 		})
 		d.fit()
 		from = d.screen.Offset()
@@ -207,9 +213,23 @@ func (d *display) skipRemainder(end uint64) {
 	if from := d.screen.Offset(); from < end {
 		d.log.Warn().Uint64("bytes", end-from).Msg("last output costs too much to show; the exit record has the lines before it")
 		d.screen.Skip(end)
+		d.isFromRing = false
 		d.fit()
 	}
 }
+
+// noteResize notes a resize mark. The ring has only the last size of several at one offset, and not all marks if they are
+// many.
+func (d *display) noteResize(at uint64) {
+	d.resizes++
+	if at > 0 && at == d.resizedAt || d.resizes > maxResizes {
+		d.isFromRing = false
+	}
+	d.resizedAt = at
+}
+
+// maxResizes is less than the number of marks that a ring keeps.
+const maxResizes = 256
 
 // fit resizes the screen to the size that the terminal had at the screen's offset.
 func (d *display) fit() {

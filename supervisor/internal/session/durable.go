@@ -84,9 +84,16 @@ func (s *Session) frame(after uint64, lines bool) (f recorder.Frame, err error) 
 		if !lines {
 			n = s.cfg.frames.linesInFlood()
 		}
+		if s.display.restoring == nil && s.display.ringSuffices() {
+			s.cfg.trimmer.request()
+			f.Offset, f.Data, err = s.display.frame(n)
+			f.IsWhole = n == allLines
+			return f, err
+		}
 		s.writeKeyframe(n)
 	}
 	offset, saved, err := k.read()
+	s.cfg.trimmer.request() // the frame is garbage as soon as it is stored
 	if err != nil || saved == nil {
 		return f, err
 	}

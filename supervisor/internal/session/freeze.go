@@ -26,16 +26,17 @@ const (
 // upgrade. The new program needs some milliseconds for it.
 const prepareShare = 8
 
-// Prepare renews keyframes while the sessions run, so that Freeze has little to do. It sleeps
-// as long as it works.
+// Prepare renews keyframes while the sessions run, so that Freeze has little to do, and so that any
+// release can read them. It sleeps as long as it works.
 func (t *Table) Prepare() {
 	for _, s := range t.registry.forSuccessor() {
 		var took time.Duration
 		_ = s.ask(prepareTime, func() {
 			s.feed()
-			if s.display.restoring == nil && s.display.needsSaving() {
+			s.ring.Unpack()
+			if s.display.restoring == nil && (s.display.needsSaving() || !s.display.keyframe.isPlain) {
 				begun := time.Now()
-				s.writeKeyframe(allLines)
+				s.writeKeyframe(plainLines)
 				took = time.Since(begun)
 			}
 		})
@@ -107,10 +108,11 @@ func (s *Session) saveForSuccessor() (vault.Entry, func(), error) {
 	if s.display.restoring == nil {
 		_, end, _ := s.ring.Bounds()
 		s.writeToScreen(end, freezeCost)
-		if s.display.sinceKeyframe() > uint64(s.ring.Keep()/frameShare) {
+		if !s.display.ringSuffices() && s.display.sinceKeyframe() > uint64(s.ring.Keep()/frameShare) {
 			s.writeKeyframe(noLines)
 		}
 	}
+	s.ring.Unpack() // it was packed again if the session fell idle after Prepare
 	r, done, err := s.liveEntry(s.entry.id, s.pty.PID())
 	if err != nil {
 		return r, done, fmt.Errorf("session %s: %w", s.id, err)

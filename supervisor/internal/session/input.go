@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -17,19 +18,19 @@ import (
 // written to the terminal as fast as the child reads. The limit of the journal's queue does not count
 // the pipe and the terminal's own buffer, some 16 KiB each.
 
-// input writes accepted input to the terminal. await is a goroutine of its own; loop calls the other
-// methods.
+// input writes accepted input to the terminal. While the terminal takes none, a goroutine waits for it in await;
+// loop calls the other methods.
 type input struct {
 	*identity
 	log      *zerolog.Logger
 	terminal inputTerminal
 	line     *pendingLine // in the session's savedState
 	journal  *journal.Journal
-	max      int           // bytes that the journal's queue may hold
-	blocked  chan struct{} // loop asks await to wait until the terminal takes input
-	writable chan error    // result of that wait: nil, or the error because of which the terminal never takes input again
-	waiting  bool          // await waits for the terminal; if false, no accepted input is left to write
-	isOver   bool          // the session has exited
+	max      int             // bytes that the journal's queue may hold
+	waits    *sync.WaitGroup // has the goroutine in await
+	writable chan error      // result of its wait: nil, or the error because of which the terminal never takes input again
+	waiting  bool            // await waits for the terminal; if false, no accepted input is left to write
+	isOver   bool            // the session has exited
 
 	replyBytes int // bytes of our own replies that were accepted since the journal was last empty
 }
@@ -42,16 +43,12 @@ type inputTerminal interface {
 	LineMode() bool
 }
 
-func (in *input) makeChannels() {
-	in.blocked, in.writable = make(chan struct{}, 1), make(chan error, 1)
+func (in *input) makeChannels(waits *sync.WaitGroup) {
+	in.waits, in.writable = waits, make(chan error, 1)
 }
 
-// await waits for the terminal as often as loop asks for it, until blocked is closed.
-func (in *input) await() {
-	for range in.blocked {
-		in.writable <- in.terminal.AwaitWritable()
-	}
-}
+// await waits until the terminal takes input. Few sessions ever wait, so none has a goroutine for it all the time.
+func (in *input) await() { in.writable <- in.terminal.AwaitWritable() }
 
 // checkOffset returns up to which offset the writer's input is accepted, and whether all n
 // bytes at offset were accepted before. Errors: invalid_argument, input_gap.
@@ -139,7 +136,7 @@ func (in *input) flush() error {
 	}
 	if !done {
 		in.waiting = true
-		in.blocked <- struct{}{} // has room, because await waits for one request at a time
+		in.waits.Go(in.await)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -19,13 +20,12 @@ func newInput(t *testing.T) (*input, *fakePTY) {
 	f := newFake(pty.Spec{})
 	log := zerolog.Nop()
 	in := &input{identity: &identity{id: "s"}, log: &log, terminal: f, line: new(pendingLine), max: 64}
-	in.makeChannels()
+	in.makeChannels(new(sync.WaitGroup))
 	var err error
 	if in.journal, err = journal.New(make([]byte, journal.RoomBytes), journal.Config{Max: in.max, Made: func(journal.Files) {}}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { close(in.blocked); _ = in.journal.Close() })
-	go in.await()
+	t.Cleanup(func() { _ = in.journal.Close() })
 	return in, f
 }
 

@@ -26,7 +26,10 @@ const (
 	// millisecond. Lines are lost only if a successor starts then, and the ring still has
 	// thousands of them.
 	noLines  = 0
-	allLines = -1
+	allLines = -1 // compressed if they are many
+	// plainLines are all lines, not compressed. A program that does not know packed records restores a
+	// packed one without its lines, so the keyframes are plain when another program takes over.
+	plainLines = -2
 	// A keyframe with all lines takes some 3 to 10 ms if the history is long. During floods all
 	// sessions together write 2 a second, a fiftieth of a processor. A session that has fallen
 	// silent needs only one; there may be 30 a second.
@@ -52,10 +55,34 @@ func (b *frameBudget) linesInFlood() int {
 // sinceKeyframe returns how many bytes of output the screen has read since the keyframe.
 func (d *display) sinceKeyframe() uint64 { return d.shownTo() - d.keyframe.offset }
 
+// ringShare is the part of the ring, three quarters, that a session may print until it needs a keyframe at all.
+const ringShare = 4
+
+// ringSuffices reports whether a successor can make exactly this screen of the output in the ring alone, and at
+// little cost. Such a session needs no keyframe. It does not suffice if lines were above the first output, if lines were
+// cleared, if output was skipped, if there are pictures, which may be laid out for cells of another size, and after an adoption, because the cost of the output is unknown then.
+func (d *display) ringSuffices() bool {
+	_, end, _ := d.ring.Bounds()
+	return d.isFromRing && !d.hasPictures() && d.cost <= frameCost/prepareShare && end <= uint64(d.ring.Keep()-d.ring.Keep()/ringShare)
+}
+
+// eraseKeyframe deletes the keyframe, if there is one, because the ring suffices.
+func (d *display) eraseKeyframe() {
+	k := &d.keyframe
+	if k.offset == 0 && !k.isWhole {
+		return
+	}
+	if err := k.Clear(); err != nil {
+		d.log.Error().Err(err).Msg("keyframe not deleted; it stays")
+		return
+	}
+	k.offset, k.isWhole, k.isPlain, k.cost = 0, false, false, d.cost
+}
+
 // keyframeDue reports whether the output since the last keyframe exceeds frameShare or frameCost,
 // and how many lines the next keyframe must have.
 func (d *display) keyframeDue() (lines int, isDue bool) {
-	if d.cfg.Vault == nil || d.sinceKeyframe() < uint64(d.ring.Keep()/frameShare) && d.keyframe.cost < frameCost {
+	if d.cfg.Vault == nil || d.ringSuffices() || d.sinceKeyframe() < uint64(d.ring.Keep()/frameShare) && d.keyframe.cost < frameCost {
 		return 0, false
 	}
 	return d.cfg.frames.linesInFlood(), true
@@ -65,6 +92,27 @@ func (d *display) keyframeDue() (lines int, isDue bool) {
 // read it.
 func (d *display) isSaved() bool {
 	return d.cfg.Vault == nil || d.keyframe.isWhole && d.sinceKeyframe() == 0
+}
+
+// frame returns a keyframe of the present screen that is not stored. It is for a session whose ring suffices.
+func (d *display) frame(lines int) (offset uint64, saved []byte, err error) {
+	b := make(buffer, 0, d.frameBytes+d.frameBytes/8) // probably the next one is hardly longer
+	d.use(func() { offset, err = d.screen.Offset(), d.screen.Save(&b, lines) })
+	if d.saved.Degraded {
+		return 0, nil, nil
+	}
+	d.frameBytes = len(b)
+	return offset, b, err
+}
+
+// buffer is a file in memory.
+type buffer []byte
+
+func (b *buffer) WriteAt(p []byte, at int64) (int, error) {
+	if more := int(at) + len(p) - len(*b); more > 0 {
+		*b = append(*b, make([]byte, more)...)
+	}
+	return copy((*b)[at:], p), nil
 }
 
 // needsSaving reports whether a successor would need long to restore the screen from the keyframe.
@@ -93,6 +141,7 @@ type keyframe struct {
 	*slate.Slate
 	offset  uint64 // the keyframe contains the screen at this offset
 	isWhole bool   // the keyframe contains all lines of history
+	isPlain bool   // none of the lines is compressed
 	cost    int    // cost of the output that was written to the screen since the keyframe
 }
 
@@ -110,7 +159,11 @@ func (k *keyframe) readOffset() (uint64, bool, error) {
 // read returns the saved screen and its offset, or no screen if there is no keyframe.
 func (k *keyframe) read() (offset uint64, saved []byte, err error) {
 	frame, err := k.Read()
+	if err != nil {
+		return 0, nil, err
+	}
 	offset, saved, _ = splitFrame(frame)
+	saved, err = screen.Unpack(saved)
 	return offset, saved, err
 }
 
@@ -129,6 +182,10 @@ func openFrame(frame []byte, scrollback int) (*screen.Restorer, error) {
 	if !ok {
 		return nil, nil
 	}
+	saved, err := screen.Unpack(saved)
+	if err != nil {
+		return nil, err
+	}
 	return screen.Restore(saved, scrollback)
 }
 
@@ -138,10 +195,14 @@ func (k *keyframe) write(sc *screen.Screen, lines int) error {
 		if _, err := w.WriteAt(binary.LittleEndian.AppendUint64(nil, sc.Offset()), 0); err != nil {
 			return err
 		}
-		return sc.Save(io.NewOffsetWriter(w, frameHead), lines)
+		to := io.NewOffsetWriter(w, frameHead)
+		if lines == allLines {
+			return sc.SavePacked(to)
+		}
+		return sc.Save(to, lines)
 	})
 	if err == nil {
-		k.offset, k.isWhole, k.cost = sc.Offset(), lines == allLines, 0
+		k.offset, k.isWhole, k.isPlain, k.cost = sc.Offset(), lines != noLines, lines != allLines, 0
 	}
 	return err
 }

@@ -69,11 +69,12 @@ const (
 	reopenPoll = 100 * time.Millisecond
 )
 
-// Session owns one child and the state that derives from it. Three goroutines run for it:
+// Session owns one child and the state that derives from it. Two goroutines run for it, and a third one while
+// the PTY takes no input:
 //
 //	reader.run   reads the PTY into the ring; sends to reader.chunks and closes it
-//	input.await  waits until the PTY takes input; receives from input.blocked, sends to input.writable
-//	loop         owns the fields below "Owned by loop"; closes exited, input.blocked and gone
+//	input.await  waits until the PTY takes input; sends to input.writable
+//	loop         owns the fields below "Owned by loop"; closes exited and gone
 //
 // The ring is closed later than loop ends, namely when the last attachment is closed. Therefore
 // each viewer receives the last byte and the exit, even if the session was forgotten meanwhile.
@@ -160,7 +161,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 		return nil, spawnError(err)
 	}
 	s.useFiles()
-	s.display.screen = screen.New(size, lines)
+	s.display.screen, s.display.isFromRing = screen.New(size, lines), op.above == nil
 	if op.above != nil {
 		s.continueFrom(op)
 	}
@@ -191,7 +192,7 @@ func (s *Session) openLog() {
 
 func (s *Session) makeChannels() {
 	s.reader.makeChannels()
-	s.input.makeChannels()
+	s.input.makeChannels(&s.running)
 	s.exited = make(chan struct{})
 	s.mailbox = newMailbox(&s.identity)
 }
@@ -250,7 +251,6 @@ func (s *Session) run() {
 	s.publishEvent(protocol.EventCreated)
 	s.record()
 	s.running.Go(s.reader.run)
-	s.running.Go(s.input.await)
 	go s.loop()
 }
 
@@ -328,7 +328,6 @@ func (s *Session) loop() {
 		}
 		s.settle()
 	}
-	close(s.input.blocked)
 	s.running.Wait() // the terminal is closed, so they end soon
 	s.entry.delete()
 	if err := s.closeSlates(); err != nil {
@@ -538,7 +537,7 @@ func (s *Session) resize(size protocol.Size) error {
 		return err
 	}
 	s.size = size
-	s.ring.MarkSize(size) // output before this mark was printed at the old size
+	s.display.noteResize(s.ring.MarkSize(size)) // output before this mark was printed at the old size
 	s.feed()
 	if r := s.display.restoring; r != nil {
 		r.resized = true

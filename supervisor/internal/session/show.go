@@ -202,10 +202,15 @@ func (a *alarm) stop() {
 // its child inspected. It happens after twice that time at the latest.
 const idleAfter = 5 * time.Second
 
+// packDelay is how long a program that has adopted sessions packs none of them. If it dies before it has served for
+// 10 s, the keeper may start a program of an earlier release, which does not know packed output and keyframes.
+const packDelay = 15 * time.Second
+
 // idle is an alarm that runs until the session is idle.
 type idle struct {
 	alarm
-	touched bool // activity since the alarm was set
+	touched bool   // activity since the alarm was set
+	packed  uint64 // offset of the output when the alarm expired last
 }
 
 // touch notes activity of the session.
@@ -220,22 +225,57 @@ func (i *idle) touch() {
 func (s *Session) becomeIdle() {
 	i := &s.idle
 	i.disarm()
+	if time.Now().Before(s.cfg.packFrom) {
+		i.touch()
+		return
+	}
 	if i.touched {
 		i.touched = false
 		i.touch()
+		s.packOld()
 		return
 	}
 	if s.display.restoring != nil {
 		return
 	}
 	s.display.use(s.display.screen.Pack)
+	s.ring.Pack()
+	s.cfg.trimmer.request()
 	s.inspectChild()
 	switch {
+	case s.display.ringSuffices():
+		s.display.eraseKeyframe()
 	case s.display.isSaved():
 	case s.cfg.frames.silence.Allow():
 		s.writeKeyframe(allLines)
 	default: // later
 		i.touch()
+	}
+	s.settle()
+	s.stateSlate.Trim()
+}
+
+const (
+	// slowOutput is the output between two alarms of idle up to which a session counts as slow. To pack it
+	// takes some milliseconds of processor time.
+	slowOutput = 1 << 20
+	// minTrim are the bytes that packOld must have saved until it is worth a trim.
+	minTrim = 128 << 10
+)
+
+// packOld packs the older lines and output of a session that prints all the time, but slowly, such as the log of a
+// server. The content of a flood is replaced too soon.
+func (s *Session) packOld() {
+	from := s.idle.packed
+	s.idle.packed = s.display.received
+	if s.display.restoring != nil || s.display.received-from > slowOutput {
+		return
+	}
+	saved := 0
+	s.display.use(func() { saved = s.display.screen.PackOld() })
+	s.ring.Pack()
+	if saved >= minTrim {
+		s.cfg.trimmer.request()
 	}
 }
 

@@ -54,6 +54,8 @@ type Config struct {
 	courtesy    *courtesy
 	suspects    *suspects
 	counts      *counts
+	trimmer     *trimmer
+	packFrom    time.Time     // from then on sessions are packed; see packDelay
 	costlyTurns chan struct{} // turns of sessions with costly output; see newCostlyTurns
 
 	// For tests; the defaults are the real ones.
@@ -75,7 +77,7 @@ func (c Config) withDefaults() Config {
 	c.SpawnBurst = cmp.Or(c.SpawnBurst, 1024)
 	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
 	c.suspects = &suspects{startAt: time.Now().Add(cmp.Or(c.suspectAfter, suspectAfter))}
-	c.courtesy, c.counts, c.frames, c.costlyTurns = &courtesy{}, &counts{}, newFrameBudget(), newCostlyTurns()
+	c.courtesy, c.counts, c.trimmer, c.frames, c.costlyTurns = &courtesy{}, &counts{}, &trimmer{}, newFrameBudget(), newCostlyTurns()
 	if c.Start == nil {
 		c.Start = func(s pty.Spec) (PTY, error) { return pty.Start(s) }
 	}

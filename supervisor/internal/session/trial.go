@@ -74,7 +74,9 @@ func (in *fileSet) check() error {
 		return err
 	}
 	if _, saved, ok := splitFrame(frame); ok {
-		_, err = screen.Load(saved, 0)
+		if saved, err = screen.Unpack(saved); err == nil {
+			_, err = screen.Load(saved, 0)
+		}
 	}
 	return err
 }

@@ -130,12 +130,33 @@ func (s *Slate) WriteBy(write func(w io.WriterAt) error) error {
 	if err := s.store(currentAt, next.current); err != nil {
 		return err
 	}
-	oldAt, _ := s.place()
 	s.current = next.current
-	if s.used[old] > keepBytes && release(s.file, oldAt, s.used[old]) == nil {
-		s.used[old] = 0
+	if s.used[old] > keepBytes {
+		s.free(old)
 	}
 	return nil
+}
+
+// Clear deletes the content and frees its memory.
+func (s *Slate) Clear() error {
+	err := s.Write(nil)
+	if err == nil {
+		s.Trim()
+		s.free(s.half())
+	}
+	return err
+}
+
+// Trim frees the memory of the content before the last one, if it was kept because it is short.
+func (s *Slate) Trim() { s.free(1 - s.half()) }
+
+// free frees the memory of a half. If it fails, the half keeps its memory.
+func (s *Slate) free(half int) {
+	at, _ := (&Slate{current: uint64(half)}).place()
+	n := (s.used[half] + headBytes - 1) / headBytes * headBytes // a part of a page would only become zeros
+	if n > 0 && machine.Release(s.file, at, n) == nil {
+		s.used[half] = 0
+	}
 }
 
 // A draft is a new content that is being written.

@@ -43,6 +43,19 @@ func TestWrite(t *testing.T) {
 		if err := s.SetWord(i%Words, uint64(i)); err != nil {
 			t.Fatal(err)
 		}
+		s.Trim()
+		if got := read(t, s); !bytes.Equal(got, p) {
+			t.Fatalf("seed %d: round %d: after Trim %d bytes are read, want %d", seed, i, len(got), len(p))
+		}
+		if i%3 > 0 {
+			continue
+		}
+		if err := s.Clear(); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, s); len(got) != 0 {
+			t.Fatalf("seed %d: round %d: after Clear %d bytes are read", seed, i, len(got))
+		}
 	}
 }
 

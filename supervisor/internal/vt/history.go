@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/klauspost/compress/zstd"
+	"holdfast/supervisor/internal/packed"
 )
 
 // A history holds the lines that have left the screen, oldest first, in arenas. Lines are only
@@ -532,6 +532,18 @@ func (t *Term) Pack() {
 	h.spare, h.scratch, h.packing, h.text, h.runs, h.known = nil, nil, nil, nil, nil, nil
 }
 
+// PackOld compresses the history except for its newest lines, and returns how many bytes that saves. It should
+// be called now and then while a program prints slowly, because Pack is not called then.
+func (t *Term) PackOld() (saved int) {
+	h := &t.hist
+	saved = h.bytes
+	for _, a := range h.arenas[:max(0, len(h.arenas)-1)] {
+		h.pack(a)
+	}
+	h.spare, h.packing = nil, nil
+	return saved - h.bytes
+}
+
 // pack compresses an arena. If the arena is small, pack only releases its unused memory.
 func (h *history) pack(a *arena) {
 	if a.packed {
@@ -550,13 +562,13 @@ func (h *history) pack(a *arena) {
 		}
 	}
 	plain = binary.LittleEndian.AppendUint32(plain, uint32(len(a.looks)))
-	h.packing = encoder.EncodeAll(plain, plain)
-	packed := h.packing[len(plain):]
+	h.packing = packed.Append(plain, plain)
+	content := h.packing[len(plain):]
 	a.goesOn = a.continues()
 	if h.spare == nil && cap(a.b) == arenaSize && !a.shared {
 		h.spare = &arena{b: a.b, looks: a.looks}
 	}
-	a.b, a.start, a.packed, a.looks = append(make([]byte, 0, len(packed)), packed...), 0, true, nil
+	a.b, a.start, a.packed, a.looks = append(make([]byte, 0, len(content)), content...), 0, true, nil
 }
 
 func (h *history) unpack(a *arena) {
@@ -569,18 +581,10 @@ func (h *history) unpack(a *arena) {
 	h.bytes += a.size()
 }
 
-// All terminals share the coders, because each costs hundreds of KiB. EncodeAll and DecodeAll
-// may be called concurrently.
-var (
-	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-		zstd.WithWindowSize(arenaSize), zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
-	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
-)
-
 // unpack appends the lines of a packed arena to dst, and its styles to looks. It panics if the
 // bytes are invalid, because they were packed in this process.
-func unpack(dst []byte, looks []storedLook, packed []byte) ([]byte, []storedLook) {
-	b, err := decoder.DecodeAll(packed, dst)
+func unpack(dst []byte, looks []storedLook, content []byte) ([]byte, []storedLook) {
+	b, err := packed.Unpack(dst, content)
 	if err != nil {
 		panic("vt: packed history: " + err.Error())
 	}

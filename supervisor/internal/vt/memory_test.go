@@ -3,9 +3,11 @@
 package vt_test
 
 import (
+	"bytes"
 	"runtime"
 	"testing"
 
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/vt"
 	"holdfast/supervisor/internal/vt/vttest"
 )
@@ -39,6 +41,7 @@ func TestMemory(t *testing.T) {
 	const prompt = "\x1b[?2004h\x1b]0;user@host: ~\a\x1b[01;32muser@host\x1b[00m:\x1b[01;34m~\x1b[00m$ "
 	vt.New(vt.Config{}).Pack() // makes the memory that all terminals share, which must not count
 	plain, sgr, listing := vttest.Inputs[0], vttest.Inputs[2], vttest.Listing
+	mix := vttest.Input{Name: "mix", Make: func() []byte { return bytes.ReplaceAll(testkit.Mix(10_024), []byte("\n"), []byte("\r\n")) }}
 	for _, tt := range []struct {
 		name    string
 		in      []byte
@@ -46,13 +49,14 @@ func TestMemory(t *testing.T) {
 		hot     int // KiB
 		packed  int
 	}{
-		{"idle", []byte(prompt), 10_000, 24, 24},
-		{"plain", lines(plain, 10_024), 10_000, 1024, 350},
-		{"listing", lines(listing, 10_024), 10_000, 2048, 920},
-		{"sgr", lines(sgr, 10_024), 10_000, 2048, 920},
-		{"plain 100k", lines(plain, 100_024), 100_000, 10240, 3500},
-		{"listing 100k", lines(listing, 100_024), 100_000, 20480, 9200},
-		{"sgr 100k", lines(sgr, 100_024), 100_000, 20480, 9200},
+		{"idle", []byte(prompt), 10_000, 8, 8},
+		{"plain", lines(plain, 10_024), 10_000, 800, 350},
+		{"listing", lines(listing, 10_024), 10_000, 720, 240},
+		{"mix", lines(mix, 10_024), 10_000, 720, 220},
+		{"sgr", lines(sgr, 10_024), 10_000, 2048, 720},
+		{"plain 100k", lines(plain, 100_024), 100_000, 8192, 2300},
+		{"listing 100k", lines(listing, 100_024), 100_000, 7168, 2300},
+		{"sgr 100k", lines(sgr, 100_024), 100_000, 18432, 6400},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, pack := range []bool{false, true} {

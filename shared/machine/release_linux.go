@@ -1,4 +1,4 @@
-package slate
+package machine
 
 import (
 	"os"
@@ -6,9 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// release frees the memory of n bytes of the file from at on. The length of the file does not
-// change.
-func release(file *os.File, at, n int64) error {
+// CanRelease tells whether Release works on this system.
+const CanRelease = true
+
+// Release frees the memory of n bytes of a memory file from at on, which become zeros. The length of
+// the file does not change.
+func Release(file *os.File, at, n int64) error {
 	raw, err := file.SyscallConn()
 	if err != nil {
 		return err
