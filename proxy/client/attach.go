@@ -142,7 +142,7 @@ type Attachment struct {
 
 	queue       []Message
 	queued      int           // bytes of the messages in queue
-	isDetaching bool          // Detach was called, so no message is queued any more
+	isDetaching bool          // Detach was called, so messages are no longer queued and input is refused
 	notify      chan struct{} // a message was queued
 	drained     chan struct{} // a message was removed from queue
 	ended       bool          // the last message was queued
@@ -736,19 +736,24 @@ func (a *Attachment) Exit() *api.PTYExited {
 }
 
 // Detach ends the attachment; the session continues to run. If there is a connection, Detach
-// first sends all input that was written. It may be called again.
+// first sends all input that was written; a Write during or after it fails. It may be called again.
 func (a *Attachment) Detach() error {
 	a.mu.Lock()
-	conn, ended := a.conn, a.ended
+	conn, ended, again := a.conn, a.ended, a.isDetaching
+	a.isDetaching = true // messages before the answer are dropped, and nothing is sent after the message below
 	a.mu.Unlock()
+	if again {
+		<-a.done
+		return nil
+	}
+	poke(a.drained)
 	if conn != nil && !ended && a.ctx.Err() == nil {
 		_ = conn.SetWriteDeadline(time.Now().Add(detachTimeout)) // also ends a Write that is blocked
-		a.flush()
-		a.mu.Lock()
-		a.isDetaching = true // messages before the answer are dropped
-		a.mu.Unlock()
-		poke(a.drained)
-		if conn.send(api.Detach{Attachment: number}) == nil {
+		a.sendMu.Lock()
+		a.sendAll()
+		err := conn.send(api.Detach{Attachment: number})
+		a.sendMu.Unlock()
+		if err == nil {
 			// The answer confirms that the proxy has forwarded the input before it. If the
 			// connection were closed at once, that input could be lost.
 			select {

@@ -226,6 +226,50 @@ func TestDetach(t *testing.T) {
 	}
 }
 
+// Input for which Write returns without an error is sent before the detach, and no input after it.
+// demand: R2
+func TestDetachDuringWrite(t *testing.T) {
+	_, a, p := view(t)
+	writing := make(chan struct{})
+	wrote := start(t, func() (int, error) {
+		for n := 0; ; n++ {
+			if _, err := a.Write([]byte("x")); err != nil {
+				return n, err
+			}
+			if n == 10 {
+				close(writing)
+			}
+		}
+	})
+	<-writing
+	detached := startErr(t, a.Detach)
+	sent := 0
+	for {
+		kind, payload, err := p.r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind != frame.Input {
+			break
+		}
+		_, _, data, err := frame.ParseData(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent += len(data)
+	}
+	if n, err := wrote(); n != sent || !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("%d bytes were written until %v, and %d were sent before the detach", n, err, sent)
+	}
+	_ = p.write(p.control(api.Detached{Attachment: number}))
+	if err := detached(); err != nil {
+		t.Error(err)
+	}
+	if kind, _, err := p.r.Next(); err == nil {
+		t.Errorf("a frame of kind %d follows the detach", kind)
+	}
+}
+
 // A proxy that reads nothing delays neither a Detach nor the return of a Write that waits for it.
 // demand: R2
 func TestDetachFromDeafProxy(t *testing.T) {

@@ -95,7 +95,7 @@ func (a *Attachment) Write(p []byte) (int, error) {
 func (a *Attachment) buffer(p []byte) (int, <-chan struct{}, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ended || a.ctx.Err() != nil {
+	if a.hasEnded() {
 		return 0, nil, io.ErrClosedPipe
 	}
 	n := min(len(p), inputWindow-len(a.in.data))
@@ -117,6 +117,16 @@ func (a *Attachment) buffer(p []byte) (int, <-chan struct{}, error) {
 func (a *Attachment) flush() {
 	a.sendMu.Lock()
 	defer a.sendMu.Unlock()
+	a.mu.Lock()
+	detaching := a.isDetaching
+	a.mu.Unlock()
+	if !detaching { // otherwise Detach sends everything, and nothing may follow its message
+		a.sendAll()
+	}
+}
+
+// sendAll does the work of flush; a.sendMu must be held.
+func (a *Attachment) sendAll() {
 	for {
 		a.mu.Lock()
 		conn := a.conn
@@ -138,6 +148,11 @@ func (a *Attachment) flush() {
 			return
 		}
 	}
+}
+
+// hasEnded returns whether the attachment takes no more input; a.mu must be held.
+func (a *Attachment) hasEnded() bool {
+	return a.ended || a.isDetaching || a.ctx.Err() != nil
 }
 
 // sendTerminal sends the size and the appearance of the viewer's terminal. A value that could not
@@ -185,7 +200,7 @@ func (a *Attachment) SetAppearance(appearance protocol.Appearance) error {
 // update calls set while it holds a.mu, and then sends the changed values.
 func (a *Attachment) update(set func()) error {
 	a.mu.Lock()
-	if a.ended || a.ctx.Err() != nil {
+	if a.hasEnded() {
 		a.mu.Unlock()
 		return io.ErrClosedPipe
 	}

@@ -135,8 +135,14 @@ func (h *goHarness) command(c Command) {
 		p := h.a().Position()
 		h.emit(Event{Event: "position", Instance: string(p.Instance), Offset: &p.Offset, Writer: h.a().Writer()})
 	case "detach":
-		_ = h.a().Detach()
-		h.emit(Event{Event: "detached"})
+		a, before := h.a(), h.typed
+		h.tasks.Go(func() {
+			if before != nil { // Detach refuses the writes that wait
+				<-before
+			}
+			_ = a.Detach()
+			h.emit(Event{Event: "detached"})
+		})
 	case "close":
 		h.close()
 		h.emit(Event{Event: "closed"})

@@ -803,6 +803,7 @@ func (p *plain) accept(offset uint64) {
 	}
 	if offset <= a.base {
 		if p.is("accepted-goes-back") && offset < a.base {
+			a.sent -= a.base - offset
 			a.base = offset
 		}
 		return

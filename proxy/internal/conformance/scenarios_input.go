@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holdfast/protocol"
@@ -70,8 +71,22 @@ var inputScenarios = []scenario{
 		v.accepted(30)
 		v.output(0, 10, 10)
 		w.shows(nil, 0, 10)
+		// An offset that comes twice must not stand for input that was not accepted.
+		var refused atomic.Int64
+		w.hook(func() {
+			w.onInput = func(v *viewer, offset uint64, data []byte) {
+				w.take(v, offset, data, 0)
+				refused.Add(int64(len(data)))
+			}
+		})
+		w.types(10)
+		w.until(func() bool { return refused.Load() >= 10 }, func() string { return "input is missing" })
+		v.accepted(40)
+		v.accepted(40)
+		v.output(10, 20, 10)
+		w.shows(nil, 0, 20)
 		v.cut()
-		v = w.again(10, false)
+		v = w.again(20, false)
 		w.hook(func() { w.onInput = nil })
 		v.exact()
 		w.types(10)
