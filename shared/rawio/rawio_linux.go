@@ -2,8 +2,11 @@ package rawio
 
 import (
 	"io"
+	"io/fs"
 	"net"
+	"os"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -34,14 +37,20 @@ func call(trap, fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// A conn is a connection with raw reads and writes. Only one goroutine may read from it.
-type conn struct {
-	net.Conn
+// A stream reads and writes a descriptor that the netpoller knows. Only one goroutine may read.
+type stream struct {
 	raw    syscall.RawConn
+	wrap   func(op string, err error) error
 	budget Budget // of the reading goroutine
 }
 
-// Conn returns c with raw reads and writes, or c itself if it has no descriptor.
+// A conn is a connection with raw reads and writes.
+type conn struct {
+	net.Conn
+	stream
+}
+
+// Conn returns c with raw reads and writes, or c itself if it has no descriptor. Only one goroutine may read from it.
 func Conn(c net.Conn) net.Conn {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
@@ -52,33 +61,50 @@ func Conn(c net.Conn) net.Conn {
 		return c
 	}
 	bell() // makes its descriptor now, because later there may be no free one
-	return &conn{Conn: c, raw: raw}
+	wrap := func(op string, err error) error {
+		return &net.OpError{Op: op, Net: c.RemoteAddr().Network(), Err: err}
+	}
+	return &conn{Conn: c, stream: stream{raw: raw, wrap: wrap}}
 }
 
-func (c *conn) Read(p []byte) (int, error) {
+func (c *conn) Read(p []byte) (int, error)  { return c.stream.Read(p) }
+func (c *conn) Write(p []byte) (int, error) { return c.stream.Write(p) }
+
+// File returns raw reads and writes of f, which must be nonblocking. Only one goroutine may read. It returns f itself if the
+// netpoller cannot wait for f.
+func File(f *os.File) io.ReadWriter {
+	raw, err := f.SyscallConn()
+	if err != nil || f.SetDeadline(time.Time{}) != nil {
+		return f
+	}
+	bell()
+	return &stream{raw: raw, wrap: func(op string, err error) error { return &fs.PathError{Op: op, Path: f.Name(), Err: err} }}
+}
+
+func (s *stream) Read(p []byte) (int, error) {
 	var n, tries int
 	var err error
-	waitErr := c.raw.Read(func(fd uintptr) bool {
+	waitErr := s.raw.Read(func(fd uintptr) bool {
 		tries++
 		n, err = Read(fd, p)
 		return err != syscall.EAGAIN
 	})
-	c.budget.Spend(n, perRead, tries > 1)
+	s.budget.Spend(n, perRead, tries > 1)
 	switch {
 	case waitErr != nil:
 		return 0, waitErr
 	case err == nil && n == 0 && len(p) > 0:
 		return 0, io.EOF
 	case err != nil:
-		return 0, &net.OpError{Op: "read", Net: c.RemoteAddr().Network(), Err: err}
+		return 0, s.wrap("read", err)
 	}
 	return n, nil
 }
 
-func (c *conn) Write(p []byte) (int, error) {
+func (s *stream) Write(p []byte) (int, error) {
 	total := 0
 	var err error
-	waitErr := c.raw.Write(func(fd uintptr) bool {
+	waitErr := s.raw.Write(func(fd uintptr) bool {
 		for total < len(p) {
 			var n int
 			if n, err = Write(fd, p[total:]); err != nil {
@@ -92,7 +118,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	case waitErr != nil:
 		return total, waitErr
 	case err != nil:
-		return total, &net.OpError{Op: "write", Net: c.RemoteAddr().Network(), Err: err}
+		return total, s.wrap("write", err)
 	}
 	return total, nil
 }

@@ -128,3 +128,34 @@ func TestPipe(t *testing.T) {
 		t.Error("net.Pipe was wrapped")
 	}
 }
+
+// A file that the netpoller knows must be read and written like any other file. File must return a regular file unchanged.
+func TestFile(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	wrote := make(chan error, 1)
+	sent := bytes.Repeat([]byte("0123456789"), 100_000) // more than the pipe holds
+	go func() {
+		_, err := rawio.File(w).Write(sent)
+		_ = w.Close()
+		wrote <- err
+	}()
+	got, err := io.ReadAll(rawio.File(r))
+	if err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("read %d bytes, %v; want the %d bytes that were written", len(got), err, len(sent))
+	}
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+	regular, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer regular.Close()
+	if rawio.File(regular) != io.ReadWriter(regular) {
+		t.Error("a regular file was wrapped")
+	}
+}

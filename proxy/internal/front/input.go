@@ -3,6 +3,7 @@ package front
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"sync"
@@ -21,6 +22,7 @@ type input struct {
 	file *os.File
 
 	mu     sync.Mutex // held while a read is pending
+	from   io.Reader  // what own has returned for file, from the first read on
 	unread []byte     // input that comes before all that the file has
 }
 
@@ -44,7 +46,10 @@ func (i *input) read(p []byte, gone <-chan struct{}) (int, error) {
 		i.unread = i.unread[n:]
 		return n, nil
 	}
-	n, err := i.file.Read(p)
+	if i.from == nil {
+		i.from = own(i.file)
+	}
+	n, err := i.from.Read(p)
 	if isGone() {
 		i.unread = slices.Clone(p[:n])
 		return 0, errGone

@@ -16,6 +16,7 @@ package front
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ type Terminal struct {
 	state *term.State // nil unless the terminal is raw
 
 	writing  sync.Mutex // held while output is written, for as long as the terminal takes
+	to       io.Writer  // what own has returned for out, from the first Write on
 	modes    modes
 	restored bool
 }
@@ -157,8 +159,12 @@ func (t *Terminal) Write(p []byte) (int, error) {
 	if t.restored {
 		return 0, os.ErrClosed
 	}
-	t.modes.record(p)
-	return t.out.Write(p)
+	if t.to == nil {
+		t.to = own(t.out)
+	}
+	n, err := t.to.Write(p)
+	t.modes.record(p) // while the terminal draws it
+	return n, err
 }
 
 // clear makes room for a snapshot. With scroll, the previous screen scrolls away. Otherwise the

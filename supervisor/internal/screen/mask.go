@@ -103,22 +103,36 @@ func hideENQ(p []byte, tok escseq.Token, foreign func(i int) bool) {
 // Pass parses p, which must continue the bytes of the last call, for a viewer that answers the
 // questions itself. It disables only the questions that the session alone answers.
 func (m *Mask) Pass(p []byte) {
-	own := func(int) bool { return false }
 	for _, part := range sessionsParts {
 		if bytes.Contains(p, part) {
-			m.Apply(p, own)
+			m.Apply(p, notForeign)
 			return
 		}
 	}
-	// The beginning of p may complete one of the session's questions. Of all other sequences,
-	// only the last one may continue behind p.
+	m.Follow(p)
+}
+
+func notForeign(int) bool { return false }
+
+// Follow parses p, which must continue the bytes of the last call and complete no question. A snapshot is such
+// output. It may end within a sequence that the output after it completes.
+func (m *Mask) Follow(p []byte) {
 	for len(p) > 0 && (m.isEndFirst || !m.tokens.IsBetween()) {
-		m.Apply(p[:1], own)
+		m.Apply(p[:1], notForeign)
 		p = p[1:]
 	}
-	if i := max(bytes.LastIndexByte(p, escseq.ESC), bytes.LastIndexByte(p, escseq.C1Lead)); i >= 0 {
-		m.Apply(p[i:], own)
+	if i := lastSequence(p); i >= 0 {
+		m.Apply(p[i:], notForeign)
 	}
+}
+
+// lastSequence returns an index in p, which must begin between sequences, from which on p must be parsed to learn in which sequence
+// it ends, or -1 if it ends in none. ESC ends every earlier sequence. A C1 control does not, because a string may contain it.
+func lastSequence(p []byte) int {
+	if i := bytes.LastIndexByte(p, escseq.ESC); i >= 0 {
+		return i
+	}
+	return bytes.IndexByte(p, escseq.C1Lead)
 }
 
 // find returns the kind of a sequence that has ended.

@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -104,6 +105,36 @@ func FuzzMask(f *testing.F) {
 		}
 		if !strings.ContainsAny(string(in), "\x05\x1b") && strings.IndexByte(string(in), escseq.C1Lead) < 0 && string(out) != string(in) {
 			t.Fatalf("%q became %q", in, out)
+		}
+	})
+}
+
+// FuzzMaskFollow checks that the mask is in the same state after output without a question, whether it has followed the output or
+// parsed all of it.
+func FuzzMaskFollow(f *testing.F) {
+	for _, p := range []string{"", "text", "\x1b[31mred\x1b[", "\x1b]0;20 \u00b0", "\x1bPq#1", "\x1b]0;t\x1b\\\xc2", "\u009b1;", "\x1b_Ga=d\x1b"} {
+		for _, q := range append([]string{"6n", "\\c", "?\x07"}, questions...) {
+			f.Add([]byte(p), []byte(q))
+		}
+	}
+	f.Fuzz(func(t *testing.T, p, q []byte) {
+		var all, followed Mask
+		asks := false
+		parsed := bytes.Clone(p)
+		all.Apply(parsed, func(int) bool { asks = true; return false })
+		if asks || !bytes.Equal(parsed, p) {
+			t.Skip("the output has a question")
+		}
+		followed.Follow(p)
+		if !bytes.Equal(parsed, p) {
+			t.Fatalf("Follow has changed %q to %q", parsed, p)
+		}
+		want := bytes.Clone(q)
+		all.Apply(want, func(int) bool { return true })
+		got := bytes.Clone(q)
+		followed.Apply(got, func(int) bool { return true })
+		if !bytes.Equal(got, want) {
+			t.Fatalf("after %q, %q became %q, want %q", p, q, got, want)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package screen
 
 import (
 	"bytes"
+	"slices"
 
 	"holdfast/protocol"
 	"holdfast/shared/escseq"
@@ -66,17 +67,56 @@ type PictureCover struct {
 // The text with which the strings of pictures begin. Before the q of sixels there are up to three numbers.
 const maxIntroducer = 64
 
+// shortRest is the length of the rest of a sequence at the beginning of a piece of output, up to which the remaining piece is searched for pictures.
+const shortRest = 64
+
 // Apply covers the pictures in p, except for those of the formats in shown. p must continue the bytes of
 // the last call.
 func (m *PictureCover) Apply(p []byte, shown picture.Formats) {
-	if m.tokens.IsBetween() && !bytes.Contains(p, []byte("\x1bP")) && !bytes.Contains(p, []byte("\x1b]1337")) && !bytes.Contains(p, []byte("\x1b_")) && bytes.IndexByte(p, escseq.C1Lead) < 0 {
-		i := bytes.LastIndexByte(p, escseq.ESC) // only the last sequence may continue behind p
+	m.tokens.Room = maxIntroducer
+	for n := 0; n < shortRest && len(p) > 0 && !m.tokens.IsBetween(); n++ {
+		m.apply(p[:1], shown)
+		p = p[1:]
+	}
+	if m.tokens.IsBetween() && !mayHavePicture(p) {
+		i := lastSequence(p)
 		if i < 0 {
 			return
 		}
 		p = p[i:]
 	}
-	m.tokens.Room = maxIntroducer
+	m.apply(p, shown)
+}
+
+// mayHavePicture reports whether the introducer of a picture may be in p, which begins between sequences. The last sequence in p may be one
+// nevertheless.
+func mayHavePicture(p []byte) bool {
+	if bytes.IndexByte(p, escseq.C1Lead) >= 0 {
+		return true
+	}
+	for {
+		i := bytes.IndexByte(p, escseq.ESC)
+		if i < 0 || i+1 == len(p) {
+			return false
+		}
+		p = p[i+1:]
+		switch c := p[0]; {
+		case c == 'P', c == '_', isIgnored(c):
+			return true
+		case c == ']':
+			number := p[1:min(len(p), 1+len("1337"))]
+			if string(number) == "1337" || slices.ContainsFunc(number, isIgnored) {
+				return true
+			}
+		}
+	}
+}
+
+// isIgnored reports whether terminals ignore c within an introducer, or execute it there.
+func isIgnored(c byte) bool { return c < ' ' || c > '~' }
+
+// apply does the work of Apply byte by byte.
+func (m *PictureCover) apply(p []byte, shown picture.Formats) {
 	for i := 0; i < len(p); {
 		tok := m.tokens.Next(p, i)
 		i = tok.End

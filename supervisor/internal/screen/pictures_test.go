@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/escseq"
 	"holdfast/supervisor/internal/picture"
 )
 
@@ -57,12 +58,20 @@ func TestPicturesAlike(t *testing.T) {
 
 func FuzzPictureCover(f *testing.F) {
 	f.Add([]byte("a\x1bPqPIXELS\x1b\\"), 3)
+	f.Add([]byte("\x1b\xbaPq0\x1b"), 0)
+	f.Add([]byte("\x1b]1\n337;File=inline=1:QUJD\x07b\x1b[m"), 0)
 	f.Fuzz(func(t *testing.T, p []byte, cut int) {
 		cut = min(max(cut, 0), len(p))
 		before := string(p)
 		var m PictureCover
 		m.Apply(p[:cut], 0)
 		m.Apply(p[cut:], 0)
+		whole := []byte(before)
+		slow := PictureCover{tokens: escseq.Tokenizer{Room: maxIntroducer}}
+		slow.apply(whole, 0)
+		if !bytes.Equal(p, whole) {
+			t.Fatalf("%q became %q, want %q", before, p, whole)
+		}
 		for i := range p {
 			if p[i] != before[i] && p[i] != 0 {
 				t.Fatalf("byte %d became %#x", i, p[i])

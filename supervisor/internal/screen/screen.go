@@ -157,7 +157,8 @@ func (s *Screen) Snapshot(history int, size protocol.Size, look *protocol.Appear
 		t.Resize(size.Cols, size.Rows)
 	}
 	rows := t.HistoryWithin(max(history, 0), maxSnapshot)
-	return t.AppendSnapshot(nil, rows, shows(look)), s.offset
+	const perRow = 64 // an ordinary row takes about so many bytes
+	return t.AppendSnapshot(make([]byte, 0, (rows+s.size.Rows)*perRow), rows, shows(look)), s.offset
 }
 
 // SetAppearance sets the appearance that answers to the program report. It is that of the last

@@ -612,7 +612,9 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 		if a.view != nil {
 			a.view.Shown(buf[:n])
 		} else {
-			a.maskQueries(a.pos, buf[:n]) // a snapshot has no query, but may end within an escape sequence
+			if canRespond(&a.spec) {
+				a.queryMask.Follow(buf[:n])
+			}
 			a.cover.Apply(buf[:n], picture.AllFormats)
 		}
 		if a.snapshot = a.snapshot[n:]; len(a.snapshot) == 0 {

@@ -1,0 +1,81 @@
+package front
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// pseudoTerminal returns the two ends of a terminal without echo.
+func pseudoTerminal(t *testing.T) (master, terminal *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = master.Close() })
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, master.Fd(), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY)
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	terminal = os.NewFile(fd, "terminal")
+	t.Cleanup(func() { _ = terminal.Close() })
+	return master, terminal
+}
+
+// A Terminal must read and write the terminal, and must leave its description blocking, because other processes share it.
+func TestOwn(t *testing.T) {
+	master, terminal := pseudoTerminal(t)
+	t.Setenv("TERM", "dumb") // no title is saved
+	front := Open(terminal, terminal)
+	if err := front.Raw(); err != nil {
+		t.Fatal(err)
+	}
+	defer front.Restore()
+	read := make(chan string)
+	go func() {
+		buf := make([]byte, 100)
+		n, err := front.in.read(buf, nil) // begins before there is input
+		if err != nil {
+			t.Error(err)
+		}
+		read <- string(buf[:n])
+	}()
+	if _, err := master.WriteString("keys"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-read; got != "keys" {
+		t.Errorf("read %q, want keys", got)
+	}
+	if _, err := front.Write([]byte("output")); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 100)
+	if n, err := master.Read(buf); err != nil || string(buf[:n]) != "output" {
+		t.Errorf("the terminal has received %q, %v, want output", buf[:n], err)
+	}
+	if front.in.from == front.in.file || front.to == front.out {
+		t.Error("the terminal was not opened again")
+	}
+	flags, err := unix.FcntlInt(terminal.Fd(), unix.F_GETFL, 0)
+	if err != nil || flags&unix.O_NONBLOCK != 0 {
+		t.Errorf("flags of the terminal: %#x, %v; want no O_NONBLOCK", flags, err)
+	}
+}
+
+// A file that is no terminal must be used as it is.
+func TestOwnOfOthers(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if own(r) != r {
+		t.Error("a pipe was opened again")
+	}
+}
