@@ -45,18 +45,18 @@ func TestFootprint(t *testing.T) {
 	c := w.dial(client.Options{})
 	mix := bytes.ReplaceAll(testkit.Mix(fullLines+24), []byte("\n"), []byte("\r\n"))
 	file := w.write("mix", mix)
-	full := number(t, "HOLDFAST_SESSIONS", 16)
-	prompts := 5 * full
-	w.printing(c, "first", 2, len(mix), "cat "+file) // makes what the sessions share
-	w.checkWakeups(2)
+	full := number(t, "HOLDFAST_SESSIONS", 48)
+	prompts := 3 * full
+	w.printing(c, "first", full, len(mix), "cat "+file) // makes what the sessions share, and lets the heap of the proxy grow
+	w.checkWakeups(full)
 	before := w.steadyFootprint()
 	w.printing(c, "full", full, len(mix), "cat "+file)
 	w.settledFootprint("a silent session with 10,000 lines", before, full, maxFullKiB)
-	w.checkWakeups(2 + full)
+	w.checkWakeups(2 * full)
 	before = w.steadyFootprint()
 	w.printing(c, "prompt", prompts, 2, "printf '$ '")
 	w.settledFootprint("a session with a prompt", before, prompts, maxPromptKiB)
-	w.checkWakeups(2 + full + prompts)
+	w.checkWakeups(2*full + prompts)
 	before = w.steadyFootprint()
 	w.printing(c, "slow", full, len(mix), "cat "+file+"; while sleep 0.3; do printf 'a line\\r\\n'; done")
 	w.settledFootprint("a slow session with 10,000 lines", before, full, maxSlowKiB)
