@@ -72,9 +72,11 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// instructions tell a model how the tools belong together.
+// instructions tell a model how the tools belong together, and describe the arguments that several tools have. The
+// descriptions of the tools do not repeat them, because a model pays for each token.
 const instructions = "Each session is a terminal that continues whatever happens to this connection, and that people can see and use, too. " +
-	"Answers begin with the state of the session. “may” marks a guess; the system or the shell has reported all else."
+	"Answers begin with the state of the session. “may” marks a guess; the system or the shell has reported all else. " +
+	"max_bytes limits the text of an answer (default 4096, at most 65536; the newest lines are kept), and timeout_s the wait (default 30, at most 600; the session continues)."
 
 // A reading is the position of the agent in a session.
 type reading struct {

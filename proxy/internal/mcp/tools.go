@@ -36,7 +36,7 @@ func (s *server) list(ctx context.Context, _ listInput) (string, error) {
 type readInput struct {
 	Session  string `json:"session"`
 	Whole    bool   `json:"whole,omitempty" jsonschema:"begin anew with the whole screen"`
-	MaxBytes int    `json:"max_bytes,omitempty" jsonschema:"of new text, default 4096, at most 65536; the newest lines are kept"`
+	MaxBytes int    `json:"max_bytes,omitempty"`
 }
 
 func (s *server) readNew(ctx context.Context, in readInput) (string, error) {
@@ -50,7 +50,7 @@ func (s *server) readNew(ctx context.Context, in readInput) (string, error) {
 
 type screenInput struct {
 	Session  string `json:"session"`
-	MaxBytes int    `json:"max_bytes,omitempty" jsonschema:"of text, default 4096; the lowest rows are kept"`
+	MaxBytes int    `json:"max_bytes,omitempty"`
 }
 
 func (s *server) screen(ctx context.Context, in screenInput) (string, error) {
@@ -79,7 +79,7 @@ type historyInput struct {
 	Before   uint64 `json:"before,omitempty" jsonschema:"only lines before this number; default those above the screen"`
 	Lines    int    `json:"lines,omitempty" jsonschema:"default 100"`
 	Command  int    `json:"command,omitempty" jsonschema:"the output of a command instead: -1 is the last that has ended, -2 the one before"`
-	MaxBytes int    `json:"max_bytes,omitempty" jsonschema:"of text, default 4096; the newest lines are kept"`
+	MaxBytes int    `json:"max_bytes,omitempty"`
 }
 
 func (s *server) history(ctx context.Context, in historyInput) (string, error) {
@@ -118,8 +118,8 @@ type waitInput struct {
 	Text     string  `json:"text,omitempty" jsonschema:"wait for a line that matches this RE2, also if it is on the screen already"`
 	Prompt   bool    `json:"prompt,omitempty" jsonschema:"wait until the shell waits for a command, if it reports that"`
 	IdleMS   int64   `json:"idle_ms,omitempty" jsonschema:"wait until it has printed nothing for so long"`
-	TimeoutS float64 `json:"timeout_s,omitempty" jsonschema:"default 30, at most 600; the session continues"`
-	MaxBytes int     `json:"max_bytes,omitempty" jsonschema:"of new text, default 4096"`
+	TimeoutS float64 `json:"timeout_s,omitempty"`
+	MaxBytes int     `json:"max_bytes,omitempty"`
 }
 
 func (s *server) wait(ctx context.Context, in waitInput) (string, error) {
@@ -142,8 +142,8 @@ type runInput struct {
 	Session  string   `json:"session,omitempty" jsonschema:"id that you choose; default random"`
 	Cwd      string   `json:"cwd,omitempty" jsonschema:"absolute"`
 	Env      []string `json:"env,omitempty" jsonschema:"each NAME=VALUE"`
-	TimeoutS float64  `json:"timeout_s,omitempty" jsonschema:"default 30, at most 600"`
-	MaxBytes int      `json:"max_bytes,omitempty" jsonschema:"of output, at most 65536; the newest lines are kept; default: the last screen"`
+	TimeoutS float64  `json:"timeout_s,omitempty"`
+	MaxBytes int      `json:"max_bytes,omitempty" jsonschema:"default: the last screen"`
 }
 
 func (s *server) run(ctx context.Context, in runInput) (string, error) {
@@ -178,8 +178,8 @@ type sendInput struct {
 	Enter    bool     `json:"enter,omitempty" jsonschema:"press Enter at the end"`
 	WaitText string   `json:"wait_text,omitempty" jsonschema:"wait for a new line that matches this RE2, other than the echo"`
 	IdleMS   int64    `json:"idle_ms,omitempty" jsonschema:"wait until it has printed nothing for so long; default: until the shell waits for a command, if it reports that, else 500"`
-	TimeoutS float64  `json:"timeout_s,omitempty" jsonschema:"default 30, at most 600"`
-	MaxBytes int      `json:"max_bytes,omitempty" jsonschema:"of new text, default 4096"`
+	TimeoutS float64  `json:"timeout_s,omitempty"`
+	MaxBytes int      `json:"max_bytes,omitempty"`
 }
 
 func (s *server) send(ctx context.Context, in sendInput) (string, error) {
