@@ -24,11 +24,12 @@ type Command struct {
 	Width, Height         int // s, v: of the data, in pixels
 	X, Y, PartW, PartH    int // x, y, w, h: the part that is placed
 	Cols, Rows            int // c, r: the cells that it covers; 0 is its natural size
+	Left, Top             int // X, Y: where it begins in its first cell, in pixels
 	Z                     int
 	Quiet                 int  // q: 1 no OK, 2 no errors either
 	More                  bool // m=1: the data continues in another command
 	Still                 bool // C=1: the cursor does not move
-	Virtual               bool // U=1: text places the picture
+	Virtual               bool // U=1: text places the picture (virtual.go)
 	Continues             bool // the command has no key but m and q, so it continues the last one
 }
 
@@ -85,6 +86,10 @@ func ParseCommand(keys []byte) Command {
 			c.Cols = min(max(n, 0), maxCells)
 		case 'r':
 			c.Rows = min(max(n, 0), maxCells)
+		case 'X':
+			c.Left = max(n, 0)
+		case 'Y':
+			c.Top = max(n, 0)
 		case 'z':
 			c.Z = n
 		case 'q':
@@ -187,8 +192,8 @@ func (t *Transmission) decode() image.Image {
 }
 
 // Place returns the picture of a transmission that is placed by a command, or nil if the part that the
-// command names is empty, or too large. Without c and r the picture has its natural size; with one of them, it keeps
-// its proportions.
+// command names is empty, or too large. Without c and r the picture has its natural size, and may begin within a cell; with one
+// of them, it keeps its proportions.
 func (t *Transmission) Place(c *Command, cell Cell) *Picture {
 	part := image.Rect(0, 0, t.width, t.height)
 	if c.X < t.width && c.Y < t.height {
@@ -213,17 +218,24 @@ func (t *Transmission) Place(c *Command, cell Cell) *Picture {
 	if cols > 0 {
 		w, h = float64(cols)*cell.Width, float64(rows)*cell.Height // not rounded up, which would cover one more cell
 	}
+	box := part
+	if cols == 0 {
+		left, top := min(c.Left, int(cell.Width)-1), min(c.Top, int(cell.Height)-1)
+		box.Min = box.Min.Sub(image.Pt(left, top))
+		w, h = w+float64(left), h+float64(top)
+	}
 	if w < 1 || h < 1 || w*h > MaxPixels {
 		return nil
 	}
-	return &Picture{Format: Kitty, Width: int(w), Height: int(h), Cell: cell, Data: t.Data, kitty: kitty{t, part, cols, rows, c.Z}, stored: t.width * t.height}
+	return &Picture{Format: Kitty, Width: int(w), Height: int(h), Cell: cell, Data: t.Data, kitty: kitty{t, part, box, cols, rows, c.Z}, stored: max(t.width*t.height, box.Dx()*box.Dy())}
 }
 
 // kitty is the part of a transmission that a picture shows.
 type kitty struct {
 	*Transmission
 	part       image.Rectangle
-	cols, rows int // 0 is the natural size
+	box        image.Rectangle // the part with its margins, in the same pixels
+	cols, rows int             // 0 is the natural size
 	z          int
 }
 
@@ -239,23 +251,37 @@ func (k *kitty) image() image.Image {
 	if !ok {
 		return nil
 	}
-	return whole.SubImage(k.part)
+	return withMargins(whole.SubImage(k.part), k.box)
 }
 
 // append appends commands that place the whole picture without moving the cursor, scaled to cols and rows
 // unless these are 0.
 func (k *kitty) append(dst []byte, cols, rows int) []byte {
-	keys := "a=T,q=2,C=1,f=" + strconv.Itoa(k.format) + ",s=" + strconv.Itoa(k.width) + ",v=" + strconv.Itoa(k.height)
-	if k.compressed {
-		keys += ",o=z"
-	}
-	if k.part != image.Rect(0, 0, k.width, k.height) {
-		keys += ",x=" + strconv.Itoa(k.part.Min.X) + ",y=" + strconv.Itoa(k.part.Min.Y) + ",w=" + strconv.Itoa(k.part.Dx()) + ",h=" + strconv.Itoa(k.part.Dy())
+	keys := "a=T,q=2,C=1" + k.dataKeys() + k.partKeys()
+	if margin := k.part.Min.Sub(k.box.Min); margin != (image.Point{}) {
+		keys += ",X=" + strconv.Itoa(margin.X) + ",Y=" + strconv.Itoa(margin.Y)
 	}
 	if k.z != 0 {
 		keys += ",z=" + strconv.Itoa(k.z)
 	}
 	return appendKitty(dst, keys, k.Data, cols, rows)
+}
+
+// dataKeys returns the keys that describe the data of the transmission.
+func (k *kitty) dataKeys() string {
+	keys := ",f=" + strconv.Itoa(k.format) + ",s=" + strconv.Itoa(k.width) + ",v=" + strconv.Itoa(k.height)
+	if k.compressed {
+		keys += ",o=z"
+	}
+	return keys
+}
+
+// partKeys returns the keys that describe the part of the transmission that is shown, unless it is the whole.
+func (k *kitty) partKeys() string {
+	if k.part == image.Rect(0, 0, k.width, k.height) {
+		return ""
+	}
+	return ",x=" + strconv.Itoa(k.part.Min.X) + ",y=" + strconv.Itoa(k.part.Min.Y) + ",w=" + strconv.Itoa(k.part.Dx()) + ",h=" + strconv.Itoa(k.part.Dy())
 }
 
 // kittyChunk is the length of the data of a command (the protocol's limit, in base64).

@@ -83,7 +83,7 @@ type Picture struct {
 // Work returns how many pixels Append decodes.
 func (p *Picture) Work(a Area, formats Formats, cell Cell) int {
 	cols, rows := p.Cells()
-	if a == (Area{0, 0, cols, rows}) && formats.Has(p.Format) && (cell == p.Cell || p.Format != Sixel) {
+	if a == (Area{0, 0, cols, rows}) && formats.Has(p.Format) && (cell == p.Cell || p.Format == ITerm2 || p.Format == Kitty && p.kitty.box == p.kitty.part) {
 		return 0
 	}
 	return p.stored
@@ -93,6 +93,9 @@ func (p *Picture) Work(a Area, formats Formats, cell Cell) int {
 func (p *Picture) Cells() (cols, rows int) {
 	return int(math.Ceil(float64(p.Width) / p.Cell.Width)), int(math.Ceil(float64(p.Height) / p.Cell.Height))
 }
+
+// Z returns the z-index of a placement of kitty's graphics.
+func (p *Picture) Z() int { return p.kitty.z }
 
 // An Area is a part of a picture, in cells.
 type Area struct{ Col, Row, Cols, Rows int }
@@ -119,9 +122,9 @@ func (p *Picture) Append(dst []byte, a Area, formats Formats, cell Cell) []byte 
 		switch {
 		case p.Format == Kitty && cell == p.Cell:
 			return p.kitty.append(dst, p.kitty.cols, p.kitty.rows)
-		case p.Format == Kitty:
+		case p.Format == Kitty && p.kitty.box == p.kitty.part:
 			return p.kitty.append(dst, cols, rows)
-		case cell == p.Cell:
+		case p.Format != Kitty && cell == p.Cell:
 			return append(dst, p.Data...)
 		}
 	}

@@ -14,9 +14,10 @@ func Tiles(t *Term) string {
 	var out strings.Builder
 	decoded := map[*picture.Picture]*image.NRGBA{}
 	line := func(y int, cells []cell) {
+		tiles := t.tiles(cells, true)
 		for x := range min(len(cells), t.cols) {
-			l := t.styles.at(cells[x].style()).shownTile()
-			if l == nil {
+			l := tiles.at(x)
+			if l.picture == nil {
 				continue
 			}
 			p := l.picture.Load()
@@ -28,7 +29,7 @@ func Tiles(t *Term) string {
 				img = p.Part(picture.Area{Cols: l.picture.cols, Rows: l.picture.rows}, p.Cell)
 				decoded[p] = img
 			}
-			col, row := float64(int(l.tile)%l.picture.cols), float64(int(l.tile)/l.picture.cols)
+			col, row := float64(l.index%l.picture.cols), float64(l.index/l.picture.cols)
 			h := sha256.New()
 			for py := int(row * p.Cell.Height); py < min(int((row+1)*p.Cell.Height), p.Height); py++ {
 				for px := int(col * p.Cell.Width); px < min(int((col+1)*p.Cell.Width), p.Width); px++ {

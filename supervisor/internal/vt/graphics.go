@@ -13,14 +13,17 @@ import (
 // maxImages bounds the images that a program has sent by kitty's protocol.
 const maxImages = 256
 
-// graphics are the images that a program has sent by kitty's protocol, whether they are placed or not. They
-// are not part of a saved screen.
+// graphics are the images that a program has sent by kitty's protocol, whether they are placed or not. A saved screen
+// has only those that are placed.
 type graphics struct {
 	images  map[uint32]*picture.Transmission // by id
 	order   []uint32                         // the ids, those that were sent longest ago first
 	bytes   int
 	numbers map[uint32]uint32 // the id of the last image that was sent with a number instead
 	last    uint32            // the last id that was chosen here
+
+	virtual map[placementID]*placedPicture // those of Term.pictures that text places
+	first   map[uint32]*placedPicture      // by image, the one of virtual with the smallest number; replaced as a whole
 
 	unfinished *picture.Command // the first command of an image of which more data follows
 	data       []byte           // its data so far
@@ -31,7 +34,7 @@ type graphics struct {
 const firstChosen = 1 << 31
 
 // graphicsCommand executes a command of kitty's graphics protocol. Like the addon of xterm.js, it knows
-// no animations and no placement by text.
+// no animations.
 func (t *Term) graphicsCommand(text []byte) {
 	keys, encoded, _ := bytes.Cut(text, []byte(";"))
 	c := picture.ParseCommand(keys)
@@ -92,7 +95,7 @@ func (t *Term) receiveImage(c *picture.Command, encoded []byte) {
 	}
 	hasName, answer := c.ID != 0 || c.Number != 0, "OK"
 	g.keep(t, c, image)
-	if c.Action == 'T' && !c.Virtual && !t.placeTransmission(c, image) {
+	if c.Action == 'T' && !t.placeTransmission(c, image) {
 		answer = "EINVAL:nothing to show, or too much"
 	}
 	if hasName {
@@ -149,7 +152,7 @@ func (t *Term) placeImage(c *picture.Command) {
 	switch {
 	case image == nil:
 		t.answerGraphics(c, "ENOENT:there is no such image")
-	case c.Virtual || t.placeTransmission(c, image):
+	case t.placeTransmission(c, image):
 		t.answerGraphics(c, "OK")
 	default:
 		t.answerGraphics(c, "EINVAL:nothing to show, or too much")
@@ -157,8 +160,11 @@ func (t *Term) placeImage(c *picture.Command) {
 }
 
 // placeTransmission places an image at the cursor, which moves behind it unless the command forbids that. It
-// replaces the placement with the same number, if the command has one.
+// replaces the placement with the same number, if the command has one. If text places the image, it only notes that.
 func (t *Term) placeTransmission(c *picture.Command, image *picture.Transmission) bool {
+	if c.Virtual {
+		return t.placeVirtually(c, image)
+	}
 	p := image.Place(c, t.Cell())
 	if p == nil {
 		return false
@@ -181,12 +187,12 @@ func (t *Term) placeTransmission(c *picture.Command, image *picture.Transmission
 }
 
 // deleteImages executes a=d. If d is a capital letter, the images are forgotten, too, and not only their
-// placements.
+// placements. Only the ids of images delete virtual placements.
 func (t *Term) deleteImages(c *picture.Command) {
 	var which func(*placedPicture) bool
 	switch c.Delete | 0x20 {
 	case 'a':
-		which = func(p *placedPicture) bool { return p.id != 0 }
+		which = func(p *placedPicture) bool { return p.id != 0 && !p.virtual }
 	case 'n':
 		c.ID = t.graphics.numbers[c.Number]
 		fallthrough
@@ -202,6 +208,11 @@ func (t *Term) deleteImages(c *picture.Command) {
 		which = t.shownAt(c.X-1, -1)
 	case 'y':
 		which = t.shownAt(-1, c.Y-1)
+	case 'z':
+		which = func(p *placedPicture) bool { return p.id != 0 && !p.virtual && p.isAtZ(c.Z) }
+	case 'q':
+		isAt := t.shownAt(c.X-1, c.Y-1)
+		which = func(p *placedPicture) bool { return isAt(p) && p.isAtZ(c.Z) }
 	default:
 		return
 	}
@@ -211,7 +222,11 @@ func (t *Term) deleteImages(c *picture.Command) {
 	}
 	switch c.Delete {
 	case 'A':
-		t.graphics = graphics{last: t.graphics.last}
+		for _, id := range slices.Clone(t.graphics.order) {
+			if t.graphics.first[id] == nil {
+				t.graphics.forget(id)
+			}
+		}
 	case 'I', 'N':
 		t.graphics.forget(c.ID)
 	default:
@@ -219,6 +234,12 @@ func (t *Term) deleteImages(c *picture.Command) {
 			t.graphics.forget(id)
 		}
 	}
+}
+
+// isAtZ reports whether a placement has a z-index.
+func (placed *placedPicture) isAtZ(z int) bool {
+	p := placed.Load()
+	return p != nil && p.Z() == z
 }
 
 // shownAt returns a function that reports whether a cell of column x or row y shows a picture. -1 is any.
@@ -253,6 +274,7 @@ func (t *Term) dropPlacements(which func(*placedPicture) bool) []uint32 {
 		}
 	}
 	if len(ids) > 0 {
+		t.graphics.tidyVirtual()
 		t.clearTiles()
 		t.event(Event{Kind: PicturePrinted, Code: int(picture.Kitty)})
 	}

@@ -389,6 +389,9 @@ func (t *Term) printableUnder(graphemes bool, c cell) bool {
 func (p *painter) content(c cell, s *style) {
 	t := p.t
 	p.setPen(s)
+	if p.hides(c) {
+		c = c&^contentMask | ' '
+	}
 	if c&(clusterBit|widthMask) == 0 && c&codeMask < utf8.RuneSelf {
 		if p.joins {
 			p.joins = false

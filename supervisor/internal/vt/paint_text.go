@@ -23,7 +23,7 @@ type textPainter struct {
 // storedLine writes a line of the history, and returns true. It returns false, and writes nothing,
 // if cells must be made of the line: it has marks, or cells that are written in special ways.
 func (p *painter) storedLine(l storedLine, first bool) bool {
-	if l.flags&lineMarked != 0 {
+	if l.flags&lineMarked != 0 || p.hidesIn(l.text) {
 		return false
 	}
 	before := *p

@@ -41,6 +41,7 @@ type placedPicture struct {
 	cols, rows int
 	background uint32       // bg of the pen with which it was printed
 	id, number uint32       // of kitty's graphics: the image, and its placement; 0 if it has none
+	virtual    bool         // text places it (placeholder.go)
 	shown      atomic.Int64 // the greatest is that of the picture that was printed or painted last
 }
 
@@ -291,6 +292,9 @@ func (t *Term) sweepPictures() {
 		return
 	}
 	live := map[*placedPicture]bool{}
+	for _, p := range t.graphics.virtual {
+		live[p] = true
+	}
 	for _, page := range t.styles.pages {
 		for i := range page.styles {
 			if l := page.styles[i].shownTile(); l != nil {
@@ -389,17 +393,17 @@ func (p *painter) collect(row int, cells []cell, wrapped, more bool) (done []blo
 	a.line++
 	open := a.blocks
 	a.blocks = nil
+	tiles := p.t.tiles(cells, !a.Formats.Has(picture.Kitty))
 	for x := 0; x < min(len(cells), p.t.cols); {
-		tile := p.t.styles.at(cells[x].style()).shownTile()
-		if tile == nil {
+		shown := tiles.at(x)
+		if shown.picture == nil {
 			x++
 			continue
 		}
-		cols := tile.picture.cols
-		b := block{tile.picture, x, a.line, picture.Area{Col: int(tile.tile) % cols, Row: int(tile.tile) / cols, Cols: 1, Rows: 1}}
+		cols := shown.picture.cols
+		b := block{shown.picture, x, a.line, picture.Area{Col: shown.index % cols, Row: shown.index / cols, Cols: 1, Rows: 1}}
 		for x++; x < min(len(cells), p.t.cols) && b.area.Col+b.area.Cols < cols; x++ {
-			next := p.t.styles.at(cells[x].style()).shownTile()
-			if next == nil || next.picture != tile.picture || next.tile != tile.tile+int32(b.area.Cols) {
+			if tiles.at(x) != (tile{shown.picture, shown.index + b.area.Cols}) {
 				break
 			}
 			b.area.Cols++
@@ -408,11 +412,16 @@ func (p *painter) collect(row int, cells []cell, wrapped, more bool) (done []blo
 			b.line, b.area.Row, b.area.Rows = open[i].line, open[i].area.Row, open[i].area.Rows+1
 			open = slices.Delete(open, i, i+1)
 		}
-		switch leaves := more && row == p.t.rows-1 && b.area.Rows == p.t.rows; {
-		case !leaves:
+		if leaves := more && row == p.t.rows-1 && b.area.Rows == p.t.rows; !leaves {
 			a.blocks = append(a.blocks, b)
-		case p.x < p.t.cols: // the next line moves its first row off the screen
-			done = append(done, b)
+			continue
+		}
+		done = append(done, b) // the next line moves its first row off the screen
+		if last := p.t.cols - 1 - b.x; last < b.area.Cols {
+			// The last column may be printed once more, so that the next line continues this one. That removes its
+			// part of the picture, which is therefore painted again.
+			corner := picture.Area{Col: b.area.Col + last, Row: b.area.Row + b.area.Rows - 1, Cols: 1, Rows: 1}
+			a.blocks = append(a.blocks, block{b.picture, b.x + last, a.line, corner})
 		}
 	}
 	return append(open, done...)

@@ -214,7 +214,7 @@ func (c *transition) row(b, fb *buffer, y int) {
 	}
 	if !unlink && len(marks) == 0 && solid(cells[x0:x1]) {
 		if b == t.b && y == b.y && x1 == b.x {
-			if x, _, joins := t.lastCharacter(); joins { // place prints the last character before the cursor
+			if x, last, joins := t.lastCharacter(); joins && !c.hides(last) { // place prints the last character before the cursor
 				x1 = max(x, x0)
 			}
 		}
@@ -223,7 +223,7 @@ func (c *transition) row(b, fb *buffer, y int) {
 		}
 		for x := x0; x < x1; x++ {
 			s := t.styles.at(cells[x].style())
-			c.touched[y] = c.touched[y] || s.shownTile() != nil
+			c.touched[y] = c.touched[y] || s.shownTile() != nil || c.hides(cells[x])
 			if cell := cells[x]; !cell.isSpacer() {
 				c.content(cell, s)
 			}

@@ -31,6 +31,7 @@ func (t *Term) AppendSnapshot(dst []byte, history int, shows Shows) []byte {
 func (p *painter) snapshot(history int) {
 	t := p.t
 	p.private(termmode.Graphemes, t.modes.Graphemes)
+	p.virtual(nil)
 	p.normal(history)
 	p.tabs(&t.normal)
 	p.saved(&t.normal, t.hist.lines)
@@ -311,6 +312,9 @@ func (p *painter) placeCursor() {
 		y -= b.top
 	}
 	x, again, joins := t.lastCharacter()
+	if p.hides(again) {
+		x, again, joins = b.x, 0, false
+	}
 	if !again.hasContent() && b.x == t.cols { // it was erased after it was printed
 		p.emptyPending(y)
 		return
@@ -353,7 +357,7 @@ func (t *Term) isWidthAmbiguous(cells []cell) bool {
 	differs := false
 	for i, c := range cells {
 		switch {
-		case t.styles.at(c.style()).shownTile() != nil: // text would replace the picture
+		case t.styles.at(c.style()).shownTile() != nil || t.hasVirtual() && t.isPlaceholder(c): // text would replace the picture
 			return false
 		case c.isSpacer():
 			if i == 0 || !cells[i-1].isWide() {

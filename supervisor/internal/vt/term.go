@@ -1,6 +1,10 @@
 package vt
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"holdfast/supervisor/internal/picture"
+)
 
 // Limits of the memory that a program can make the core hold.
 const (
@@ -206,6 +210,9 @@ func (t *Term) WriteSome(p []byte, budget int) (n, cost int) {
 	left := all - len(p)
 	t.work = 0
 	t.tidy()
+	if t.mayPlace(p) {
+		t.event(Event{Kind: PicturePrinted, Code: int(picture.Kitty)})
+	}
 	unseen := len(p) // skipLines has looked at the bytes before these last ones
 	for len(p) > 0 && t.work < budget {
 		if t.state != ground || t.partial > 0 {

@@ -37,6 +37,7 @@ func (t *Term) AppendTransition(dst []byte, from *Term, shows Shows) []byte {
 	if t.modes.Graphemes != from.modes.Graphemes {
 		c.private(termmode.Graphemes, t.modes.Graphemes)
 	}
+	c.virtual(from.graphics.virtual)
 	c.screens()
 	c.titlesFrom()
 	c.colorsFrom()

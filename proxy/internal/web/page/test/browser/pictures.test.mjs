@@ -151,12 +151,15 @@ async function red(page) {
   }, (await screen(page)).toString('base64'));
 }
 
-test('a picture of kitty, whose protocol the page does not know, is shown and deleted', async () => {
+test('a picture of kitty, whose protocol the page does not know, is shown, deleted, and placed by text', async () => {
   const file = join(HOLDFAST_DIR, 'kitty');
   const pixels = Buffer.concat(Array.from({ length: 50 * 40 }, () => Buffer.from([255, 0, 0]))).toString('base64');
   const chunks = pixels.match(/.{1,4096}/g);
   writeFileSync(file, chunks.map((chunk, i) => `\x1b_G${i ? '' : 'a=T,i=7,q=2,f=24,s=50,v=40,'}m=${i < chunks.length - 1 ? 1 : 0};${chunk}\x1b\\`).join('') + '\r\nbelow\r\n');
-  await cli('new', '--detach', '--id', 'kitty', '--', '/bin/sh', '-c', `stty -echo; echo ready; read go; cat '${file}'; read go; printf '\\033_Ga=d,d=i,i=7\\033\\\\gone\\n'; read go`);
+  const byText = join(HOLDFAST_DIR, 'kitty-by-text');
+  const placeholders = [0x305, 0x30d].map((row) => String.fromCodePoint(0x10eeee, row).padEnd(3 + 2 * 4, String.fromCodePoint(0x10eeee))).join('\r\n');
+  writeFileSync(byText, `\x1b_Ga=p,U=1,i=7,q=2,c=5,r=2\x1b\\\x1b[38;5;7m${placeholders}\x1b[m\r\nplaced\r\n`);
+  await cli('new', '--detach', '--id', 'kitty', '--', '/bin/sh', '-c', `stty -echo; echo ready; read go; cat '${file}'; read go; printf '\\033_Ga=d,d=i,i=7\\033\\\\gone\\n'; read go; cat '${byText}'; read go`);
   const c = await context();
   const page = await open(c);
   await show(page, 'kitty');
@@ -167,5 +170,12 @@ test('a picture of kitty, whose protocol the page does not know, is shown and de
   await page.keyboard.press('Enter');
   await shows(page, /^gone$/);
   await eventually('the picture is gone', async () => (await red(page)) === 0);
+  await page.keyboard.press('Enter');
+  await shows(page, /^placed$/);
+  await eventually('text places the picture', async () => (await red(page)) > 30 * 30);
+  await picture(page, 'pictures-by-text');
+  await page.reload();
+  await page.waitForSelector('.pane.active[data-phase="live"]');
+  await eventually('a page that attaches later shows it, too', async () => (await red(page)) > 30 * 30);
   assert.deepEqual(c.wrongs, []);
 });
