@@ -3,6 +3,7 @@ package plain
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -107,5 +108,26 @@ func TestShellWord(t *testing.T) {
 	cmd.Stdin = strings.NewReader(script)
 	if got, err := cmd.Output(); err != nil || string(got) != want.String() {
 		t.Errorf("%v, got %q", err, got)
+	}
+}
+
+// countingWriter counts the calls of Write.
+type countingWriter struct {
+	strings.Builder
+	calls int
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	w.calls++
+	return w.Builder.Write(p)
+}
+
+func TestTable(t *testing.T) {
+	var w countingWriter
+	table := NewTable(&w)
+	fmt.Fprintln(table, "ID\tSTATE")
+	fmt.Fprintln(table, "build\trunning")
+	if err := table.Flush(); err != nil || w.calls != 1 || w.String() != "ID     STATE\nbuild  running\n" {
+		t.Errorf("%v, %d writes: %q", err, w.calls, w.String())
 	}
 }

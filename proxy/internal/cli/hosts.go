@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -70,7 +69,7 @@ func printHosts(out io.Writer, list []gate.HostInfo) error {
 		_, err := fmt.Fprintln(out, Named("no hosts; proxy gate token on the gate prints the text with which a host joins"))
 		return err
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := plain.NewTable(out)
 	fmt.Fprintln(w, "HOST\tSTATE\tSESSIONS\tSEEN\tSYSTEM\tRELEASE\tLABELS")
 	for _, h := range list {
 		seen := "never"
@@ -111,7 +110,7 @@ func (a *app) lsAll(cmd *cobra.Command, f client.GateFilter) error {
 		_, err := fmt.Fprintln(out, "no sessions")
 		return err
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := plain.NewTable(out)
 	fmt.Fprintln(w, "SESSION\tSTATE\tSIZE\tAGE\tCOMMAND")
 	for _, s := range list {
 		fmt.Fprintf(w, "%s\t%s\t%dx%d\t%s\t%s\n", plain.Text(s.Host+"/"+string(s.ID)), plain.Text(s.State), s.Cols, s.Rows, since(s.CreatedAt), plain.Text(strings.TrimSpace(s.Title+" "+s.Command)))

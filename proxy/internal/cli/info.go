@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +45,7 @@ func (a *app) infoCommand() *cobra.Command {
 
 // printInfo prints the details of a session.
 func printInfo(out io.Writer, s *protocol.SessionInfo) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := plain.NewTable(out)
 	row := func(name string, value any) { fmt.Fprintf(w, "%s\t%v\n", name, value) }
 	row("id", s.ID)
 	row("instance", s.Instance)

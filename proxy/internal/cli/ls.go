@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -77,7 +76,7 @@ func printList(out io.Writer, list []protocol.SessionInfo, wide bool) error {
 		_, err := fmt.Fprintln(out, Named("no sessions; proxy new starts one"))
 		return err
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := plain.NewTable(out)
 	more := ""
 	if wide {
 		more = "MEMORY\tPIDS\tCPU\t"

@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -223,7 +222,7 @@ func tellEvent(out io.Writer, e rollout.Event) {
 				count(e.State.Sessions, "session"), count(e.State.Clients, "connection"), e.State.StallMS)
 		}
 	case "end":
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		w := plain.NewTable(out)
 		fmt.Fprintln(w, "HOST\tSTATE\tSUPERVISOR\tPROXY\tWHY")
 		for _, h := range e.Result.Hosts {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", h.Host, h.State, plain.Text(cmp.Or(h.Supervisor, "-")), plain.Text(cmp.Or(h.Proxy, "-")), plain.Text(h.Error))

@@ -7,12 +7,12 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"holdfast/proxy/internal/conformance"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/plain"
 )
 
 func (a *app) conformanceCommand() *cobra.Command {
@@ -56,7 +56,7 @@ func (a *app) conformanceCommand() *cobra.Command {
 }
 
 func listScenarios(cmd *cobra.Command) error {
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	w := plain.NewTable(cmd.OutOrStdout())
 	for _, s := range conformance.Scenarios() {
 		fmt.Fprintf(w, "%s\t%s\n", s.Name, s.About)
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,7 +89,7 @@ func printRecordings(out io.Writer, list []archive.Summary) error {
 		_, err := fmt.Fprintln(out, "no recordings")
 		return err
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := plain.NewTable(out)
 	fmt.Fprintln(w, "RECORDING\tSTATE\tOUTPUT\tSTORED\tLAST\tPROGRAM")
 	for _, r := range list {
 		state, last := "open", "never"
