@@ -257,32 +257,77 @@ func (k *kitty) image() image.Image {
 // append appends commands that place the whole picture without moving the cursor, scaled to cols and rows
 // unless these are 0.
 func (k *kitty) append(dst []byte, cols, rows int) []byte {
-	keys := "a=T,q=2,C=1" + k.dataKeys() + k.partKeys()
-	if margin := k.part.Min.Sub(k.box.Min); margin != (image.Point{}) {
-		keys += ",X=" + strconv.Itoa(margin.X) + ",Y=" + strconv.Itoa(margin.Y)
-	}
-	if k.z != 0 {
-		keys += ",z=" + strconv.Itoa(k.z)
-	}
-	return appendKitty(dst, keys, k.Data, cols, rows)
+	return appendKitty(dst, "a=T,q=2,C=1"+k.dataKeys()+k.partKeys(), k.Data, cols, rows)
 }
 
 // dataKeys returns the keys that describe the data of the transmission.
-func (k *kitty) dataKeys() string {
-	keys := ",f=" + strconv.Itoa(k.format) + ",s=" + strconv.Itoa(k.width) + ",v=" + strconv.Itoa(k.height)
-	if k.compressed {
+func (t *Transmission) dataKeys() string {
+	keys := ",f=" + strconv.Itoa(t.format) + ",s=" + strconv.Itoa(t.width) + ",v=" + strconv.Itoa(t.height)
+	if t.compressed {
 		keys += ",o=z"
 	}
 	return keys
 }
 
-// partKeys returns the keys that describe the part of the transmission that is shown, unless it is the whole.
-func (k *kitty) partKeys() string {
-	if k.part == image.Rect(0, 0, k.width, k.height) {
-		return ""
+// partKeys returns the keys that describe the part of the transmission that is shown, except for its size in cells.
+func (k *kitty) partKeys() (keys string) {
+	if k.part != image.Rect(0, 0, k.width, k.height) {
+		keys += ",x=" + strconv.Itoa(k.part.Min.X) + ",y=" + strconv.Itoa(k.part.Min.Y) + ",w=" + strconv.Itoa(k.part.Dx()) + ",h=" + strconv.Itoa(k.part.Dy())
 	}
-	return ",x=" + strconv.Itoa(k.part.Min.X) + ",y=" + strconv.Itoa(k.part.Min.Y) + ",w=" + strconv.Itoa(k.part.Dx()) + ",h=" + strconv.Itoa(k.part.Dy())
+	if margin := k.part.Min.Sub(k.box.Min); margin != (image.Point{}) && k.cols == 0 {
+		keys += ",X=" + strconv.Itoa(margin.X) + ",Y=" + strconv.Itoa(margin.Y)
+	}
+	if k.z != 0 {
+		keys += ",z=" + strconv.Itoa(k.z)
+	}
+	return keys
 }
+
+// The functions below append commands about an image with an id to dst, which are not answered.
+
+// AppendImage appends commands that transmit the image.
+func (t *Transmission) AppendImage(dst []byte, id uint32) []byte {
+	return appendKitty(dst, "a=t,q=2,i="+number(id)+t.dataKeys(), t.Data, 0, 0)
+}
+
+// AppendDelete appends a command that deletes the image with its placements.
+func AppendDelete(dst []byte, id uint32) []byte {
+	return append(dst, "\x1b_Ga=d,d=I,q=2,i="+number(id)+"\x1b\\"...)
+}
+
+// AppendVirtual appends a command that makes a virtual placement. The number is 0 if it has none.
+func (p *Picture) AppendVirtual(dst []byte, id, placement uint32) []byte {
+	return p.kitty.appendPlacement(dst, "a=p,U=1", id, placement, p.kitty.cols, p.kitty.rows)
+}
+
+// AppendPlacement appends a command that places an area of the picture at the cursor, which does not move. It appends
+// nothing if that needs more than one command with the image: if the area is not the whole picture, or if the picture
+// begins within a cell and the cells have another size.
+func (p *Picture) AppendPlacement(dst []byte, a Area, cell Cell, id, placement uint32) []byte {
+	cols, rows := p.Cells()
+	switch {
+	case a != Area{0, 0, cols, rows}:
+		return dst
+	case cell == p.Cell:
+		cols, rows = p.kitty.cols, p.kitty.rows
+	case p.kitty.box != p.kitty.part:
+		return dst
+	}
+	return p.kitty.appendPlacement(dst, "a=p,C=1", id, placement, cols, rows)
+}
+
+func (k *kitty) appendPlacement(dst []byte, keys string, id, placement uint32, cols, rows int) []byte {
+	keys += ",q=2,i=" + number(id) + k.partKeys()
+	if placement != 0 {
+		keys += ",p=" + number(placement)
+	}
+	if cols > 0 {
+		keys += ",c=" + strconv.Itoa(cols) + ",r=" + strconv.Itoa(rows)
+	}
+	return append(dst, "\x1b_G"+keys+"\x1b\\"...)
+}
+
+func number(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
 // kittyChunk is the length of the data of a command (the protocol's limit, in base64).
 const kittyChunk = 4096

@@ -97,6 +97,9 @@ func (p *Picture) Cells() (cols, rows int) {
 // Z returns the z-index of a placement of kitty's graphics.
 func (p *Picture) Z() int { return p.kitty.z }
 
+// Image returns the image of a placement of kitty's graphics, or nil.
+func (p *Picture) Image() *Transmission { return p.kitty.Transmission }
+
 // An Area is a part of a picture, in cells.
 type Area struct{ Col, Row, Cols, Rows int }
 

@@ -4,7 +4,6 @@ import (
 	"image"
 	"image/draw"
 	"math"
-	"strconv"
 )
 
 // A virtual placement of kitty's graphics (U=1) has columns and rows, but no place: text places it. Each cell that
@@ -97,26 +96,3 @@ func withMargins(img image.Image, box image.Rectangle) image.Image {
 	draw.Draw(out, img.Bounds(), img, img.Bounds().Min, draw.Src)
 	return out
 }
-
-// The functions below append commands about the image of a virtual placement to dst, which are not answered.
-
-// AppendImage appends commands that transmit the image.
-func (p *Picture) AppendImage(dst []byte, id uint32) []byte {
-	return appendKitty(dst, "a=t,q=2,i="+number(id)+p.kitty.dataKeys(), p.kitty.Data, 0, 0)
-}
-
-// AppendPlacement appends a command that places the image.
-func (p *Picture) AppendPlacement(dst []byte, id, placement uint32) []byte {
-	keys := "a=p,U=1,q=2,i=" + number(id) + p.kitty.partKeys()
-	if placement != 0 {
-		keys += ",p=" + number(placement)
-	}
-	return append(dst, "\x1b_G"+keys+",c="+strconv.Itoa(p.kitty.cols)+",r="+strconv.Itoa(p.kitty.rows)+"\x1b\\"...)
-}
-
-// AppendDelete appends a command that deletes an image with its placements.
-func AppendDelete(dst []byte, id uint32) []byte {
-	return append(dst, "\x1b_Ga=d,d=I,q=2,i="+number(id)+"\x1b\\"...)
-}
-
-func number(id uint32) string { return strconv.FormatUint(uint64(id), 10) }

@@ -26,7 +26,7 @@ func (t *Term) Copy(history int) *Term {
 	c.clusters.all, c.clusters.ids, c.clusters.free = slices.Clone(t.clusters.all), maps.Clone(t.clusters.ids), slices.Clone(t.clusters.free)
 	c.clusters.combined = nil
 	c.links.byName = maps.Clone(t.links.byName)
-	c.pictures.all, c.graphics = slices.Clone(t.pictures.all), graphics{virtual: maps.Clone(t.graphics.virtual), first: t.graphics.first}
+	c.pictures.all, c.graphics = slices.Clone(t.pictures.all), t.graphics.copy()
 	c.str = slices.Clone(t.str)
 	c.titleStack, c.iconStack = slices.Clone(t.titleStack), slices.Clone(t.iconStack)
 	c.colors = maps.Clone(t.colors)

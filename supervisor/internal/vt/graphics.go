@@ -29,6 +29,11 @@ type graphics struct {
 	data       []byte           // its data so far
 }
 
+// copy returns a copy for a terminal that receives no commands.
+func (g *graphics) copy() graphics {
+	return graphics{images: maps.Clone(g.images), order: slices.Clone(g.order), virtual: maps.Clone(g.virtual), first: g.first}
+}
+
 // firstChosen is the first id that is chosen for an image that has a number, or neither. Programs choose
 // smaller ones.
 const firstChosen = 1 << 31

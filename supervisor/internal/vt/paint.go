@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"holdfast/shared/termmode"
+	"holdfast/supervisor/internal/picture"
 )
 
 // painter writes a snapshot or a transition. It tracks the cursor and the pen of the terminal
@@ -35,7 +36,8 @@ type painter struct {
 	linkRoom  int  // bytes that the links in rows may still take
 	unlinked  bool // a link was left out of the row
 
-	album album // pictures in the lines, if the terminal shows any
+	album album                            // pictures in the lines, if the terminal shows any
+	sent  map[uint32]*picture.Transmission // images of kitty's graphics that the viewer has, by id
 
 	w   io.Writer // receives the bytes in pieces, unless it is nil
 	err error     // first error of w

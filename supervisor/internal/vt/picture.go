@@ -63,8 +63,8 @@ func (t *Term) Cell() picture.Cell {
 	return picture.DefaultCell
 }
 
-// HasPictures reports whether there are pictures that cells may show.
-func (t *Term) HasPictures() bool { return len(t.pictures.all) > 0 }
+// HasPictures reports whether there are pictures that cells may show, or images that the program may place.
+func (t *Term) HasPictures() bool { return len(t.pictures.all) > 0 || len(t.graphics.order) > 0 }
 
 // keepsPictures reports whether pictures are not ignored.
 func (t *Term) keepsPictures() bool { return t.config.PictureBytes > 0 }
@@ -464,7 +464,9 @@ func (p *painter) paintBlocks(blocks []block, row int, cells []cell) {
 		p.csi('H', row-(a.line-b.line)+1, b.x+1)
 		p.setPen(&style{bg: b.picture.background})
 		at := len(p.out)
-		p.out = data.Append(p.out, b.area, a.Formats, cell)
+		if p.placement(&b, data, cell); len(p.out) == at {
+			p.out = data.Append(p.out, b.area, a.Formats, cell)
+		}
 		if n := len(p.out) - at; n == 0 || n > a.room {
 			p.out, p.isPenUnknown = p.out[:from], true
 			continue

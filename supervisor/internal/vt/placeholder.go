@@ -3,7 +3,6 @@ package vt
 import (
 	"bytes"
 	"maps"
-	"slices"
 	"strings"
 
 	"holdfast/supervisor/internal/picture"
@@ -189,50 +188,4 @@ func (p *painter) hides(c cell) bool {
 // hidesIn reports whether the painter leaves cells of a text blank.
 func (p *painter) hidesIn(text []byte) bool {
 	return p.t.hasVirtual() && !p.album.Formats.Has(picture.Kitty) && bytes.Contains(text, []byte(placeholderText))
-}
-
-// virtual writes the virtual placements for a viewer that shows kitty's graphics and has those in known. An image that has no
-// room is left out.
-func (p *painter) virtual(known map[placementID]*placedPicture) {
-	if !p.album.Formats.Has(picture.Kitty) {
-		return
-	}
-	now := p.t.graphics.virtual
-	differs := map[uint32]bool{} // by image
-	for id, placed := range now {
-		differs[id.image] = differs[id.image] || known[id] != placed
-	}
-	for id := range known {
-		differs[id.image] = differs[id.image] || now[id] == nil
-	}
-	for _, id := range slices.Sorted(maps.Keys(differs)) { // in a fixed order, as all of a snapshot
-		if differs[id] {
-			p.image(id)
-		}
-	}
-}
-
-// image writes an image and its virtual placements, which replace those of the viewer. If there are none, it deletes the image.
-func (p *painter) image(id uint32) {
-	from, isSent := len(p.out), false
-	for _, placed := range p.t.pictures.all {
-		data := placed.Load()
-		if !placed.virtual || placed.id != id || data == nil {
-			continue
-		}
-		if !isSent {
-			p.out, isSent = data.AppendImage(p.out, id), true
-		}
-		p.out = data.AppendPlacement(p.out, id, placed.number)
-		placed.touch()
-	}
-	n := len(p.out) - from
-	if n > p.album.room {
-		p.out, isSent = p.out[:from], false
-	}
-	if !isSent {
-		p.out = picture.AppendDelete(p.out, id)
-		return
-	}
-	p.album.room -= n
 }

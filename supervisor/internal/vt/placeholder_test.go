@@ -180,3 +180,38 @@ func TestPlaceholderFit(t *testing.T) {
 		t.Errorf("margins of more pixels than a picture may have: %v", err)
 	}
 }
+
+// After a snapshot and after a restart, the commands of a program have the same effect as if the terminal had been there from
+// the beginning: an image that was sent before can be placed, and a placement deleted by its id.
+func TestImagesHaveIDs(t *testing.T) {
+	r := rand.New(rand.NewPCG(10, 10))
+	term := withPictures(40, 10)
+	term.Write([]byte("\x1b[2;2H" + kitty(r, "a=T,f=32,s=35,v=30,i=4,C=1,q=2,X=3,Y=4,z=-1", 35, 30) + // has a placement without a number
+		"\x1b[5;9H" + kitty(r, "a=t,f=32,s=25,v=30,i=5,q=2", 25, 30) + "\x1b_Ga=p,i=5,p=1,c=3,r=2,q=2\x1b\\\x1b[2;20H\x1b_Ga=p,i=5,p=2,C=1,q=2\x1b\\\x1b[7;30H" +
+		kitty(r, "a=t,f=32,s=12,v=30,o=z,i=6,q=2", 12, 30) + // has none
+		kitty(r, "a=T,f=32,s=12,v=30,q=2,i=7,p=3", 12, 30) + "\x1b_Ga=d,d=i,i=7\x1b\\")) // has none any more
+	viewer := withPictures(40, 10)
+	viewer.Write(term.Copy(100).AppendSnapshot(nil, 100, vt.Shows{Formats: picture.Formats(picture.Kitty), Cell: term.Cell()}))
+	var saved bytes.Buffer
+	rest, err := term.Save(&saved, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := withPictures(40, 10)
+	again.PrepareRestore(rest)
+	again.Refill(saved.Bytes())
+	again.FinishRestore(rest)
+	for _, command := range []string{
+		"", "a=p,i=6,q=2", "a=p,i=7,p=3,c=2,q=2", "a=d,d=i,i=5,p=2", "a=d,d=z,z=-1", "a=p,i=4,q=2,C=1", "a=d,d=I,i=5", "a=p,i=5,q=2", "a=p,U=1,i=6,q=2", "a=d,d=A", "a=p,i=4,q=2",
+	} {
+		for _, one := range []*vt.Term{term, viewer, again} {
+			one.Write([]byte("\x1b_G" + command + "\x1b\\"))
+		}
+		if got, want := vt.Tiles(viewer), vt.Tiles(term); got != want {
+			t.Errorf("viewer, after %q:\n got %s\nwant %s", command, got, want)
+		}
+		if got, want := vt.Tiles(again), vt.Tiles(term); got != want {
+			t.Errorf("restarted, after %q:\n got %s\nwant %s", command, got, want)
+		}
+	}
+}

@@ -31,7 +31,7 @@ func (t *Term) AppendSnapshot(dst []byte, history int, shows Shows) []byte {
 func (p *painter) snapshot(history int) {
 	t := p.t
 	p.private(termmode.Graphemes, t.modes.Graphemes)
-	p.virtual(nil)
+	p.images()
 	p.normal(history)
 	p.tabs(&t.normal)
 	p.saved(&t.normal, t.hist.lines)

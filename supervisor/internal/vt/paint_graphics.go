@@ -1,0 +1,107 @@
+package vt
+
+import (
+	"maps"
+	"slices"
+
+	"holdfast/supervisor/internal/picture"
+)
+
+// A viewer that shows kitty's graphics receives the images with the ids that the program has chosen, and placements that
+// refer to them, so that the commands that the program writes later have the same effect there: it may place an image
+// again, or delete it.
+
+// maxUnplaced bounds the bytes of images without placements in a snapshot for a viewer.
+const maxUnplaced = 4 << 20
+
+// images writes the images and the virtual placements for a viewer without any. If they have no room, those that were sent
+// longest ago are left out.
+func (p *painter) images() {
+	if !p.album.Formats.Has(picture.Kitty) {
+		return
+	}
+	g := &p.t.graphics
+	p.sent = make(map[uint32]*picture.Transmission)
+	p.virtual(nil)
+	isPlaced := map[uint32]bool{}
+	for _, placed := range p.t.pictures.all {
+		isPlaced[placed.id] = true
+	}
+	unplaced := min(p.album.room, maxUnplaced)
+	if p.w != nil {
+		unplaced = p.album.room
+	}
+	var chosen []uint32
+	for _, id := range slices.Backward(g.order) {
+		n := len(g.images[id].Data) * 4 / 3 // base64
+		switch {
+		case p.sent[id] != nil || n > p.album.room:
+			continue
+		case !isPlaced[id]:
+			if unplaced -= n; unplaced < 0 {
+				continue
+			}
+		}
+		p.album.room -= n
+		chosen = append(chosen, id)
+	}
+	for _, id := range slices.Backward(chosen) {
+		p.out, p.sent[id] = g.images[id].AppendImage(p.out, id), g.images[id]
+		p.flushIfLarge()
+	}
+}
+
+// virtual writes the virtual placements for a viewer that shows kitty's graphics and has those in known. An image that has no
+// room is left out.
+func (p *painter) virtual(known map[placementID]*placedPicture) {
+	if !p.album.Formats.Has(picture.Kitty) {
+		return
+	}
+	now := p.t.graphics.virtual
+	differs := map[uint32]bool{} // by image
+	for id, placed := range now {
+		differs[id.image] = differs[id.image] || known[id] != placed
+	}
+	for id := range known {
+		differs[id.image] = differs[id.image] || now[id] == nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(differs)) { // in a fixed order, as all of a snapshot
+		if differs[id] {
+			p.virtualOf(id)
+		}
+	}
+}
+
+// virtualOf writes an image and its virtual placements, which replace those of the viewer. If there are none, it deletes the image.
+func (p *painter) virtualOf(id uint32) {
+	from := len(p.out)
+	var image *picture.Transmission
+	for _, placed := range p.t.pictures.all {
+		data := placed.Load()
+		if !placed.virtual || placed.id != id || data == nil {
+			continue
+		}
+		if image == nil {
+			image = data.Image()
+			p.out = image.AppendImage(p.out, id)
+		}
+		p.out = data.AppendVirtual(p.out, id, placed.number)
+		placed.touch()
+	}
+	n := len(p.out) - from
+	if image == nil || n > p.album.room {
+		p.out = picture.AppendDelete(p.out[:from], id)
+		return
+	}
+	p.album.room -= n
+	if p.sent != nil {
+		p.sent[id] = image
+	}
+}
+
+// placement writes a placement of an image that the viewer has, if a part of a picture is one. It writes nothing otherwise.
+func (p *painter) placement(b *block, data *picture.Picture, cell picture.Cell) {
+	if image := data.Image(); image != nil && p.sent[b.picture.id] == image {
+		p.out = data.AppendPlacement(p.out, b.area, cell, b.picture.id, b.picture.number)
+	}
+}
