@@ -27,11 +27,11 @@ func NewITerm2(data, text []byte, cell Cell, cols, rows int) *Picture {
 		return nil
 	}
 	f, ok := parseFields(fields)
-	if !ok || f.inline == 0 || f.size == 0 {
+	if !ok || f.inline == 0 {
 		return nil
 	}
 	file, ok := decodeFile(encoded)
-	if !ok || len(file) > f.size {
+	if !ok || f.size > 0 && len(file) > f.size {
 		return nil
 	}
 	config, _, err := image.DecodeConfig(bytes.NewReader(file))
@@ -42,7 +42,7 @@ func NewITerm2(data, text []byte, cell Cell, cols, rows int) *Picture {
 	if !(w >= 1 && h >= 1 && math.Floor(w)*math.Floor(h) <= MaxPixels) {
 		return nil
 	}
-	return &Picture{Format: ITerm2, Width: int(w), Height: int(h), Cell: cell, Data: data, body: len(data) - terminator(data) - len(encoded), stored: config.Width * config.Height}
+	return &Picture{Format: ITerm2, NoSize: f.size == 0, Width: int(w), Height: int(h), Cell: cell, Data: data, body: len(data) - terminator(data) - len(encoded), stored: config.Width * config.Height}
 }
 
 // terminator returns the length of the terminator of an OSC.

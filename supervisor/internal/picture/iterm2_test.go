@@ -39,6 +39,7 @@ func TestITerm2Size(t *testing.T) {
 		width, height int
 	}{
 		{"inline=1;size=SIZE", 100, 50, 100, 50},
+		{"width=20;height=4;inline=1", 100, 50, 200, 100}, // as timg prints it
 		{"inline=1;size=SIZE;width=20", 100, 50, 200, 100},
 		{"inline=1;size=SIZE;height=5", 100, 50, 200, 100},
 		{"inline=1;size=SIZE;width=50px;height=50px", 100, 50, 50, 25},
@@ -48,7 +49,7 @@ func TestITerm2Size(t *testing.T) {
 		{"inline=1;size=SIZE", 100, 920, 50, 460},
 		{"name=YQ==;inline=1;size=SIZE;other=1", 10, 10, 10, 10},
 		{"size=SIZE", 10, 10, 0, 0},
-		{"inline=1", 10, 10, 0, 0},
+		{"inline=1", 10, 10, 10, 10},
 		{"inline=1;size=5", 10, 10, 0, 0},
 		{"inline=1;size=SIZE;width=x", 10, 10, 0, 0},
 		{"inline=1;size=SIZE;width=99999999px", 10, 10, 0, 0},

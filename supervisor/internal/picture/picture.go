@@ -41,6 +41,9 @@ const (
 	Kitty                     // APC G (sw.kovidgoyal.net/kitty/graphics-protocol)
 )
 
+// Unlike is not a format: viewers show such a picture in different ways, although they know its format.
+const Unlike Format = 1 << 7
+
 // Formats is a set of formats.
 type Formats byte
 
@@ -71,6 +74,7 @@ func (c Cell) Valid() bool {
 // A Picture is one that a program has printed.
 type Picture struct {
 	Format        Format
+	NoSize        bool   // an inline image of iTerm2 without the size of its file, which some terminals ignore, as the addon does
 	Width, Height int    // in pixels, as it is shown
 	Cell          Cell   // of the terminal for which it was laid out
 	Data          []byte // the whole sequence; of kitty's graphics, the data
@@ -127,7 +131,7 @@ func (p *Picture) Append(dst []byte, a Area, formats Formats, cell Cell) []byte 
 			return p.kitty.append(dst, p.kitty.cols, p.kitty.rows)
 		case p.Format == Kitty && p.kitty.box == p.kitty.part:
 			return p.kitty.append(dst, cols, rows)
-		case p.Format != Kitty && cell == p.Cell:
+		case p.Format != Kitty && cell == p.Cell && !p.NoSize:
 			return append(dst, p.Data...)
 		}
 	}

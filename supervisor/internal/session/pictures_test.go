@@ -123,3 +123,24 @@ func TestPicturesLater(t *testing.T) {
 		}
 	})
 }
+
+// An inline image without the size of its file is ignored by some terminals that show inline images. Such a viewer begins again
+// with a snapshot, in which the image has its size.
+func TestPictureWithoutSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		a, _, err := s.Attach(protocol.AttachSpec{Appearance: &protocol.Appearance{Pictures: protocol.Pictures{ITerm2: true, CellWidth: 10, CellHeight: 20}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		received(t, a)
+		const file = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==" // of 1 pixel
+		show(by(s), "\x1b]1337;File=width=30px;height=20px;preserveAspectRatio=0;inline=1:"+file+"\a")
+		_, snapshot, resyncs := received(t, a)
+		if want := "size=70;width=30px;height=20px:" + file; resyncs != 1 || !strings.Contains(snapshot, want) {
+			t.Errorf("%d resyncs, snapshot %q, want %q in it", resyncs, snapshot, want)
+		}
+	})
+}

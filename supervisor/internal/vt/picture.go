@@ -183,7 +183,11 @@ func (t *Term) place(p *picture.Picture, placed *placedPicture) bool {
 		}
 	}
 	t.keep(placed, p)
-	t.event(Event{Kind: PicturePrinted, Code: int(p.Format)})
+	format := p.Format
+	if p.NoSize {
+		format |= picture.Unlike
+	}
+	t.event(Event{Kind: PicturePrinted, Code: int(format)})
 	return true
 }
 
