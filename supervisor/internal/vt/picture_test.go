@@ -129,6 +129,21 @@ func beforeCursor(t *vt.Term) string {
 	return fmt.Sprintf("\x1b[%d;%dH\x1b[0m\x1b[X", y+1, max(x, 1))
 }
 
+// restarted returns a terminal with the saved screen of another one.
+func restarted(t *testing.T, term *vt.Term) *vt.Term {
+	t.Helper()
+	var saved bytes.Buffer
+	rest, err := term.Save(&saved, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := withPictures(term.Size())
+	again.PrepareRestore(rest)
+	again.Refill(saved.Bytes())
+	again.FinishRestore(rest)
+	return again
+}
+
 // A saved screen has the pictures, also those whose cells have another size than the terminal has now, and
 // a picture within which the output ends.
 func TestPictureSaved(t *testing.T) {
@@ -144,15 +159,7 @@ func TestPictureSaved(t *testing.T) {
 		t.Fatalf("half of the picture has %d bytes, which is no more than another string may have", half)
 	}
 	term.Write([]byte(cut[:half]))
-	var saved bytes.Buffer
-	rest, err := term.Save(&saved, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := withPictures(40, 10)
-	again.PrepareRestore(rest)
-	again.Refill(saved.Bytes())
-	again.FinishRestore(rest)
+	again := restarted(t, term)
 	again.Write([]byte(cut[half:]))
 	term.Write([]byte(cut[half:]))
 	if got, want := vt.Tiles(again), vt.Tiles(term); got != want || len(want) < 1000 {

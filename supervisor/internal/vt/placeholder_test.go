@@ -64,15 +64,7 @@ func TestPlaceholders(t *testing.T) {
 				t.Fatalf("seed %d, format %d: placeholders in the snapshot: %v", seed, format, has)
 			}
 		}
-		var saved bytes.Buffer
-		rest, err := term.Save(&saved, 100)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again := withPictures(30, 6)
-		again.PrepareRestore(rest)
-		again.Refill(saved.Bytes())
-		again.FinishRestore(rest)
+		again := restarted(t, term)
 		again.Write([]byte(placeholders(r, 7, 0, 1, 1)))
 		term.Write([]byte(placeholders(r, 7, 0, 1, 1)))
 		if got, want := vt.Tiles(again), vt.Tiles(term); got != want {
@@ -192,15 +184,7 @@ func TestImagesHaveIDs(t *testing.T) {
 		kitty(r, "a=T,f=32,s=12,v=30,q=2,i=7,p=3", 12, 30) + "\x1b_Ga=d,d=i,i=7\x1b\\")) // has none any more
 	viewer := withPictures(40, 10)
 	viewer.Write(term.Copy(100).AppendSnapshot(nil, 100, vt.Shows{Formats: picture.Formats(picture.Kitty), Cell: term.Cell()}))
-	var saved bytes.Buffer
-	rest, err := term.Save(&saved, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := withPictures(40, 10)
-	again.PrepareRestore(rest)
-	again.Refill(saved.Bytes())
-	again.FinishRestore(rest)
+	again := restarted(t, term)
 	for _, command := range []string{
 		"", "a=p,i=6,q=2", "a=p,i=7,p=3,c=2,q=2", "a=d,d=i,i=5,p=2", "a=d,d=z,z=-1", "a=p,i=4,q=2,C=1", "a=d,d=I,i=5", "a=p,i=5,q=2", "a=p,U=1,i=6,q=2", "a=d,d=A", "a=p,i=4,q=2",
 	} {
