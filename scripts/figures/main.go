@@ -142,8 +142,9 @@ func machine(ctx context.Context) string {
 	if memory := memoryGiB(); memory > 0 {
 		parts = append(parts, fmt.Sprintf("%d GiB of memory", memory))
 	}
-	kernel, _ := exec.CommandContext(ctx, "uname", "-sr").Output()
-	parts = append(parts, cmp.Or(strings.TrimSpace(string(kernel)), runtime.GOOS), runtime.Version())
+	out, _ := exec.CommandContext(ctx, "uname", "-sr").Output()
+	kernel, _, _ := strings.Cut(string(out), "-") // without the suffix of its builder
+	parts = append(parts, cmp.Or(strings.TrimSpace(kernel), runtime.GOOS), runtime.Version())
 	return strings.Join(parts, ", ")
 }
 
