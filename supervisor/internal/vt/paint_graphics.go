@@ -14,11 +14,14 @@ import (
 // maxUnplaced bounds the bytes of images without placements in a snapshot for a viewer.
 const maxUnplaced = 4 << 20
 
-// images writes the images and the virtual placements for a viewer without any. If they have no room, those that were sent
-// longest ago are left out.
+// images writes the images and the virtual placements for a viewer. If they have no room, those that were sent longest ago are
+// left out. First it deletes the placements that the viewer shows, because erasing the screen does not.
 func (p *painter) images() {
 	if !p.album.Formats.Has(picture.Kitty) {
 		return
+	}
+	if p.w == nil {
+		p.add("\x1b_Ga=d,q=2\x1b\\")
 	}
 	g := &p.t.graphics
 	p.sent = make(map[uint32]*picture.Transmission)

@@ -199,3 +199,15 @@ func TestImagesHaveIDs(t *testing.T) {
 		}
 	}
 }
+
+// A viewer that begins again, and keeps its lines, must not keep a picture that the program has deleted: no erasing deletes it
+// on a terminal that shows kitty's graphics.
+func TestSnapshotDeletesPlacements(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 11))
+	term, viewer := withPictures(40, 10), withPictures(40, 10)
+	viewer.Write([]byte(kitty(r, "a=T,f=32,s=35,v=30", 35, 30) + "\x1b[H"))
+	viewer.Write(term.AppendSnapshot(nil, 100, vt.Shows{Formats: picture.Formats(picture.Kitty), Cell: term.Cell()}))
+	if got := vt.Tiles(viewer); got != "" {
+		t.Errorf("the viewer still shows %s", got)
+	}
+}
