@@ -11,17 +11,20 @@ import (
 // refer to them, so that the commands that the program writes later have the same effect there: it may place an image
 // again, or delete it.
 
+// deletePlacements deletes the placements that are visible on a terminal that shows kitty's graphics. No erasing deletes them.
+const deletePlacements = "\x1b_Ga=d,q=2\x1b\\"
+
 // maxUnplaced bounds the bytes of images without placements in a snapshot for a viewer.
 const maxUnplaced = 4 << 20
 
 // images writes the images and the virtual placements for a viewer. If they have no room, those that were sent longest ago are
-// left out. First it deletes the placements that the viewer shows, because erasing the screen does not.
+// left out.
 func (p *painter) images() {
 	if !p.album.Formats.Has(picture.Kitty) {
 		return
 	}
 	if p.w == nil {
-		p.add("\x1b_Ga=d,q=2\x1b\\")
+		p.add(deletePlacements)
 	}
 	g := &p.t.graphics
 	p.sent = make(map[uint32]*picture.Transmission)
@@ -100,6 +103,24 @@ func (p *painter) virtualOf(id uint32) {
 	if p.sent != nil {
 		p.sent[id] = image
 	}
+}
+
+// losesPictures reports whether a viewer that shows kitty's graphics has a part of a picture on its screen that the screen b has
+// no longer there. The viewer has the screen fb, or another one if fb is nil.
+func (c *transition) losesPictures(b, fb *buffer) bool {
+	if fb == nil || !c.album.Formats.Has(picture.Kitty) || !c.from.HasPictures() {
+		return false
+	}
+	for y := range c.t.rows {
+		cells := c.from.rowCells(fb.row(y))
+		was, is := c.from.tiles(cells, false), c.t.tiles(c.t.rowCells(b.row(y)), false)
+		for x := range cells {
+			if shown := was.at(x); shown.picture != nil && shown != is.at(x) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // placement writes a placement of an image that the viewer has, if a part of a picture is one. It writes nothing otherwise.

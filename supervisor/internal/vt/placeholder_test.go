@@ -210,4 +210,23 @@ func TestSnapshotDeletesPlacements(t *testing.T) {
 	if got := vt.Tiles(viewer); got != "" {
 		t.Errorf("the viewer still shows %s", got)
 	}
+	for _, tt := range []struct {
+		change  string
+		deletes bool
+	}{{"\x1b[8;1Htext", false}, {"\x1b[3;3Htext", true}, {"\x1b[8;1Hmore", false}, {"\x1b[L", false}, {"\x1b[2;1H\x1b[M", true}, {"\x1b[2J", true}, {"text", false}} {
+		if strings.HasSuffix(tt.change, "Htext") && !tt.deletes {
+			term.Write([]byte("\x1b[2;1H" + kitty(r, "a=T,f=32,s=35,v=60", 35, 60)))
+		}
+		from := term.Copy(0)
+		term.Write([]byte(tt.change))
+		shows := allFormats
+		update := string(term.Copy(0).AppendTransition(nil, from, shows))
+		if got := strings.Contains(update, "\x1b_Ga=d,q=2\x1b\\"); got != tt.deletes {
+			t.Errorf("%q deletes the placements: %v, want %v", tt.change, got, tt.deletes)
+		}
+		shows.Formats = picture.Formats(picture.ITerm2)
+		if update = string(term.Copy(0).AppendTransition(nil, from, shows)); strings.Contains(update, "\x1b_G") {
+			t.Errorf("%q: a terminal without kitty's graphics receives %q", tt.change, update)
+		}
+	}
 }

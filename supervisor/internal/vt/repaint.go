@@ -9,7 +9,7 @@ func (c *transition) rows(b, fb *buffer, changed []int) {
 	defer func() { c.bounded = false }()
 	t := c.t
 	c.touched = make([]bool, t.rows)
-	defer c.pictures(b)
+	defer c.pictures(b, fb)
 	c.shift, c.fresh = 0, 0
 	if fb != nil {
 		c.fresh = t.rows
@@ -58,13 +58,18 @@ func (c *transition) rows(b, fb *buffer, changed []int) {
 	}
 }
 
-// pictures paints the parts of pictures that belong to rows that were painted or moved.
-func (c *transition) pictures(b *buffer) {
+// pictures paints the parts of pictures that belong to rows that were painted or moved. If the viewer's terminal still shows a
+// part that is gone, as terminals with kitty's graphics do under text, it deletes all parts there and paints all.
+func (c *transition) pictures(b, fb *buffer) {
 	var blocks []block
+	all := c.losesPictures(b, fb)
+	if all {
+		c.add(deletePlacements)
+	}
 	for y := range c.t.rows {
 		r := b.row(y)
 		var cells []cell
-		if c.touched[y] || c.shift != 0 || y >= c.fresh {
+		if all || c.touched[y] || c.shift != 0 || y >= c.fresh {
 			cells = c.t.rowCells(r)
 		}
 		blocks = append(blocks, c.collect(y, cells, r.wrapped, false)...)
