@@ -119,6 +119,17 @@ func (w *world) quiet(d time.Duration) {
 	}
 }
 
+// executed waits until the application has executed all commands. The answer to one more command shows that, because it executes
+// them in their order. An application without that command gets some time.
+func (w *world) executed() {
+	if w.h.lacks["position"] {
+		w.quiet(quietTime / 3)
+		return
+	}
+	w.do(Command{Do: "position"})
+	w.succeeds("position", "position")
+}
+
 // do sends a command to the harness.
 func (w *world) do(c Command) {
 	if err := w.h.send(c); err != nil {

@@ -176,7 +176,7 @@ var inputScenarios = []scenario{
 		w.resized(protocol.Size{Cols: 90, Rows: 30})
 		w.away(v)
 		w.do(Command{Do: "resize", Cols: 70, Rows: 20})
-		w.quiet(quietTime / 3)
+		w.executed()
 		w.hook(func() { w.onHello = nil })
 		w.viewer().exact()
 		w.resized(protocol.Size{Cols: 70, Rows: 20})
@@ -187,7 +187,7 @@ var inputScenarios = []scenario{
 func (w *world) typesWhileAway(v *viewer, n int) {
 	w.away(v)
 	w.types(n)
-	w.quiet(quietTime / 3)
+	w.executed()
 	w.hook(func() { w.onHello = nil })
 }
 
