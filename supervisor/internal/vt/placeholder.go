@@ -109,12 +109,11 @@ func (t *Term) placeholderOf(c cell, left *placeholder) placeholder {
 	n := 0
 	if c&clusterBit != 0 {
 		for _, ch := range t.clusters.text(c)[len(placeholderText):] {
-			if n == len(numbers) {
+			number := picture.NumberOf(ch)
+			if number < 0 || n == len(numbers) {
 				break
 			}
-			if numbers[n] = picture.NumberOf(ch); numbers[n] < 0 {
-				break
-			}
+			numbers[n] = number
 			n++
 		}
 	}

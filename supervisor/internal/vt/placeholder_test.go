@@ -144,6 +144,23 @@ func TestPlaceholderNumbers(t *testing.T) {
 	}
 }
 
+// A combining character that means no number ends the numbers of a placeholder, which then shows what it shows without it.
+func TestPlaceholderWithOtherCharacters(t *testing.T) {
+	r := rand.New(rand.NewPCG(12, 12))
+	image := virtual(r, 7, 0, 3, 2)
+	for _, numbers := range []string{"", "\u0305", "\u0305\u0305", "\u030d\u030d", "\u030d\u030d\u0305"} {
+		var tiles [2]string
+		for i, other := range []string{"", "\u0301"} {
+			term := withPictures(30, 6)
+			term.Write([]byte(image + "\x1b[38;5;7m" + string(picture.Placeholder) + numbers + other))
+			tiles[i] = vt.Tiles(term)
+		}
+		if tiles[0] == "" || tiles[0] != tiles[1] {
+			t.Errorf("numbers %+q: shows %q, and %q with another character behind them", numbers, tiles[0], tiles[1])
+		}
+	}
+}
+
 // The picture of a virtual placement keeps its proportions in the middle of its cells.
 func TestPlaceholderFit(t *testing.T) {
 	for _, tt := range []struct{ w, h, cols, rows, left, top int }{
