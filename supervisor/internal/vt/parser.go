@@ -511,7 +511,12 @@ func (t *Term) appendString(p []byte) {
 	if t.tooLong {
 		return
 	}
-	if n := len(t.str) + len(p); n > maxString && n > t.pictureRoom() {
+	fits := min(len(p), max(maxString-len(t.str), 0))
+	t.str = append(t.str, p[:fits]...) // it has the beginning now, which tells whether it is a picture
+	if p = p[fits:]; len(p) == 0 {
+		return
+	}
+	if len(t.str)+len(p) > t.pictureRoom() {
 		t.str, t.tooLong = nil, true
 		return
 	}

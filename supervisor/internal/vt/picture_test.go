@@ -167,6 +167,23 @@ func TestPictureSaved(t *testing.T) {
 	}
 }
 
+// A picture that is longer than another string may be is shown wherever its bytes are cut, also within its first ones.
+func TestPictureCut(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 13))
+	long := inlineImage(t, r, 160, 130)
+	if len(long) < 70_000 {
+		t.Fatalf("the picture has %d bytes, which is no more than another string may have", len(long))
+	}
+	for cut := range 60 {
+		term := withPictures(40, 12)
+		term.Write([]byte(long[:cut]))
+		term.Write([]byte(long[cut:]))
+		if vt.Tiles(term) == "" {
+			t.Errorf("the picture is lost if it is cut behind %q", long[:cut])
+		}
+	}
+}
+
 // Pictures that exceed a limit are dropped, the oldest first. Their cells stay.
 func TestPictureLimits(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
