@@ -197,7 +197,7 @@ func (t *Term) deleteImages(c *picture.Command) {
 	var which func(*placedPicture) bool
 	switch c.Delete | 0x20 {
 	case 'a':
-		which = func(p *placedPicture) bool { return p.id != 0 && !p.virtual }
+		which = t.shownAt(-1, -1) // those that are visible
 	case 'n':
 		c.ID = t.graphics.numbers[c.Number]
 		fallthrough

@@ -411,6 +411,23 @@ func TestKittyAnswers(t *testing.T) {
 	}
 }
 
+// d=a deletes the placements that are visible, and not those above the screen or on the other screen.
+func TestKittyDeletesVisible(t *testing.T) {
+	r := rand.New(rand.NewPCG(14, 14))
+	image := kitty(r, "a=T,f=32,s=10,v=20,q=2", 10, 20)
+	term := withPictures(40, 3)
+	term.Write([]byte(image + "\r\n\r\n\r\n" + image + "\x1b[?1049h\x1b[H" + image))
+	for _, step := range []struct {
+		output string
+		cells  int // that show pictures, above the screen and on it
+	}{{"", 2}, {"\x1b_Ga=d\x1b\\", 1}, {"\x1b[?1049l", 2}, {"\x1b_Ga=d\x1b\\", 1}} {
+		term.Write([]byte(step.output))
+		if got := strings.Count(vt.Tiles(term), ":"); got != step.cells {
+			t.Errorf("after %q, %d cells show pictures, want %d", step.output, got, step.cells)
+		}
+	}
+}
+
 // No command makes the core panic, or hold more than its limit.
 func FuzzKitty(f *testing.F) {
 	f.Add("a=T,f=32,s=1,v=1;AAAAAA==", "a=d")
