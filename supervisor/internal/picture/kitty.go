@@ -301,16 +301,10 @@ func (p *Picture) AppendVirtual(dst []byte, id, placement uint32) []byte {
 }
 
 // AppendPlacement appends a command that places an area of the picture at the cursor, which does not move. It appends
-// nothing if that needs more than one command with the image: if the area is not the whole picture, or if the picture
-// begins within a cell and the cells have another size.
+// nothing if no such command shows the area (commandSize).
 func (p *Picture) AppendPlacement(dst []byte, a Area, cell Cell, id, placement uint32) []byte {
-	cols, rows := p.Cells()
-	switch {
-	case a != Area{0, 0, cols, rows}:
-		return dst
-	case cell == p.Cell:
-		cols, rows = p.kitty.cols, p.kitty.rows
-	case p.kitty.box != p.kitty.part:
+	cols, rows, ok := p.commandSize(a, cell)
+	if !ok {
 		return dst
 	}
 	return p.kitty.appendPlacement(dst, "a=p,C=1", id, placement, cols, rows)

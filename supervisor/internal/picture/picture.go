@@ -86,11 +86,24 @@ type Picture struct {
 
 // Work returns how many pixels Append decodes.
 func (p *Picture) Work(a Area, formats Formats, cell Cell) int {
-	cols, rows := p.Cells()
-	if a == (Area{0, 0, cols, rows}) && formats.Has(p.Format) && (cell == p.Cell || p.Format == ITerm2 || p.Format == Kitty && p.kitty.box == p.kitty.part) {
+	if _, _, ok := p.commandSize(a, cell); ok && formats.Has(p.Format) && (cell == p.Cell || p.Format != Sixel) {
 		return 0
 	}
 	return p.stored
+}
+
+// commandSize reports whether a command with the whole image can show an area, on a terminal whose cells have the given
+// size: the area must be the whole picture, and if the picture has margins, the cells must be as large as its own. cols and
+// rows are those of a command of kitty's graphics, or 0 for the natural size.
+func (p *Picture) commandSize(a Area, cell Cell) (cols, rows int, ok bool) {
+	cols, rows = p.Cells()
+	switch {
+	case a != Area{0, 0, cols, rows}:
+		return 0, 0, false
+	case cell == p.Cell:
+		return p.kitty.cols, p.kitty.rows, true
+	}
+	return cols, rows, p.kitty.box == p.kitty.part
 }
 
 // Cells returns the numbers of columns and rows that the picture covers.
@@ -123,15 +136,12 @@ func (p *Picture) area(a Area) image.Rectangle {
 // The whole picture in its own format and for cells of its own size is the sequence of the program. A
 // sixel may depend on the pen's background, which must be that with which it was printed.
 func (p *Picture) Append(dst []byte, a Area, formats Formats, cell Cell) []byte {
-	cols, rows := p.Cells()
-	whole := a == Area{0, 0, cols, rows}
+	cols, rows, whole := p.commandSize(a, cell)
 	if whole && formats.Has(p.Format) {
 		switch {
-		case p.Format == Kitty && cell == p.Cell:
-			return p.kitty.append(dst, p.kitty.cols, p.kitty.rows)
-		case p.Format == Kitty && p.kitty.box == p.kitty.part:
+		case p.Format == Kitty:
 			return p.kitty.append(dst, cols, rows)
-		case p.Format != Kitty && cell == p.Cell && !p.NoSize:
+		case cell == p.Cell && !p.NoSize:
 			return append(dst, p.Data...)
 		}
 	}

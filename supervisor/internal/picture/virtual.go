@@ -33,18 +33,6 @@ var numerals = [...][2]rune{
 	{0x1d242, 0x1d244},
 }
 
-// Numeral returns the combining character for a number, or 0 if there is none.
-func Numeral(n int) rune {
-	for _, r := range numerals {
-		count := int(r[1]-r[0]) + 1
-		if n >= 0 && n < count {
-			return r[0] + rune(n)
-		}
-		n -= count
-	}
-	return 0
-}
-
 // NumberOf returns the number that a combining character means, or -1.
 func NumberOf(ch rune) int {
 	n := 0

@@ -13,8 +13,8 @@ import (
 // maxImages bounds the images that a program has sent by kitty's protocol.
 const maxImages = 256
 
-// graphics are the images that a program has sent by kitty's protocol, whether they are placed or not. A saved screen
-// has only those that are placed.
+// graphics are the images that a program has sent by kitty's protocol, whether they are placed or not. They are part of a
+// saved screen, but the numbers are not.
 type graphics struct {
 	images  map[uint32]*picture.Transmission // by id
 	order   []uint32                         // the ids, those that were sent longest ago first

@@ -105,7 +105,7 @@ func (p *painter) normal(history int) {
 			p.line(t.scratch, l.marks, l.flags&lineWrapped != 0, done == 0)
 			t.tidyReading()
 		}
-		if p.album.Formats != 0 && t.HasPictures() {
+		if p.album.Formats != 0 && t.hasPlaced() {
 			t.scratch = t.storedCells(t.scratch[:0], l)
 			row := min(done, t.rows-1)
 			p.paintBlocks(p.collect(row, t.scratch, l.flags&lineWrapped != 0, true), row, t.scratch)

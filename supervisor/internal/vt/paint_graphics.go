@@ -60,21 +60,23 @@ func (p *painter) images() {
 // virtual writes the virtual placements for a viewer that shows kitty's graphics and has those in known. An image that has no
 // room is left out.
 func (p *painter) virtual(known map[placementID]*placedPicture) {
-	if !p.album.Formats.Has(picture.Kitty) {
+	now := p.t.graphics.virtual
+	if !p.album.Formats.Has(picture.Kitty) || len(now)+len(known) == 0 {
 		return
 	}
-	now := p.t.graphics.virtual
-	differs := map[uint32]bool{} // by image
+	differ := map[uint32]bool{} // the images with another placement
 	for id, placed := range now {
-		differs[id.image] = differs[id.image] || known[id] != placed
+		if known[id] != placed {
+			differ[id.image] = true
+		}
 	}
 	for id := range known {
-		differs[id.image] = differs[id.image] || now[id] == nil
-	}
-	for _, id := range slices.Sorted(maps.Keys(differs)) { // in a fixed order, as all of a snapshot
-		if differs[id] {
-			p.virtualOf(id)
+		if now[id] == nil {
+			differ[id.image] = true
 		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(differ)) { // in a fixed order, as all of a snapshot
+		p.virtualOf(id)
 	}
 }
 
@@ -108,11 +110,15 @@ func (p *painter) virtualOf(id uint32) {
 // losesPictures reports whether a viewer that shows kitty's graphics has a part of a picture on its screen that the screen b has
 // no longer there. The viewer has the screen fb, or another one if fb is nil.
 func (c *transition) losesPictures(b, fb *buffer) bool {
-	if fb == nil || !c.album.Formats.Has(picture.Kitty) || !c.from.HasPictures() {
+	if fb == nil || !c.album.Formats.Has(picture.Kitty) || !c.from.hasPlaced() {
 		return false
 	}
 	for y := range c.t.rows {
-		cells := c.from.rowCells(fb.row(y))
+		r := fb.row(y)
+		if !c.from.hasTiles(r) {
+			continue
+		}
+		cells := c.from.rowCells(r)
 		was, is := c.from.tiles(cells, false), c.t.tiles(c.t.rowCells(b.row(y)), false)
 		for x := range cells {
 			if shown := was.at(x); shown.picture != nil && shown != is.at(x) {

@@ -64,7 +64,10 @@ func (t *Term) Cell() picture.Cell {
 }
 
 // HasPictures reports whether there are pictures that cells may show, or images that the program may place.
-func (t *Term) HasPictures() bool { return len(t.pictures.all) > 0 || len(t.graphics.order) > 0 }
+func (t *Term) HasPictures() bool { return t.hasPlaced() || len(t.graphics.order) > 0 }
+
+// hasPlaced reports whether there are pictures that cells may show.
+func (t *Term) hasPlaced() bool { return len(t.pictures.all) > 0 }
 
 // keepsPictures reports whether pictures are not ignored.
 func (t *Term) keepsPictures() bool { return t.config.PictureBytes > 0 }
@@ -241,7 +244,7 @@ func (placed *placedPicture) touch() {
 
 // dropPictures drops the bytes of all pictures, as the addon does for DECSTR and RIS.
 func (t *Term) dropPictures() {
-	if t.HasPictures() {
+	if t.hasPlaced() {
 		for _, p := range slices.Clone(t.pictures.all) {
 			t.pictures.drop(p)
 		}
@@ -391,7 +394,7 @@ type block struct {
 // above: a picture that is painted across both would separate them. more is set if another line follows.
 func (p *painter) collect(row int, cells []cell, wrapped, more bool) (done []block) {
 	a := &p.album
-	if a.Formats == 0 || !p.t.HasPictures() {
+	if a.Formats == 0 || !p.t.hasPlaced() {
 		return nil
 	}
 	a.line++

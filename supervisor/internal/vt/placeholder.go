@@ -23,9 +23,12 @@ var placeholderText = string(picture.Placeholder)
 // hasVirtual reports whether there are virtual placements.
 func (t *Term) hasVirtual() bool { return len(t.graphics.virtual) > 0 }
 
-// isPlaceholder reports whether a cell has the text of a placeholder.
+// isPlaceholder reports whether a cell has the text of a placeholder. Without virtual placements no cell is one.
 func (t *Term) isPlaceholder(c cell) bool {
-	if c&clusterBit != 0 {
+	switch {
+	case !t.hasVirtual():
+		return false
+	case c&clusterBit != 0:
 		return strings.HasPrefix(t.clusters.text(c), placeholderText)
 	}
 	return rune(c&codeMask) == picture.Placeholder
@@ -133,13 +136,12 @@ func (t *Term) placeholderOf(c cell, left *placeholder) placeholder {
 
 // A tileReader reads the parts of pictures that the cells of a row show, from left to right.
 type tileReader struct {
-	t          *Term
-	cells      []cell
-	byText     bool // placeholders show parts of pictures
-	next       int  // column behind the cell that was read last
-	tile       tile // of that cell
-	left, last placeholder
-	isLast     bool // the cell that was read last is a placeholder
+	t      *Term
+	cells  []cell
+	byText bool         // placeholders show parts of pictures
+	next   int          // column behind the cell that was read last
+	tile   tile         // of that cell
+	last   *placeholder // that cell, or nil if it is none
 }
 
 // A tile is a part of a picture, counted by rows. picture is nil if there is none.
@@ -149,7 +151,7 @@ type tile struct {
 }
 
 func (t *Term) tiles(cells []cell, byText bool) tileReader {
-	return tileReader{t: t, cells: cells, byText: byText && t.hasVirtual()}
+	return tileReader{t: t, cells: cells, byText: byText}
 }
 
 // at returns the tile of the cell in column x, which must be the column that was read last or the next one.
@@ -161,27 +163,23 @@ func (r *tileReader) at(x int) tile {
 	c := r.cells[x]
 	r.tile = tile{}
 	if !r.byText || !r.t.isPlaceholder(c) {
-		r.isLast = false
+		r.last = nil
 		if l := r.t.styles.at(c.style()).shownTile(); l != nil {
 			r.tile = tile{l.picture, int(l.tile)}
 		}
 		return r.tile
 	}
-	var left *placeholder
-	if r.isLast {
-		r.left = r.last
-		left = &r.left
-	}
-	r.last, r.isLast = r.t.placeholderOf(c, left), true
-	if p := r.t.graphics.find(r.last.placement()); p != nil && r.last.col < p.cols && r.last.row < p.rows {
-		r.tile = tile{p, r.last.row*p.cols + r.last.col}
+	last := r.t.placeholderOf(c, r.last)
+	r.last = &last
+	if p := r.t.graphics.find(last.placement()); p != nil && last.col < p.cols && last.row < p.rows {
+		r.tile = tile{p, last.row*p.cols + last.col}
 	}
 	return r.tile
 }
 
 // hides reports whether the painter leaves a cell blank that has the text of a placeholder.
 func (p *painter) hides(c cell) bool {
-	return p.t.hasVirtual() && !p.album.Formats.Has(picture.Kitty) && p.t.isPlaceholder(c)
+	return !p.album.Formats.Has(picture.Kitty) && p.t.isPlaceholder(c)
 }
 
 // hidesIn reports whether the painter leaves cells of a text blank.

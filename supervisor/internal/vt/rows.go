@@ -177,7 +177,7 @@ func (r *Rows) Cells(i int) []Cell {
 	r.cells = r.cells[:0]
 	var buf [maxCluster]byte
 	for _, c := range cells[:n] {
-		if t.hasVirtual() && t.isPlaceholder(c) {
+		if t.isPlaceholder(c) {
 			c &^= contentMask
 		}
 		r.cells = append(r.cells, Cell{Text: string(t.appendContent(buf[:0], c)), Width: c.width(), Attr: int(c.style())})
@@ -209,7 +209,7 @@ type RowPicture struct {
 func (r *Rows) Pictures(first, end, room int) (all []RowPicture, cut bool) {
 	p := &painter{t: r.t, album: album{Shows: Shows{Formats: picture.Formats(picture.ITerm2)}}} // no format that shows placeholders
 	var blocks []block
-	for i := first; i < end && r.t.HasPictures(); i++ {
+	for i := first; i < end && r.t.hasPlaced(); i++ {
 		blocks = append(blocks, p.collect(0, r.packedCells(i), false, false)...)
 	}
 	work := maxDecoded

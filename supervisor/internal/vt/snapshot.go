@@ -357,7 +357,7 @@ func (t *Term) isWidthAmbiguous(cells []cell) bool {
 	differs := false
 	for i, c := range cells {
 		switch {
-		case t.styles.at(c.style()).shownTile() != nil || t.hasVirtual() && t.isPlaceholder(c): // text would replace the picture
+		case t.styles.at(c.style()).shownTile() != nil || t.isPlaceholder(c): // text would replace the picture
 			return false
 		case c.isSpacer():
 			if i == 0 || !cells[i-1].isWide() {
