@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs everything that CI runs. Run it before a pull request. It needs only Go. On Debian, if it runs
-# as root, it installs the programs that the end-to-end tests use.
+# Runs all checks of CI except govulncheck, which must fetch a database. Run it before a pull request.
+# It needs only Go. On Debian, if it runs as root, it installs the programs that the end-to-end tests use.
 #
 #   scripts/check.sh                everything
 #   scripts/check.sh --long         the long mode, which takes hours; see below
@@ -14,6 +14,7 @@
 #                              (npm ci in proxy/internal/web/client), and the web page (scripts/web)
 #   HOLDFAST_REQUIRE_FIXTURES  fixtures of other projects, in $HOLDFAST_FIXTURES
 #   HOLDFAST_REQUIRE_HISTORY   the commits of the last releases
+#   HOLDFAST_REQUIRE_PYTHON    Python, and the packages of the examples that are written in it
 #   HOLDFAST_REQUIRE_VM        an emulated machine (scripts/vm)
 #
 # If HOLDFAST_REQUIRE_TESTS is 1, the run fails if a test is skipped that scripts/report/skips.txt does

@@ -7,8 +7,9 @@
 // never converted: it is copied into its row, and from there to the history.
 //
 // Invariant: Write does not fail, does not block, and holds a bounded amount of memory,
-// whatever the bytes are and however they are cut into pieces. The state must depend on the
-// bytes alone, and not on where they were cut.
+// whatever the bytes are and however they are cut into pieces. The state must not depend on where
+// they were cut. It depends on the bytes alone, except for pictures: which of them are kept also depends on
+// the memory that the pictures of all terminals need.
 //
 // Not here: sending snapshots to viewers (package screen); choosing whether the session or a
 // viewer answers a program's questions (package session).
