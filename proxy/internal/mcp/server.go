@@ -82,6 +82,7 @@ const instructions = "Each session is a terminal that continues whatever happens
 type reading struct {
 	mark   []byte // of the changes that the agent has read; nil if it has read none
 	next   uint64 // number after that of the last line that it has read
+	seen   seen
 	prompt string // text before the cursor at that time
 	bells  int    // bells of the session that the agent knows of
 }

@@ -37,6 +37,7 @@ const maxBlank = 2
 // An exchange is what the agent has read and typed before an answer. The answer need not repeat it.
 type exchange struct {
 	next   uint64 // number after that of the last line that the agent has read
+	seen   seen
 	prompt string // text before the cursor in the last answer
 	typed  string // line that the agent has typed since, and ended with Enter
 	told   string // text before the cursor, if the answer tells it before the changes
@@ -46,6 +47,9 @@ type exchange struct {
 // changes adds what has changed in a session, except for the echo of what the agent has typed, and for a prompt that it
 // knows. Rows of a full-screen program have their numbers, because only some of them have changed.
 func (t *text) changes(r *protocol.ChangesContent, e exchange) {
+	if r.Whole { // the agent reads the whole screen anew
+		e.seen = seen{}
+	}
 	switch left := r.LeftOut; {
 	case left == nil:
 	case r.Whole && r.From > r.First:
@@ -66,7 +70,9 @@ func (t *text) changes(r *protocol.ChangesContent, e exchange) {
 			t.line("row %d: %s", l.Row, texts[0])
 		default:
 			t.line("rows %d to %d:", l.Row, l.Row+len(texts)-1)
-			t.lines(texts)
+			for len(texts) > 0 {
+				texts = texts[t.lineOrMoved(texts, moved(e.seen.rows, texts)):]
+			}
 		}
 	}
 	if r.LeftOutRows > 0 {
@@ -93,10 +99,11 @@ func (t *text) changedLines(r *protocol.ChangesContent, e exchange) {
 		if i == len(r.Lines)-1 {
 			texts = withoutPrompt(texts, e.told)
 		}
-		for j, line := range texts {
-			number := l.Line + uint64(j)
+		for j := 0; j < len(texts); {
+			line, number := texts[j], l.Line+uint64(j)
 			if !echoed && e.isEcho(line) {
 				echoed = true
+				j++
 				continue
 			}
 			if from := max(end, known); end > 0 && number > from {
@@ -104,10 +111,27 @@ func (t *text) changedLines(r *protocol.ChangesContent, e exchange) {
 					t.line("")
 				}
 			}
-			t.line("%s", line)
-			end = number + 1
+			hasMoved := 0
+			if number < known { // a new line is always repeated
+				inPlace := texts[j:min(uint64(len(texts)), known-l.Line)]
+				hasMoved = moved(e.seen.lines, inPlace)
+			}
+			j += t.lineOrMoved(texts[j:], hasMoved)
+			end = l.Line + uint64(j)
 		}
 	}
+}
+
+// lineOrMoved adds the first line. If the first lines have only moved, lineOrMoved adds the first and the last of them, with a
+// remark between. It returns the number of lines that this stands for.
+func (t *text) lineOrMoved(lines []string, moved int) int {
+	t.line("%s", lines[0])
+	if moved == 0 {
+		return 1
+	}
+	t.line("(%d lines as before)", moved-2)
+	t.line("%s", lines[moved-1])
+	return moved
 }
 
 // isEcho reports whether a line is the prompt that the agent has read, and behind it the line that it has typed.

@@ -342,7 +342,7 @@ func (s *server) news(ctx context.Context, a answer) (string, error) {
 			return "", err
 		}
 	}
-	e := exchange{next: was.next, prompt: was.prompt, typed: strings.TrimSpace(a.typed)}
+	e := exchange{next: was.next, seen: was.seen, prompt: was.prompt, typed: strings.TrimSpace(a.typed)}
 	if c := info.Command; c != nil {
 		e.ended = c.Count
 		if e.typed != "" && strings.TrimSpace(c.Line) == e.typed {
@@ -355,7 +355,7 @@ func (s *server) news(ctx context.Context, a answer) (string, error) {
 	if prompt == was.prompt && info.Command != nil && info.Command.Prompt || prompt != "" && strings.Contains(state, encoded(prompt)) {
 		e.told = prompt
 	}
-	s.setReading(a.session, reading{changes.Mark, changes.Next, prompt, away.Bells})
+	s.setReading(a.session, reading{changes.Mark, changes.Next, was.seen.after(changes), prompt, away.Bells})
 	var lines text
 	if changes.Whole && changes.LeftOut == nil && changes.From > changes.First {
 		if err := s.linesAbove(ctx, &lines, a, changes); err != nil {

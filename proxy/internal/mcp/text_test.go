@@ -1,0 +1,85 @@
+package mcp
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"holdfast/protocol"
+)
+
+// processes are the rows of a program as "top", from the process with the number first to the one before end.
+func processes(first, end int) (rows []string) {
+	for i := first; i < end; i++ {
+		rows = append(rows, fmt.Sprintf("process %d", i))
+	}
+	return rows
+}
+
+// An answer does not repeat lines that have only moved on the screen, and repeats all others.
+func TestMovedLines(t *testing.T) {
+	top := func(text ...string) []string { return append(text, processes(1, 11)...) }
+	asBefore := "process 1\n(8 lines as before)\nprocess 10"
+	shell := protocol.LineNumbers{Next: 13}
+	lines := func(first uint64, texts ...string) []protocol.ChangedLines {
+		return []protocol.ChangedLines{{Line: first, Texts: texts}}
+	}
+	rows := func(first int, texts ...string) []protocol.ChangedRows {
+		return []protocol.ChangedRows{{Row: first, Texts: texts}}
+	}
+	for _, tt := range []struct {
+		name   string
+		before protocol.ChangesContent
+		after  protocol.ChangesContent
+		want   string
+	}{
+		{
+			"lines", protocol.ChangesContent{LineNumbers: shell, Whole: true, Lines: lines(0, top("load 1")...)},
+			protocol.ChangesContent{LineNumbers: shell, Lines: lines(0, top("load 2", "node")...)}, "load 2\nnode\n" + asBefore,
+		},
+		{
+			"rows", protocol.ChangesContent{Alternate: true, Whole: true, Rows: rows(0, top("load 1")...)},
+			protocol.ChangesContent{Alternate: true, Rows: rows(0, top("load 2", "node")...)}, "rows 0 to 11:\nload 2\nnode\n" + asBefore,
+		},
+		{
+			"few lines", protocol.ChangesContent{LineNumbers: shell, Whole: true, Lines: lines(0, processes(1, minMoved)...)},
+			protocol.ChangesContent{LineNumbers: shell, Lines: lines(1, processes(1, minMoved)...)}, strings.Join(processes(1, minMoved), "\n"),
+		},
+		{
+			"new lines", protocol.ChangesContent{LineNumbers: shell, Whole: true, Lines: lines(0, top()...)},
+			protocol.ChangesContent{LineNumbers: protocol.LineNumbers{Next: 30}, Lines: lines(13, top()...)}, strings.Join(top(), "\n"),
+		},
+		{
+			"rows of a program that has ended", protocol.ChangesContent{Alternate: true, Whole: true, Rows: rows(0, top()...)},
+			protocol.ChangesContent{LineNumbers: shell, Lines: lines(0, top()...)}, strings.Join(top(), "\n"),
+		},
+		{
+			"all anew", protocol.ChangesContent{Alternate: true, Whole: true, Rows: rows(0, top()...)},
+			protocol.ChangesContent{Alternate: true, Whole: true, Rows: rows(0, top()...)}, "rows 0 to 9:\n" + strings.Join(top(), "\n"),
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got text
+			got.changes(&tt.after, exchange{next: tt.before.Next, seen: seen{}.after(&tt.before)})
+			if got.String() != tt.want {
+				t.Errorf("the answer is\n%s\nwant\n%s", got.String(), tt.want)
+			}
+		})
+	}
+}
+
+// The server knows a bounded number of lines and rows, whatever a session answers.
+func TestSeenBound(t *testing.T) {
+	var s seen
+	for i := range 10 {
+		first := i * 5 * maxSeen
+		s = s.after(&protocol.ChangesContent{
+			Alternate: true, LineNumbers: protocol.LineNumbers{Next: uint64(first + 4*maxSeen)},
+			Lines: []protocol.ChangedLines{{Line: uint64(first), Texts: processes(0, 4*maxSeen)}},
+			Rows:  []protocol.ChangedRows{{Row: first, Texts: processes(0, 4*maxSeen)}, {Row: 0, Texts: processes(0, 4*maxSeen)}},
+		})
+		if len(s.lines) > maxSeen || len(s.rows) > maxSeen {
+			t.Fatalf("the server knows %d lines and %d rows, want at most %d", len(s.lines), len(s.rows), maxSeen)
+		}
+	}
+}
