@@ -21,6 +21,7 @@ type Mode struct {
 	Resets   Resets
 	Snapshot Snapshot
 	Undo     Undo
+	IsInput  bool // it changes the bytes that the terminal sends, or makes the terminal send more
 }
 
 // Core tells how the terminal core treats a mode.
@@ -93,55 +94,59 @@ const (
 	private = true
 	off     = false
 	on      = true
+	input   = true
+	display = false
 )
 
 // All has the modes in the order in which an attached terminal is reset. In it, synchronized
 // output is the first mode, because the terminal holds all other changes back while it is set.
 // Origin is the first mode on the normal screen, because its reset moves the cursor home.
 var All = []Mode{
-	{Synchronized, private, "synchronized output", off, Kept, ByBoth, Printing, AtOnce},
-	{9, private, "X10 mouse", off, Kept, ByHard, Mouse, AtOnce},
-	{1000, private, "VT200 mouse", off, Kept, ByHard, Mouse, AtOnce},
-	{1001, private, "highlight mouse", off, Unknown, ByNone, Absent, AtOnce},
-	{1002, private, "drag mouse", off, Kept, ByHard, Mouse, AtOnce},
-	{1003, private, "any-motion mouse", off, Kept, ByHard, Mouse, AtOnce},
-	{1004, private, "focus reports", off, Kept, ByBoth, Quiet, AtOnce},
-	{1005, private, "UTF-8 mouse encoding", off, AlwaysReset, ByNone, Absent, AtOnce},
-	{1006, private, "SGR mouse encoding", off, Kept, ByHard, Encoding, AtOnce},
-	{1015, private, "urxvt mouse encoding", off, AlwaysReset, ByNone, Absent, AtOnce},
-	{1016, private, "SGR mouse encoding in pixels", off, Kept, ByHard, Encoding, AtOnce},
-	{2004, private, "bracketed paste", off, Kept, ByBoth, Quiet, AtOnce},
-	{2031, private, "colour scheme reports", off, Kept, ByHard, Quiet, AtOnce},
-	{SizeReports, private, "size reports", off, Kept, ByHard, Saved, AtOnce},
-	{9001, private, "win32 input", off, Kept, ByHard, Quiet, AtOnce},
-	{1, private, "DECCKM", off, Kept, ByBoth, Quiet, AtOnce},
-	{66, private, "DECNKM", off, Kept, ByBoth, Quiet, AtOnce},
-	{5, private, "DECSCNM", off, Unknown, ByNone, Absent, AtOnce},
+	{Synchronized, private, "synchronized output", off, Kept, ByBoth, Printing, AtOnce, display},
+	{9, private, "X10 mouse", off, Kept, ByHard, Mouse, AtOnce, input},
+	{1000, private, "VT200 mouse", off, Kept, ByHard, Mouse, AtOnce, input},
+	{1001, private, "highlight mouse", off, Unknown, ByNone, Absent, AtOnce, input},
+	{1002, private, "drag mouse", off, Kept, ByHard, Mouse, AtOnce, input},
+	{1003, private, "any-motion mouse", off, Kept, ByHard, Mouse, AtOnce, input},
+	{1004, private, "focus reports", off, Kept, ByBoth, Quiet, AtOnce, input},
+	{1005, private, "UTF-8 mouse encoding", off, AlwaysReset, ByNone, Absent, AtOnce, input},
+	{1006, private, "SGR mouse encoding", off, Kept, ByHard, Encoding, AtOnce, input},
+	{1015, private, "urxvt mouse encoding", off, AlwaysReset, ByNone, Absent, AtOnce, input},
+	{1016, private, "SGR mouse encoding in pixels", off, Kept, ByHard, Encoding, AtOnce, input},
+	{2004, private, "bracketed paste", off, Kept, ByBoth, Quiet, AtOnce, input},
+	{2031, private, "colour scheme reports", off, Kept, ByHard, Quiet, AtOnce, input},
+	{SizeReports, private, "size reports", off, Kept, ByHard, Saved, AtOnce, input},
+	{9001, private, "win32 input", off, Kept, ByHard, Quiet, AtOnce, input},
+	{1, private, "DECCKM", off, Kept, ByBoth, Quiet, AtOnce, input},
+	{66, private, "DECNKM", off, Kept, ByBoth, Quiet, AtOnce, input},
+	{5, private, "DECSCNM", off, Unknown, ByNone, Absent, AtOnce, display},
 
-	{47, private, "alternate screen", off, Kept, ByHard, Screen, Alternate},
-	{AlternateScreen, private, "alternate screen, cleared", off, Kept, ByHard, Screen, Alternate},
-	{1049, private, "alternate screen with the cursor saved", off, Kept, ByHard, Screen, Alternate},
+	{47, private, "alternate screen", off, Kept, ByHard, Screen, Alternate, display},
+	{AlternateScreen, private, "alternate screen, cleared", off, Kept, ByHard, Screen, Alternate, display},
+	{1049, private, "alternate screen with the cursor saved", off, Kept, ByHard, Screen, Alternate, display},
 
-	{Origin, private, "DECOM", off, Kept, ByBoth, Printing, OnNormal},
-	{Margins, private, "DECLRMM", off, Unknown, ByNone, Absent, OnNormal},
-	{Insert, ansi, "IRM", off, Kept, ByBoth, Printing, OnNormal},
-	{NewLine, ansi, "LNM", off, Kept, ByNone, Printing, OnNormal},
-	{25, private, "DECTCEM", on, Kept, BySoft, Quiet, OnNormal},
-	{Wraparound, private, "DECAWM", on, Kept, ByBoth, Printing, OnNormal},
+	{Origin, private, "DECOM", off, Kept, ByBoth, Printing, OnNormal, display},
+	{Margins, private, "DECLRMM", off, Unknown, ByNone, Absent, OnNormal, display},
+	{Insert, ansi, "IRM", off, Kept, ByBoth, Printing, OnNormal, display},
+	{NewLine, ansi, "LNM", off, Kept, ByNone, Printing, OnNormal, display},
+	{25, private, "DECTCEM", on, Kept, BySoft, Quiet, OnNormal, display},
+	{Wraparound, private, "DECAWM", on, Kept, ByBoth, Printing, OnNormal, display},
 
 	// Terminals differ in the initial state of these modes. The core resets grapheme clusters to
 	// the session's setting, and forgets that a program has set or reset alternate scroll.
-	{Graphemes, private, "grapheme clusters", off, Kept, ByHard, First, ToInitial},
-	{AlternateScroll, private, "alternate scroll", off, Kept, ByHard, IfKnown, ToInitial},
-	{12, private, "blinking cursor", off, Kept, ByNone, Quiet, ToInitial},
-	{45, private, "reverse wraparound", off, Kept, ByBoth, Quiet, ToInitial},
+	{Graphemes, private, "grapheme clusters", off, Kept, ByHard, First, ToInitial, display},
+	{AlternateScroll, private, "alternate scroll", off, Kept, ByHard, IfKnown, ToInitial, input},
+	{12, private, "blinking cursor", off, Kept, ByNone, Quiet, ToInitial, display},
+	{45, private, "reverse wraparound", off, Kept, ByBoth, Quiet, ToInitial, display},
 
-	{1048, private, "saved cursor", off, Acts, ByNone, Absent, Stays},
-	{2, private, "DECANM", on, Acts, ByNone, Absent, Stays},
-	{8, private, "DECARM", on, AlwaysSet, ByNone, Absent, Stays},
-	{67, private, "DECBKM", off, AlwaysReset, ByNone, Absent, Stays},
-	{2, ansi, "KAM", off, AlwaysReset, ByNone, Absent, Stays},
-	{12, ansi, "SRM", on, AlwaysSet, ByNone, Absent, Stays},
+	{1048, private, "saved cursor", off, Acts, ByNone, Absent, Stays, display},
+	{2, private, "DECANM", on, Acts, ByNone, Absent, Stays, display},
+	{8, private, "DECARM", on, AlwaysSet, ByNone, Absent, Stays, display},
+	{67, private, "DECBKM", off, AlwaysReset, ByNone, Absent, Stays, display},
+	{1036, private, "Meta sends ESC", on, Unknown, ByNone, Absent, Stays, input},
+	{1039, private, "Alt sends ESC", off, Unknown, ByNone, Absent, Stays, input},
+	{2, ansi, "KAM", off, AlwaysReset, ByNone, Absent, Stays, display},
+	{12, ansi, "SRM", on, AlwaysSet, ByNone, Absent, Stays, display},
 }
 
 // Parameter returns the mode as a parameter of its sequences, such as "?1049" or "4".

@@ -13,6 +13,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/shared/escseq"
+	"holdfast/shared/termmode"
 )
 
 // A Recording is the past of a session.
@@ -243,8 +244,10 @@ type playFilter struct {
 	isLead bool // the text so far ended with C1Lead, which is only passed on with the byte that it leads
 }
 
-// inputModes are the private modes that change the bytes that a terminal sends.
-var inputModes = []string{"1", "9", "66", "1000", "1001", "1002", "1003", "1004", "1005", "1006", "1007", "1015", "1016", "1036", "1039", "2004", "2031", "2048", "9001"}
+// isInputMode reports whether a private mode, as its parameter without the question mark, changes what the terminal sends.
+func isInputMode(parameter string) bool {
+	return slices.ContainsFunc(termmode.All, func(m termmode.Mode) bool { return m.IsInput && m.Parameter() == "?"+parameter })
+}
 
 // displayed are the final bytes of the CSI sequences that may change the display of the terminal.
 const displayed = "@ABCDEFGHIJKLMPSTXZ`abdefghlmrsu"
@@ -318,7 +321,7 @@ func appendDisplayed(p []byte, params string, final byte) []byte {
 	modes, isMode := strings.CutPrefix(params, "?")
 	switch {
 	case isMode && (final == 'h' || final == 'l'):
-		shown := slices.DeleteFunc(strings.Split(modes, ";"), func(m string) bool { return slices.Contains(inputModes, m) })
+		shown := slices.DeleteFunc(strings.Split(modes, ";"), isInputMode)
 		if len(shown) == 0 {
 			return p
 		}
