@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
 )
@@ -158,7 +159,7 @@ func TestClaim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dup, err := socket.Dup(f, "a duplicate")
+	dup, err := machine.Duplicate(f, "a duplicate")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/machine"
 )
 
 // Files returns duplicates of the listening socket and of its lock file, in this
@@ -26,33 +27,15 @@ func (l *Listener) Files() ([]*os.File, error) {
 	if l.closed {
 		return nil, net.ErrClosed
 	}
-	ln, err := Dup(l.ln, l.path)
+	ln, err := machine.Duplicate(l.ln, l.path)
 	if err != nil {
 		return nil, err
 	}
-	lock, err := Dup(l.lock, l.lock.Name())
+	lock, err := machine.Duplicate(l.lock, l.lock.Name())
 	if err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
 	return []*os.File{ln, lock}, nil
-}
-
-// Dup returns a duplicate of the descriptor of a connection, a listener or a file. The
-// duplicate is named name and is close-on-exec. Unless the caller means to make the
-// descriptor blocking in every process that shares it, it must not call Fd on it.
-func Dup(c syscall.Conn, name string) (*os.File, error) {
-	var f *os.File
-	err := control(c, func(fd int) error {
-		n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err == nil {
-			f = os.NewFile(uintptr(n), name)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("duplicate %s: %w", name, err)
-	}
-	return f, nil
 }
 
 // Adopt makes a Listener from the two Files of a Listener of another process, or of the
@@ -85,7 +68,7 @@ func (l *Listener) adopt(files []*os.File) error {
 		return errors.Join(fmt.Errorf("the passed listener is of network %s instead of unix", ln.Addr().Network()), ln.Close())
 	}
 	l.ln.SetUnlinkOnClose(false)
-	if l.lock, err = Dup(files[1], lockPath(l.path)); err != nil {
+	if l.lock, err = machine.Duplicate(files[1], lockPath(l.path)); err != nil {
 		return errors.Join(err, ln.Close())
 	}
 	if err := l.adoptNames(); err != nil {

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -56,9 +55,6 @@ func SendFiles(*net.UnixConn, []byte, []*os.File) error { return ErrUnsupported 
 
 // RecvFiles returns ErrUnsupported.
 func RecvFiles(*net.UnixConn, []byte, int) (int, []*os.File, error) { return 0, nil, ErrUnsupported }
-
-// Dup returns ErrUnsupported.
-func Dup(syscall.Conn, string) (*os.File, error) { return nil, ErrUnsupported }
 
 // Path returns "".
 func (*Listener) Path() string { return "" }

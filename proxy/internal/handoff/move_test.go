@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
-	"holdfast/shared/socket"
+	"holdfast/shared/machine"
 	"holdfast/shared/testkit"
 )
 
@@ -27,7 +27,7 @@ func conns(t *testing.T, n int) (near []Conn, far []*net.UnixConn) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := socket.Dup(a, "client")
+		f, err := machine.Duplicate(a, "client")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,6 @@ import (
 	"holdfast/proxy/internal/shadow"
 	"holdfast/proxy/internal/web"
 	"holdfast/shared/machine"
-	"holdfast/shared/socket"
 )
 
 const (
@@ -212,7 +211,7 @@ func (s *serving) pass(all []given, state []byte, pass handoff.Pass) error {
 		if !ok {
 			return errors.New("the connection has no descriptor")
 		}
-		file, err := socket.Dup(sc, "client")
+		file, err := machine.Duplicate(sc, "client")
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"holdfast/shared/machine"
 )
 
 // Adopt returns the ring of a process that has ended, or of the program that this process ran
@@ -97,7 +99,7 @@ func (r *Ring) File() (*os.File, error) {
 	if r.buf == nil {
 		return nil, errClosed
 	}
-	file, err := duplicate(r.file)
+	file, err := machine.Duplicate(r.file, r.file.Name())
 	if err != nil {
 		return nil, fmt.Errorf("ring: %w", err)
 	}

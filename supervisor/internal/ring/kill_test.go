@@ -10,6 +10,8 @@ import (
 
 	creack "github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/machine"
 )
 
 // kills is the number of owners of a ring that are killed in a row.
@@ -104,7 +106,7 @@ func openPipe(t testing.TB) (from, to *os.File) {
 }
 
 func handOnFile(t testing.TB, f *os.File) *os.File {
-	dup, err := duplicate(f)
+	dup, err := machine.Duplicate(f, f.Name())
 	if err != nil {
 		t.Fatal(err)
 	}

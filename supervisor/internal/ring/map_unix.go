@@ -21,17 +21,6 @@ func mapFile(f *os.File, n int) (mem []byte, err error) {
 
 func unmap(mem []byte) error { return os.NewSyscallError("munmap", unix.Munmap(mem)) }
 
-func duplicate(f *os.File) (dup *os.File, err error) {
-	err = control(f, func(fd uintptr) error {
-		n, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3) // above the standard streams
-		if err == nil {
-			dup = os.NewFile(uintptr(n), f.Name())
-		}
-		return os.NewSyscallError("fcntl", err)
-	})
-	return dup, err
-}
-
 // control calls do with the file's descriptor, which stays open during the call.
 func control(f *os.File, do func(fd uintptr) error) error {
 	raw, err := f.SyscallConn()

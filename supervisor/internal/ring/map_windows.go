@@ -10,4 +10,3 @@ func newFile(int) (*os.File, error)         { return nil, errors.ErrUnsupported 
 func checkSeals(*os.File) error             { return errors.ErrUnsupported }
 func mapFile(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported }
 func unmap([]byte) error                    { return nil }
-func duplicate(*os.File) (*os.File, error)  { return nil, errors.ErrUnsupported }

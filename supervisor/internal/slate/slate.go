@@ -225,7 +225,7 @@ func (s *Slate) File() *os.File { return s.file }
 // the slate is written to, or after it was closed. If the slate was closed before, the error is
 // os.ErrClosed.
 func (s *Slate) Duplicate() (*os.File, error) {
-	f, err := duplicate(s.file)
+	f, err := machine.Duplicate(s.file, s.file.Name())
 	if err != nil {
 		return nil, fmt.Errorf("slate: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/shared/logging"
+	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
 )
@@ -75,7 +76,7 @@ func (s Sockets) files() (groups []handoff.Group, files []*os.File, err error) {
 	add := func(name string, some []*os.File, addErr error) {
 		groups, files, err = append(groups, handoff.Group{Name: name, Files: len(some)}), append(files, some...), errors.Join(err, addErr)
 	}
-	f, dupErr := socket.Dup(listener, "gate")
+	f, dupErr := machine.Duplicate(listener, "gate")
 	if dupErr == nil {
 		add(filesListener, []*os.File{f}, nil)
 	}

@@ -1,8 +1,0 @@
-package slate
-
-import (
-	"errors"
-	"os"
-)
-
-func duplicate(*os.File) (*os.File, error) { return nil, errors.ErrUnsupported }
