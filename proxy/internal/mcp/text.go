@@ -71,7 +71,7 @@ func (t *text) changes(r *protocol.ChangesContent, e exchange) {
 		default:
 			t.line("rows %d to %d:", l.Row, l.Row+len(texts)-1)
 			for len(texts) > 0 {
-				texts = texts[t.lineOrMoved(texts, moved(e.seen.rows, texts)):]
+				texts = texts[t.firstLines(texts, moved(e.seen.rows, texts)):]
 			}
 		}
 	}
@@ -116,22 +116,33 @@ func (t *text) changedLines(r *protocol.ChangesContent, e exchange) {
 				inPlace := texts[j:min(uint64(len(texts)), known-l.Line)]
 				hasMoved = moved(e.seen.lines, inPlace)
 			}
-			j += t.lineOrMoved(texts[j:], hasMoved)
+			j += t.firstLines(texts[j:], hasMoved)
 			end = l.Line + uint64(j)
 		}
 	}
 }
 
-// lineOrMoved adds the first line. If the first lines have only moved, lineOrMoved adds the first and the last of them, with a
-// remark between. It returns the number of lines that this stands for.
-func (t *text) lineOrMoved(lines []string, moved int) int {
+// minEqual is the smallest number of equal consecutive lines that an answer does not repeat.
+const minEqual = 4
+
+// firstLines adds the first line. If the first lines have only moved, it adds the first and the last of them, with a remark
+// between. If they are equal, it adds a remark. It returns the number of lines that this stands for.
+func (t *text) firstLines(lines []string, moved int) int {
 	t.line("%s", lines[0])
-	if moved == 0 {
+	if moved > 0 {
+		t.line("(%d lines as before)", moved-2)
+		t.line("%s", lines[moved-1])
+		return moved
+	}
+	equal := 1
+	for equal < len(lines) && lines[equal] == lines[0] {
+		equal++
+	}
+	if equal < minEqual {
 		return 1
 	}
-	t.line("(%d lines as before)", moved-2)
-	t.line("%s", lines[moved-1])
-	return moved
+	t.line("(%d more equal lines)", equal-1)
+	return equal
 }
 
 // isEcho reports whether a line is the prompt that the agent has read, and behind it the line that it has typed.

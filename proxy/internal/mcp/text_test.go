@@ -16,8 +16,8 @@ func processes(first, end int) (rows []string) {
 	return rows
 }
 
-// An answer does not repeat lines that have only moved on the screen, and repeats all others.
-func TestMovedLines(t *testing.T) {
+// An answer does not repeat lines that are equal or have only moved on the screen, and repeats all others.
+func TestLinesNotRepeated(t *testing.T) {
 	top := func(text ...string) []string { return append(text, processes(1, 11)...) }
 	asBefore := "process 1\n(8 lines as before)\nprocess 10"
 	shell := protocol.LineNumbers{Next: 13}
@@ -40,6 +40,14 @@ func TestMovedLines(t *testing.T) {
 		{
 			"rows", protocol.ChangesContent{Alternate: true, Whole: true, Rows: rows(0, top("load 1")...)},
 			protocol.ChangesContent{Alternate: true, Rows: rows(0, top("load 2", "node")...)}, "rows 0 to 11:\nload 2\nnode\n" + asBefore,
+		},
+		{
+			"equal lines", protocol.ChangesContent{Whole: true}, protocol.ChangesContent{LineNumbers: shell, Lines: lines(0, "a", "b", "b", "b", "c", "~", "~", "~", "~", "end")},
+			"a\nb\nb\nb\nc\n~\n(3 more equal lines)\nend",
+		},
+		{
+			"equal rows", protocol.ChangesContent{Whole: true}, protocol.ChangesContent{Alternate: true, Rows: rows(3, "~", "~", "~", "~", "~")},
+			"rows 3 to 7:\n~\n(4 more equal lines)",
 		},
 		{
 			"few lines", protocol.ChangesContent{LineNumbers: shell, Whole: true, Lines: lines(0, processes(1, minMoved)...)},

@@ -35,17 +35,11 @@ func (s *server) list(ctx context.Context, _ listInput) (string, error) {
 
 type readInput struct {
 	Session  string `json:"session"`
-	Whole    bool   `json:"whole,omitempty" jsonschema:"begin anew with the whole screen"`
 	MaxBytes int    `json:"max_bytes,omitempty"`
 }
 
 func (s *server) readNew(ctx context.Context, in readInput) (string, error) {
-	id := protocol.SessionID(in.Session)
-	if in.Whole {
-		was := s.reading(id)
-		s.setReading(id, reading{bells: was.bells})
-	}
-	return s.news(ctx, answer{session: id, maxBytes: in.MaxBytes})
+	return s.news(ctx, answer{session: protocol.SessionID(in.Session), maxBytes: in.MaxBytes})
 }
 
 type screenInput struct {
@@ -117,7 +111,7 @@ type waitInput struct {
 	Session  string  `json:"session"`
 	Text     string  `json:"text,omitempty" jsonschema:"wait for a line that matches this RE2, also if it is on the screen already"`
 	Prompt   bool    `json:"prompt,omitempty" jsonschema:"wait until the shell waits for a command, if it reports that"`
-	IdleMS   int64   `json:"idle_ms,omitempty" jsonschema:"wait until it has printed nothing for so long"`
+	IdleMS   int64   `json:"idle_ms,omitempty" jsonschema:"wait until it is silent for so long"`
 	TimeoutS float64 `json:"timeout_s,omitempty"`
 	MaxBytes int     `json:"max_bytes,omitempty"`
 }
@@ -177,7 +171,7 @@ type sendInput struct {
 	Keys     []string `json:"keys,omitempty" jsonschema:"to press after the text: Enter, Tab, Escape, Up, PageDown, F1, C-c, M-x"`
 	Enter    bool     `json:"enter,omitempty" jsonschema:"press Enter at the end"`
 	WaitText string   `json:"wait_text,omitempty" jsonschema:"wait for a new line that matches this RE2, other than the echo"`
-	IdleMS   int64    `json:"idle_ms,omitempty" jsonschema:"wait until it has printed nothing for so long; default: until the shell waits for a command, if it reports that, else 500"`
+	IdleMS   int64    `json:"idle_ms,omitempty" jsonschema:"wait until it is silent for so long; default: until the shell waits for a command, if it reports that, else 500"`
 	TimeoutS float64  `json:"timeout_s,omitempty"`
 	MaxBytes int      `json:"max_bytes,omitempty"`
 }
