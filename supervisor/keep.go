@@ -72,7 +72,7 @@ func runKeeper(o *options) error {
 		}
 	}
 	if err := machine.Reap(); err != nil {
-		log.Error().Err(err).Msg("process is no subreaper; exit codes of children whose supervisor dies will be unknown")
+		log.Error().Err(err).Msg("this process could not become a subreaper; exit codes of children whose supervisor dies will be unknown")
 	}
 	if err := keep.LockPID(dirs.Runtime); err != nil {
 		log.Error().Err(err).Msg("keeper note not written; other processes cannot find the keeper")

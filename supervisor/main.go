@@ -278,7 +278,7 @@ func run(ctx context.Context, o *options) error {
 		return closed
 	})
 	go ln.Watch(ctx, socketCheck, func(rebound bool, err error) {
-		log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, ln.Path()).Msg("socket's path was gone")
+		log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, ln.Path()).Msg("the path of the socket was gone")
 		if rebound {
 			self.save(log)
 		}

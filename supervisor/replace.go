@@ -346,7 +346,7 @@ func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
 		return err
 	}
 	if tried, ok := reply.(*link.Upgraded); ok && err == nil {
-		fmt.Printf("%s could go on with %d sessions of %s\n", tried.Version, tried.Sessions, old.Version)
+		fmt.Printf("%s is able to continue %d sessions of %s\n", tried.Version, tried.Sessions, old.Version)
 		return nil
 	}
 	return u.await(ctx, old)
@@ -367,18 +367,18 @@ func (u *upgrader) await(ctx context.Context, old *protocol.ProcessStatus) error
 		switch {
 		case err != nil:
 		case hasDied(old, now):
-			return true, protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("%s died when it had taken over: %s; %s, process %d, goes on with %d sessions",
+			return true, protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("%s died after it had taken over: %s; %s, process %d, continues with %d sessions",
 				version.String(), u.why(now), now.Version, now.PID, now.Sessions))
 		case now.Upgrades == old.Upgrades:
-			return true, protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("the supervisor did not become %s, and supervisor.log says why; %s, process %d, goes on with %d sessions",
+			return true, protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("the supervisor did not become %s, and supervisor.log says why; %s, process %d, continues with %d sessions",
 				version.String(), now.Version, now.PID, now.Sessions))
 		default:
-			fmt.Printf("%s became %s, %d sessions go on, pid %d, after %v\n", old.Version, now.Version, now.Sessions, now.PID,
+			fmt.Printf("%s became %s, %d sessions continue, pid %d, after %v\n", old.Version, now.Version, now.Sessions, now.PID,
 				time.Since(u.began).Round(time.Millisecond))
 			return true, nil
 		}
 		if held := keep.ReadHeld(u.dirs.Runtime); held != nil {
-			return true, protocol.Errorf(protocol.CodeSupervisorUnreachable, version.String()+" died when it had taken over: "+held.Error())
+			return true, protocol.Errorf(protocol.CodeSupervisorUnreachable, version.String()+" died after it had taken over: "+held.Error())
 		}
 		return false, nil
 	})
@@ -441,7 +441,7 @@ func (u *upgrader) choose(ctx context.Context, held *keep.Held) (done bool, err 
 	if err != nil {
 		return false, err
 	}
-	fmt.Printf("process %d, which holds the sessions, is told to start %s\n", pid, u.exe)
+	fmt.Printf("process %d, which holds the sessions, will start %s\n", pid, u.exe)
 	ctx, cancel := context.WithTimeout(ctx, u.limit)
 	defer cancel()
 	decided, err := linkconn.AwaitStatus(ctx, u.status, func(now *protocol.ProcessStatus, err error) (bool, error) {
@@ -449,7 +449,7 @@ func (u *upgrader) choose(ctx context.Context, held *keep.Held) (done bool, err 
 			if keep.CancelChoice(u.dirs.Runtime) || now.Version != version.String() {
 				return true, nil // the keeper has started the program that it knew before, or the silent supervisor answers now
 			}
-			fmt.Printf("%s serves, %d sessions go on, pid %d\n", now.Version, now.Sessions, now.PID)
+			fmt.Printf("%s serves, %d sessions continue, pid %d\n", now.Version, now.Sessions, now.PID)
 			done = true
 			return true, nil
 		}

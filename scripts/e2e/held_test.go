@@ -49,7 +49,7 @@ func TestHeld(t *testing.T) {
 	w.serves()
 	w.finds("keeper", "note", "started 3 times, and the one before ended: SIGKILL", "supervisor.log", 0)
 	w.loop()
-	if out := w.Must("supervisor", "--upgrade"); !strings.Contains(out, "is told to start") || !strings.Contains(out, "1 sessions go on") {
+	if out := w.Must("supervisor", "--upgrade"); !strings.Contains(out, "will start") || !strings.Contains(out, "1 sessions continue") {
 		t.Errorf("upgrade after a crash loop: %s", out)
 	}
 	w.Must("proxy", "send", "s", "--enter", "still here")

@@ -165,7 +165,7 @@ func (r *release) nfpmConfig(t target, files []file) ([]byte, error) {
 		"description": "terminals that outlive everything around them\n" +
 			"A supervisor holds the shells, a proxy speaks to apps, pages and people, and\n" +
 			"the proxy is replaced whenever you like: no shell ends, no byte is lost or\n" +
-			"doubled, and attached clients go on by themselves.",
+			"doubled, and attached clients continue by themselves.",
 		"contents": list,
 	})
 }

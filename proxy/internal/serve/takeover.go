@@ -99,7 +99,7 @@ func (s *serving) ready() {
 			s.log.Warn().Err(err).Msg("old proxy not notified that this proxy serves")
 		}
 		fault("serving")
-		s.log.Info().Int("old_pid", s.take.PID).Msg("took over")
+		s.log.Info().Int("old_pid", s.take.PID).Msg("this proxy took over from the old one")
 	}
 	s.greet(os.Stdout)
 	s.report.say(handoff.Progress{Step: "serving", PID: os.Getpid(), Version: version.String()})

@@ -42,7 +42,7 @@ NotifyAccess=all
 	fmt.Fprintf(&b, `# Serves, and where a proxy serves already takes over from it.
 ExecStart=%s
 ExecReload=%s
-# A stop ends the proxy alone: the supervisor and its shells go on.
+# A stop ends the proxy alone: the supervisor and its shells continue.
 KillMode=process
 # Nor does a shell that runs out of memory end the proxy.
 OOMPolicy=continue

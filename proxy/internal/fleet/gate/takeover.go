@@ -64,7 +64,7 @@ func (t Takeover) Run(ctx context.Context, store *credential.Store, log zerolog.
 	if err := g.commit(take); err != nil {
 		return fmt.Errorf("the old gate continues to serve: %w", errors.Join(err, s.release()))
 	}
-	log.Info().Int("old_pid", take.PID).Str("old_version", take.Version).Msg("took over from the gate before")
+	log.Info().Int("old_pid", take.PID).Str("old_version", take.Version).Msg("this gate took over from the old one")
 	t.Serving(take.PID)
 	return g.run(s)
 }
@@ -244,7 +244,7 @@ func (g *Gate) recallPredecessor() {
 	select {
 	case <-p.ended:
 	case <-time.After(recallLimit):
-		g.log.Error().Bool("security", true).Msg("the gate before has not closed its connections")
+		g.log.Error().Bool("security", true).Msg("the old gate has not closed its connections")
 	}
 }
 

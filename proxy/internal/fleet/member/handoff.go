@@ -260,7 +260,7 @@ func (t Takeover) Run(ctx context.Context, o Options) (next *Successor, err erro
 		o.Log.Warn().Err(err).Msg("old agent has died during the handoff; this agent serves")
 	}
 	close(a.committed)
-	o.Log.Info().Int("old_pid", take.PID).Str("old_version", take.Version).Msg("took over from the agent before")
+	o.Log.Info().Int("old_pid", take.PID).Str("old_version", take.Version).Msg("this agent took over from the old one")
 	t.Serving(s, take.PID)
 	r := <-ended
 	return r.next, r.err

@@ -639,6 +639,6 @@ func (a *agent) link() uint64 {
 // put publishes a message. A message that is lost is noticed by the gate, which asks for the roster.
 func (a *agent) put(kind string, data []byte) {
 	if err := a.bus.Publish(kind, data); err != nil {
-		a.o.Log.Debug().Err(err).Str(logging.Kind, kind).Msg("record not published")
+		a.o.Log.Debug().Err(err).Str(logging.Kind, kind).Msg("the record was not published")
 	}
 }

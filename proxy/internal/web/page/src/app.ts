@@ -86,7 +86,7 @@ export class App {
         this.stage,
         keyBar(() => (this.view()?.past ? undefined : this.view()?.terminal))),
       backdrop, this.alerts);
-    this.stage.append(connectionBar(client, () => this.sessions.refresh(), ...(fleet ? ['The gate does not answer. The sessions do not need it, and this page goes on by itself.'] : ['If it stays so, run ', h('kbd', { text: 'proxy web' }), ' in a terminal on the machine of the sessions: this page goes on by itself.'])));
+    this.stage.append(connectionBar(client, () => this.sessions.refresh(), ...(fleet ? ['The gate does not answer. The sessions do not need it, and this page continues by itself.'] : ['If it stays so, run ', h('kbd', { text: 'proxy web' }), ' in a terminal on the machine of the sessions: this page continues by itself.'])));
     this.tabs = layout.thaw(read<unknown>(TABS, null, sessionStorage) ?? read<unknown>(TABS, null));
     if (this.tabs.length === 0) this.tabs = [layout.newTab()];
     document.addEventListener('keydown', (e) => this.key(e), true);

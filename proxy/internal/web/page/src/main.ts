@@ -84,7 +84,7 @@ const RETRY = 2000; // ms between attempts while the server does not reply
 async function begin(): Promise<void> {
   const page = await may();
   if (!page) {
-    tell('Not connected', true, 'Holdfast does not answer. In a terminal on the machine of the sessions, run ', h('kbd', { text: 'proxy web' }), '. This page goes on by itself.');
+    tell('Not connected', true, 'Holdfast does not answer. In a terminal on the machine of the sessions, run ', h('kbd', { text: 'proxy web' }), '. This page continues by itself.');
     const timer = setInterval(() => void may().then((now) => {
       if (!now) return;
       clearInterval(timer);

@@ -23,7 +23,7 @@ export const shortcuts: Shortcut[] = [
   alt('G', 'KeyG', 'filter', 'Filter the list'),
   alt('D', 'KeyD', 'split-right', 'Split to the right'),
   alt('S', 'KeyS', 'split-down', 'Split below'),
-  alt('W', 'KeyW', 'close', 'Close the pane; its session goes on'),
+  alt('W', 'KeyW', 'close', 'Close the pane; its session continues'),
   alt('←', 'ArrowLeft', 'left', 'To the pane at the left; so → ↑ ↓'),
   alt('→', 'ArrowRight', 'right', ''),
   alt('↑', 'ArrowUp', 'up', ''),
