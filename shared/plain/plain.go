@@ -67,6 +67,11 @@ func joins(r rune) bool {
 	return r == emojiPresentation || unicode.In(r, unicode.So, unicode.Sk)
 }
 
+// Cut returns the first bytes of s, at most n, without bytes that are not UTF-8 and without a part of a character.
+func Cut(s string, n int) string {
+	return strings.ToValidUTF8(s[:min(len(s), n)], "")
+}
+
 // ShellWord returns s as one word of a POSIX shell's command line. It quotes s if s is empty or
 // contains a character that may have a meaning for the shell.
 func ShellWord(s string) string {

@@ -37,6 +37,19 @@ func TestText(t *testing.T) {
 	}
 }
 
+// A cut text is UTF-8, whatever the text was and wherever it is cut.
+func TestCut(t *testing.T) {
+	for _, tt := range []struct {
+		in   string
+		n    int
+		want string
+	}{{"", 3, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"aé€", 2, "a"}, {"aé€", 3, "aé"}, {"aé€", 5, "aé"}, {"aé€", 6, "aé€"}, {"a\xffb", 3, "ab"}, {"€", 0, ""}} {
+		if got := Cut(tt.in, tt.n); got != tt.want {
+			t.Errorf("Cut(%q, %d) is %q, want %q", tt.in, tt.n, got, tt.want)
+		}
+	}
+}
+
 // Text that comes byte by byte must give the same result.
 func TestWriter(t *testing.T) {
 	for _, tt := range texts {

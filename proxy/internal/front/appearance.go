@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"holdfast/protocol"
 	"holdfast/shared/escseq"
+	"holdfast/shared/plain"
 	"holdfast/shared/termmode"
 )
 
@@ -66,7 +66,7 @@ func answers() []answer {
 		{"\x1b]10;", "", isASCII, func(a *protocol.Appearance, s string) { a.Foreground = hexColor(s) }},
 		{"\x1b]11;", "", isASCII, func(a *protocol.Appearance, s string) { a.Background = hexColor(s) }},
 		{"\x1b]12;", "", isASCII, func(a *protocol.Appearance, s string) { a.Cursor = hexColor(s) }},
-		{"\x1bP>|", "", isText, func(a *protocol.Appearance, s string) { a.Version = cutText(s, protocol.MaxTerminalVersion) }},
+		{"\x1bP>|", "", isText, func(a *protocol.Appearance, s string) { a.Version = plain.Cut(s, protocol.MaxTerminalVersion) }},
 	}
 	for _, m := range termmode.All {
 		if m.Undo == termmode.ToInitial {
@@ -367,16 +367,6 @@ func hexColor(s string) string {
 		out += fmt.Sprintf("%02x", (n*255+most/2)/most)
 	}
 	return out
-}
-
-// cutText returns at most n bytes of s, without invalid and cut characters.
-func cutText(s string, n int) string {
-	s = strings.ToValidUTF8(s, "")
-	for len(s) > n {
-		_, size := utf8.DecodeLastRuneInString(s)
-		s = s[:len(s)-size]
-	}
-	return s
 }
 
 // Appearance returns the part of the terminal's appearance that is known without a query: the size of

@@ -10,6 +10,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/policy"
 	"holdfast/shared/logging"
+	"holdfast/shared/plain"
 )
 
 // retryRunning is the retry time that a client receives if the policy runs but gave no usable
@@ -139,7 +140,7 @@ func (h *Host) worked(m method) {
 func cutText(s string) string {
 	const most = 500
 	if len(s) > most {
-		return s[:most] + "…"
+		return plain.Cut(s, most) + "…"
 	}
 	return s
 }

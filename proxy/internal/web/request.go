@@ -17,6 +17,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/shared/logging"
+	"holdfast/shared/plain"
 )
 
 const (
@@ -106,7 +107,7 @@ func (h *Handler) logRefusal(no *refusal, r *request, nc net.Conn) {
 }
 
 // cut limits the bytes that a client can write into the log.
-func cut(s string) string { return s[:min(len(s), 100)] }
+func cut(s string) string { return plain.Cut(s, 100) }
 
 // route handles a request. It returns a refusal if the request was not handled, or nil when the
 // connection has ended.

@@ -7,6 +7,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/mask"
+	"holdfast/shared/plain"
 	"holdfast/supervisor/internal/vt"
 )
 
@@ -314,9 +315,9 @@ func (c *Changes) encodeLines(content *protocol.ChangesContent) {
 
 // cutJSON returns the beginning of a text that takes at most n bytes as JSON.
 func cutJSON(text string, n int) string {
-	text = cut(text, max(n, 0))
+	text = plain.Cut(text, max(n, 0))
 	for jsonLen(text) > n && text != "" {
-		text = cut(text, len(text)-max(1, (jsonLen(text)-n)/6))
+		text = plain.Cut(text, len(text)-max(1, (jsonLen(text)-n)/6))
 	}
 	return text
 }

@@ -2,9 +2,9 @@ package screen
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"holdfast/protocol"
+	"holdfast/shared/plain"
 	"holdfast/supervisor/internal/picture"
 	"holdfast/supervisor/internal/vt"
 )
@@ -233,19 +233,7 @@ func clean(s string, n int) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "\ufffd"))
-	return cut(s, n)
+	return plain.Cut(s, n)
 }
 
 func isControl(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 }
-
-// cut returns at most n bytes of s, which must be valid UTF-8. It cuts only between
-// characters.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}

@@ -7,6 +7,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/mask"
+	"holdfast/shared/plain"
 	"holdfast/supervisor/internal/vt"
 )
 
@@ -159,7 +160,7 @@ func (s *Screen) lastLines(spec protocol.ScreenSpec) []string {
 	var c protocol.ScreenContent
 	p.texts(&c, slices.Values(firstLines(p.lines(spec), spec.Lines)), protocol.MaxScreenBytes)
 	for i, l := range c.Lines {
-		c.Lines[i] = cut(l, protocol.MaxTailLine)
+		c.Lines[i] = plain.Cut(l, protocol.MaxTailLine)
 	}
 	return c.Lines
 }

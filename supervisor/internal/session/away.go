@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/plain"
 	"holdfast/supervisor/internal/screen"
 )
 
@@ -82,7 +83,7 @@ func (w *away) addCommand(c protocol.CommandInfo) {
 	if !w.Open {
 		return
 	}
-	c.Line = cutText(c.Line, awayLine)
+	c.Line = plain.Cut(c.Line, awayLine)
 	w.Now.Commands = lastOf(w.Now.Commands, c)
 	w.Now.Ended++
 }
@@ -91,17 +92,6 @@ func (w *away) addCommand(c protocol.CommandInfo) {
 func lastOf[T any](all []T, more ...T) []T {
 	all = append(slices.Clone(all), more...)
 	return all[max(0, len(all)-protocol.MaxAway):]
-}
-
-// cutText returns at most n bytes of s, and never a part of a character.
-func cutText(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && s[n]&0xc0 == 0x80 {
-		n--
-	}
-	return s[:n]
 }
 
 // canWrite reports whether a is a viewer that may write. Only such viewers end an absence.

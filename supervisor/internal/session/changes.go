@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 
 	"holdfast/protocol"
+	"holdfast/shared/plain"
 	"holdfast/supervisor/internal/screen"
 )
 
@@ -105,7 +106,7 @@ func (s *Session) Changes(spec protocol.ChangesSpec) (protocol.ChangesContent, e
 		return protocol.ChangesContent{}, err
 	}
 	for i := range ended {
-		ended[i].Line = cutText(s.masker.Text(ended[i].Line), awayLine)
+		ended[i].Line = plain.Cut(s.masker.Text(ended[i].Line), awayLine)
 	}
 	c := changes.Content(ended)
 	if c.Whole {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"holdfast/protocol"
+	"holdfast/shared/plain"
 	"holdfast/supervisor/internal/screen"
 )
 
@@ -141,7 +142,7 @@ func parseReport(text string) (r protocol.ProgramStatus, ok bool) {
 	if r.State != protocol.ProgramWorking && r.State != protocol.ProgramBlocked {
 		r.Progress = nil
 	}
-	r.Message = cutText(r.Message, maxMessage)
+	r.Message = plain.Cut(r.Message, maxMessage)
 	return r, r.State == "clear" || slices.Contains(urgency, r.State)
 }
 

@@ -35,6 +35,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/shared/logging"
+	"holdfast/shared/plain"
 )
 
 // Limits and times.
@@ -232,8 +233,7 @@ func (u *Upgrader) begin(ctx context.Context, request gate.Upgrade, from string)
 }
 
 func cut(text string) string {
-	text = strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
-	return strings.ToValidUTF8(text[:min(len(text), gate.MaxUpgradeText)], "")
+	return plain.Cut(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "), gate.MaxUpgradeText)
 }
 
 // step notes a step.

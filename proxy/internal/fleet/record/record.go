@@ -24,6 +24,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/policy"
+	"holdfast/shared/plain"
 )
 
 // Times of the records of hosts.
@@ -144,21 +145,19 @@ type Session struct {
 func Of(s protocol.SessionInfo) json.RawMessage {
 	r := Session{
 		ID: s.ID, Instance: s.Instance, State: s.State, Size: s.Size, Title: s.Title,
-		Command: cut(strings.Join(s.Argv, " "), maxCommand), Labels: s.Labels, CreatedAt: s.CreatedAt, ExitCode: s.ExitCode,
+		Command: plain.Cut(strings.Join(s.Argv, " "), maxCommand), Labels: s.Labels, CreatedAt: s.CreatedAt, ExitCode: s.ExitCode,
 	}
 	b := encode(r)
 	if len(b) > MaxSession {
 		workspace, has := s.Labels[protocol.LabelWorkspace]
 		r.Labels, r.Title = nil, ""
 		if has { // without it, the session would become visible to the clients of no workspace
-			r.Labels = map[string]string{protocol.LabelWorkspace: cut(workspace, policy.MaxNameBytes+1)} // a longer one is no workspace
+			r.Labels = map[string]string{protocol.LabelWorkspace: plain.Cut(workspace, policy.MaxNameBytes+1)} // a longer one is no workspace
 		}
 		b = encode(r)
 	}
 	return b
 }
-
-func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
 
 // A Message is sent over the bus.
 type Message interface {
@@ -190,7 +189,7 @@ func Decode[T Message](data []byte) (m T, err error) {
 func check(m any) error {
 	switch m := m.(type) {
 	case *Host:
-		m.Release, m.System = cut(m.Release, maxText), cut(m.System, maxText)
+		m.Release, m.System = plain.Cut(m.Release, maxText), plain.Cut(m.System, maxText)
 		if m.Count < 0 || m.Count > MaxSessions || len(m.Sum) != hex.EncodedLen(len(Sum{})) {
 			return fmt.Errorf("a host has %d sessions and a sum of %d digits", m.Count, len(m.Sum))
 		}
@@ -267,8 +266,8 @@ func ParseSession(raw json.RawMessage) (Session, error) {
 		return s, fmt.Errorf("the session is not valid: %w", err)
 	}
 	s.Size = s.Size.Normalize()
-	s.Command, s.Title = cut(s.Command, maxCommand), cut(s.Title, protocol.MaxTitle)
-	s.Instance, s.State = protocol.Instance(cut(string(s.Instance), protocol.MaxIDLen)), protocol.State(cut(string(s.State), protocol.MaxIDLen))
+	s.Command, s.Title = plain.Cut(s.Command, maxCommand), plain.Cut(s.Title, protocol.MaxTitle)
+	s.Instance, s.State = protocol.Instance(plain.Cut(string(s.Instance), protocol.MaxIDLen)), protocol.State(plain.Cut(string(s.State), protocol.MaxIDLen))
 	if err := checkLabels(s.Labels); err != nil {
 		return s, err
 	}

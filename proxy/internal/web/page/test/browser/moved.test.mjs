@@ -57,7 +57,7 @@ test('through the sudden end of the proxy', async () => {
 
 // demand: B9
 for (const [device, options] of [['a desktop', {}], ['a phone', { viewport: { width: 390, height: 700 }, hasTouch: true, isMobile: true }]]) {
-  test(`a dead link is told over the terminal, on ${device}, and the page goes on by itself`, async () => {
+  test(`a dead link is told over the terminal, on ${device}, and the page continues by itself`, async () => {
     const id = device.replace('a ', 'lost-');
     await spawn(id);
     const c = await context(options);
