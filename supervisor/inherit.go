@@ -14,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
-	"holdfast/shared/keep"
+	"holdfast/shared/keeperstate"
 	"holdfast/shared/logging"
 	"holdfast/shared/socket"
 	"holdfast/supervisor/internal/fdstore"
@@ -114,7 +114,7 @@ func (b *before) findClaim(dir string, log zerolog.Logger) {
 	if b.vault == nil || b.claim != nil {
 		return
 	}
-	f, err := keep.Claim(dir, 0)
+	f, err := keeperstate.Claim(dir, 0)
 	var inUse *socket.InUseError
 	if errors.As(err, &inUse) { // the keeper has the lock, but this program inherited no duplicate
 		return

@@ -26,7 +26,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/link"
 	"holdfast/shared/config"
-	"holdfast/shared/keep"
+	"holdfast/shared/keeperstate"
 	linkconn "holdfast/shared/link"
 	"holdfast/shared/logging"
 	"holdfast/shared/machine"
@@ -268,7 +268,7 @@ func run(ctx context.Context, o *options) error {
 	go obey(ctx, signals, sessions, stop, log)
 	go r.watchKeeper(ctx)
 	go endIfEmpty(ctx, cfg.EmptyTimeout, func() bool {
-		return server.Linked() == 0 && !keep.IsManaged(dirs.Runtime) // a service manager would start the supervisor again
+		return server.Linked() == 0 && !keeperstate.IsManaged(dirs.Runtime) // a service manager would start the supervisor again
 	}, func() bool {
 		closed := sessions.CloseIfIdle(true)
 		if closed {
@@ -296,7 +296,7 @@ func run(ctx context.Context, o *options) error {
 	if before.own {
 		self.save(log)
 	}
-	keep.ClearHeld(dirs.Runtime)
+	keeperstate.ClearHeld(dirs.Runtime)
 	fault("ready")
 	err = server.Serve(ctx, ln)
 	if unfinished := recording.Close(recordingEnd); unfinished != nil {
@@ -446,7 +446,7 @@ const dialTries = 5
 
 // dial connects a link to the running supervisor.
 func dial(ctx context.Context, dirs config.Dirs, secret, name string) (conn *linkconn.Conn, err error) {
-	if held := keep.ReadHeld(dirs.Runtime); held != nil { // the socket would accept the connection, but no supervisor would answer
+	if held := keeperstate.ReadHeld(dirs.Runtime); held != nil { // the socket would accept the connection, but no supervisor would answer
 		return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, held.Error())
 	}
 	for range dialTries {

@@ -15,7 +15,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/link"
 	"holdfast/shared/config"
-	"holdfast/shared/keep"
+	"holdfast/shared/keeperstate"
 	linkconn "holdfast/shared/link"
 	"holdfast/shared/logging"
 	"holdfast/shared/machine"
@@ -316,7 +316,7 @@ func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
 	if u.exe, err = os.Executable(); err != nil {
 		return err
 	}
-	if held := keep.ReadHeld(dirs.Runtime); held != nil && !dryRun {
+	if held := keeperstate.ReadHeld(dirs.Runtime); held != nil && !dryRun {
 		fmt.Printf("%d supervisors died within a minute and none was started any more\n", held.Deaths)
 		if done, err := u.choose(ctx, held); done || err != nil {
 			return err
@@ -324,7 +324,7 @@ func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
 	}
 	conn, err := dial(ctx, dirs, u.secret, "supervisor --upgrade")
 	if err != nil && !dryRun && !isRefused(err) {
-		if pid, _ := keep.PID(dirs.Runtime); pid != 0 {
+		if pid, _ := keeperstate.PID(dirs.Runtime); pid != 0 {
 			fmt.Printf("no supervisor answers: %v\n", err)
 			if done, err := u.choose(ctx, nil); done || err != nil {
 				return err
@@ -377,7 +377,7 @@ func (u *upgrader) await(ctx context.Context, old *protocol.ProcessStatus) error
 				time.Since(u.began).Round(time.Millisecond))
 			return true, nil
 		}
-		if held := keep.ReadHeld(u.dirs.Runtime); held != nil {
+		if held := keeperstate.ReadHeld(u.dirs.Runtime); held != nil {
 			return true, protocol.Errorf(protocol.CodeSupervisorUnreachable, version.String()+" died after it had taken over: "+held.Error())
 		}
 		return false, nil
@@ -436,8 +436,8 @@ func (u *upgrader) silent(err error) error {
 
 // choose requests that the keeper starts this program, and returns when a supervisor serves.
 // done reports whether that supervisor is this program.
-func (u *upgrader) choose(ctx context.Context, held *keep.Held) (done bool, err error) {
-	pid, err := keep.Choose(u.dirs.Runtime, u.exe)
+func (u *upgrader) choose(ctx context.Context, held *keeperstate.Held) (done bool, err error) {
+	pid, err := keeperstate.Choose(u.dirs.Runtime, u.exe)
 	if err != nil {
 		return false, err
 	}
@@ -446,14 +446,14 @@ func (u *upgrader) choose(ctx context.Context, held *keep.Held) (done bool, err 
 	defer cancel()
 	decided, err := linkconn.AwaitStatus(ctx, u.status, func(now *protocol.ProcessStatus, err error) (bool, error) {
 		if err == nil {
-			if keep.CancelChoice(u.dirs.Runtime) || now.Version != version.String() {
+			if keeperstate.CancelChoice(u.dirs.Runtime) || now.Version != version.String() {
 				return true, nil // the keeper has started the program that it knew before, or the silent supervisor answers now
 			}
 			fmt.Printf("%s serves, %d sessions continue, pid %d\n", now.Version, now.Sessions, now.PID)
 			done = true
 			return true, nil
 		}
-		if again := keep.ReadHeld(u.dirs.Runtime); again != nil && (held == nil || *again != *held) {
+		if again := keeperstate.ReadHeld(u.dirs.Runtime); again != nil && (held == nil || *again != *held) {
 			return true, protocol.Errorf(protocol.CodeSupervisorUnreachable, "again: "+again.Error())
 		}
 		return false, nil

@@ -20,7 +20,7 @@ import (
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/installed"
 	"holdfast/shared/config"
-	"holdfast/shared/keep"
+	"holdfast/shared/keeperstate"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
 	"holdfast/shared/sysexits"
@@ -88,10 +88,10 @@ func (a *app) nothingHere() error {
 		return err
 	}
 	held, err := socket.Locked(dirs.Socket(config.SupervisorSocket))
-	if err != nil || held || keep.IsManaged(dirs.Runtime) {
+	if err != nil || held || keeperstate.IsManaged(dirs.Runtime) {
 		return err
 	}
-	if pid, err := keep.PID(dirs.Runtime); err != nil || pid != 0 {
+	if pid, err := keeperstate.PID(dirs.Runtime); err != nil || pid != 0 {
 		return err
 	}
 	if dirs.HasRecordings() {

@@ -14,7 +14,7 @@ import (
 	"holdfast/proxy/internal/doctor"
 	"holdfast/proxy/internal/installed"
 	"holdfast/shared/config"
-	"holdfast/shared/keep"
+	"holdfast/shared/keeperstate"
 	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
@@ -54,7 +54,7 @@ func (a *app) facts(dirs config.Dirs) (doctor.Facts, config.Config) {
 		f.Gate = func(ctx context.Context) ([]doctor.Host, error) { return askGate(ctx, cfg) }
 	}
 	f.Elsewhere = func(ctx context.Context) []doctor.Place { return a.elsewhere(ctx, dirs, secret) }
-	f.Held = func() *keep.Held { return keep.ReadHeld(dirs.Runtime) }
+	f.Held = func() *keeperstate.Held { return keeperstate.ReadHeld(dirs.Runtime) }
 	f.Supervisor = func(ctx context.Context) (*protocol.ProcessStatus, error) {
 		s, err := askSupervisor(ctx, dirs, secret)
 		return s, notRunning(err)

@@ -14,7 +14,7 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/installed"
-	"holdfast/shared/keep"
+	"holdfast/shared/keeperstate"
 	"holdfast/shared/pipe"
 	"holdfast/shared/plain"
 	"holdfast/shared/sysexits"
@@ -37,7 +37,7 @@ func (a *app) statusCommand() *cobra.Command {
 				} else if dirs, where := a.dirs(); where != nil {
 					err = where
 				} else {
-					err = printStatus(cmd.OutOrStdout(), s, keep.CheckHeld(dirs.Runtime))
+					err = printStatus(cmd.OutOrStdout(), s, keeperstate.CheckHeld(dirs.Runtime))
 				}
 				if err == nil && s.Supervisor == nil && !pipe.Here {
 					a.answered() // otherwise the watch would print the same

@@ -9,7 +9,7 @@ import (
 	"holdfast/protocol"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/config"
-	"holdfast/shared/keep"
+	"holdfast/shared/keeperstate"
 	"holdfast/shared/link"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
@@ -18,7 +18,7 @@ import (
 // dialSupervisor connects to the supervisor without a proxy, because a proxy may not run or may not
 // reach the supervisor. The caller must close the link.
 func dialSupervisor(ctx context.Context, dirs config.Dirs, secret, name string) (*link.Conn, error) {
-	if err := keep.CheckHeld(dirs.Runtime); err != nil { // the keeper holds the socket, so a connection would get no answer
+	if err := keeperstate.CheckHeld(dirs.Runtime); err != nil { // the keeper holds the socket, so a connection would get no answer
 		return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, err.Error())
 	}
 	nc, _, err := socket.Dial(ctx, dirs.Socket(config.SupervisorSocket))

@@ -18,7 +18,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/config"
-	"holdfast/shared/keep"
+	"holdfast/shared/keeperstate"
 )
 
 // A Severity is the severity of a finding.
@@ -96,7 +96,7 @@ type Facts struct {
 	// Elsewhere finds this user's daemons in other runtime directories.
 	Elsewhere func(context.Context) []Place
 	// Held returns the note of a keeper that starts no supervisor any more, or nil.
-	Held func() *keep.Held
+	Held func() *keeperstate.Held
 }
 
 // A Place is another runtime directory in which daemons of this user run.
@@ -122,7 +122,7 @@ type inspection struct {
 	procs         []process
 	supervisor    *protocol.ProcessStatus
 	supervisorErr error
-	held          *keep.Held // nil if a supervisor answers
+	held          *keeperstate.Held // nil if a supervisor answers
 	proxy         *ProxyStatus
 	proxyErr      error
 }

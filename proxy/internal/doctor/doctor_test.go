@@ -15,7 +15,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/config"
-	"holdfast/shared/keep"
+	"holdfast/shared/keeperstate"
 	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
 )
@@ -66,7 +66,7 @@ func healthy(t *testing.T) *machine {
 	m.process(43, "/bin/supervisor", "supervisor", "--dir", lies) // whose directories were resolved to other ones
 	m.link("proc/43/fd/9", "/elsewhere/supervisor.sock.lock")
 	m.asked(supervisor("v2"), nil)
-	m.Held = func() *keep.Held { return nil }
+	m.Held = func() *keeperstate.Held { return nil }
 	m.Elsewhere = func(context.Context) []Place { return nil }
 	m.Gate = func(context.Context) ([]Host, error) { return []Host{{Name: "red", IsReachable: true}}, nil }
 	m.joined(&Agent{Host: "red", Gate: "gate:7684", IsRunning: true, IsConnected: true}, nil)
@@ -427,7 +427,7 @@ func TestFindings(t *testing.T) {
 		{"a crash loop", func(m *machine) {
 			m.ends(10)
 			m.asked(nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, "held"))
-			m.Held = func() *keep.Held { return &keep.Held{PID: 9, Deaths: 5} }
+			m.Held = func() *keeperstate.Held { return &keeperstate.Held{PID: 9, Deaths: 5} }
 		}, "supervisor", Error, "5 supervisors died within a minute", "kill -HUP 9"},
 		{"a screen that was lost", func(m *machine) { m.file("hf/core-x-1.json", "") },
 			"reports", Warning, "core-x-1.json", "report it"},

@@ -29,8 +29,8 @@ const (
 
 // A Host keeps one program running and asks it.
 //
-//	keep        owns the program: it starts, ends and replaces it (keep.go)
-//	sendEvents  sends the events of the queue to it (observe.go)
+//	keepRunning  owns the program: it starts, ends and replaces it (restart.go)
+//	sendEvents   sends the events of the queue to it (observe.go)
 //
 // Both end with Close: sendEvents ends first, so that the last events are sent.
 type Host struct {
@@ -53,9 +53,9 @@ type Host struct {
 	queue *queue
 
 	closing sync.Once
-	ctx     context.Context // of keep; canceled when all events are sent
+	ctx     context.Context // of keepRunning; canceled when all events are sent
 	cancel  context.CancelFunc
-	kept    chan struct{} // closed when keep ends
+	kept    chan struct{} // closed when keepRunning ends
 }
 
 var _ policy.Policy = (*Host)(nil)
@@ -115,7 +115,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.up(r)
-	go h.keep(r)
+	go h.keepRunning(r)
 	go h.sendEvents()
 	return h, nil
 }

@@ -369,7 +369,7 @@ func (s *serving) run(ctx context.Context) error {
 	}
 	offer := s.offer(version.String())
 	s.wg.Go(func() { s.fail(offer.Serve(ctx, ls.control)) })
-	s.wg.Go(func() { s.links.Keep(ctx) })
+	s.wg.Go(func() { s.links.Reconnect(ctx) })
 	s.wg.Go(func() { s.sweeper.Run(ctx) })
 	s.wg.Go(func() { s.server.Observe(ctx) })
 	if s.recorder != nil {

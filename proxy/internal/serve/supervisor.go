@@ -15,7 +15,7 @@ import (
 	"holdfast/proxy/internal/installed"
 	"holdfast/proxy/internal/linkclient"
 	"holdfast/shared/config"
-	"holdfast/shared/keep"
+	"holdfast/shared/keeperstate"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
 )
@@ -33,7 +33,7 @@ func (o *Options) linkClient(dirs config.Dirs, secret string, log zerolog.Logger
 			return nc, nil
 		},
 		Start: func(ctx context.Context) error { return o.startSupervisor(ctx, dirs, log) },
-		Held:  func() error { return keep.CheckHeld(dirs.Runtime) },
+		Held:  func() error { return keeperstate.CheckHeld(dirs.Runtime) },
 		Hello: func() link.Hello {
 			return link.Hello{
 				Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(),
@@ -50,7 +50,7 @@ const managerTime = 5 * time.Second
 
 // managerStarts waits for the service manager, and reports whether a supervisor runs.
 func managerStarts(ctx context.Context, dirs config.Dirs) bool {
-	if !keep.IsManaged(dirs.Runtime) {
+	if !keeperstate.IsManaged(dirs.Runtime) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, managerTime)

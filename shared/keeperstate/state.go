@@ -1,4 +1,4 @@
-// Package keep contains the files in the runtime directory by which other processes learn
+// Package keeperstate contains the files in the runtime directory by which other processes learn
 // about the keeper of a supervisor: that it lives, and that it holds the sessions without
 // starting a supervisor. By another file they tell it the program to start next.
 //
@@ -6,7 +6,7 @@
 // directory now. The kernel guarantees this by a lock that ends with the process.
 //
 // Not here: the keeper itself (supervisor/internal/keeper).
-package keep
+package keeperstate
 
 import (
 	"encoding/json"

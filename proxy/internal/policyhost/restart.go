@@ -33,8 +33,8 @@ func (h *Host) moveLocked(to state) {
 	h.state, h.run = to, nil
 }
 
-// keep restarts the program r whenever it ends or hangs, until ctx is canceled.
-func (h *Host) keep(r *run) {
+// keepRunning restarts the program r whenever it ends or hangs, until ctx is canceled.
+func (h *Host) keepRunning(r *run) {
 	defer close(h.kept)
 	for r != nil {
 		select {

@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/shared/config"
-	"holdfast/shared/keep"
+	"holdfast/shared/keeperstate"
 	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 	"holdfast/supervisor/internal/fdstore"
@@ -67,14 +67,14 @@ func runKeeper(o *options) error {
 		entries = append(entries, keeper.Entry{ID: message.OwnID, FDs: []int{fd}})
 	}
 	if os.Getenv("NOTIFY_SOCKET") != "" {
-		if err := keep.SetManaged(dirs.Runtime, true); err != nil {
+		if err := keeperstate.SetManaged(dirs.Runtime, true); err != nil {
 			return err
 		}
 	}
 	if err := machine.Reap(); err != nil {
 		log.Error().Err(err).Msg("this process could not become a subreaper; exit codes of children whose supervisor dies will be unknown")
 	}
-	if err := keep.LockPID(dirs.Runtime); err != nil {
+	if err := keeperstate.LockPID(dirs.Runtime); err != nil {
 		log.Error().Err(err).Msg("keeper note not written; other processes cannot find the keeper")
 	}
 	if err := pty.Protect(); err != nil {
@@ -85,16 +85,16 @@ func runKeeper(o *options) error {
 		Argv: argv, Entries: entries, Deaths: cfg.CrashLimit, Backoff: cfg.CrashPause,
 		Log: func(line string) { log.Info().Msg(line) },
 		Held: func(deaths int) {
-			if err := keep.WriteHeld(dirs.Runtime, deaths); err != nil {
+			if err := keeperstate.WriteHeld(dirs.Runtime, deaths); err != nil {
 				log.Error().Err(err).Msg("note of the crash loop not written; other processes do not see that the keeper starts no supervisor")
 			}
 		},
-		Chosen:     func() string { return keep.Chosen(dirs.Runtime) },
+		Chosen:     func() string { return keeperstate.Chosen(dirs.Runtime) },
 		StartTime:  cfg.StartTimeout,
 		MemoryFile: machine.MemoryFile,
 	})
 	if code == 0 {
-		_ = keep.SetManaged(dirs.Runtime, false) // if this fails, a proxy waits some seconds for the service manager
+		_ = keeperstate.SetManaged(dirs.Runtime, false) // if this fails, a proxy waits some seconds for the service manager
 	}
 	runtime.KeepAlive(claim)
 	closeLog()
@@ -132,7 +132,7 @@ func claimPlace(dirs config.Dirs) (*os.File, error) {
 	if os.Getenv(message.EnvResume) != "" {
 		wait = 0
 	}
-	f, err := keep.Claim(dirs.Runtime, wait)
+	f, err := keeperstate.Claim(dirs.Runtime, wait)
 	var inUse *socket.InUseError
 	if wait == 0 && errors.As(err, &inUse) {
 		return nil, nil
@@ -158,7 +158,7 @@ func fromManager(dirs config.Dirs, log zerolog.Logger) (entries []keeper.Entry, 
 		if err != nil || !held {
 			return entries, err
 		}
-		pid, err := keep.PID(dirs.Runtime)
+		pid, err := keeperstate.PID(dirs.Runtime)
 		if err != nil {
 			return nil, err
 		}

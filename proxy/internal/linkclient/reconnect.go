@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// keepPoll is the interval between attempts to find a supervisor while there is none.
-const keepPoll = time.Second
+// reconnectPoll is the interval between attempts to find a supervisor while there is none.
+const reconnectPoll = time.Second
 
-// Keep makes a new link after each loss until ctx is done, so that Stats and Watch find one. It
+// Reconnect makes a new link after each loss until ctx is done, so that Stats and Watch find one. It
 // connects to a supervisor that runs, and starts none.
-func (c *Client) Keep(ctx context.Context) {
+func (c *Client) Reconnect(ctx context.Context) {
 	for {
 		conn := c.live()
 		if conn == nil {
@@ -23,12 +23,12 @@ func (c *Client) Keep(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
-			if time.Since(began) > keepPoll { // otherwise the next link would probably be lost at once, too
+			if time.Since(began) > reconnectPoll { // otherwise the next link would probably be lost at once, too
 				continue
 			}
 		}
 		select {
-		case <-time.After(keepPoll):
+		case <-time.After(reconnectPoll):
 		case <-ctx.Done():
 			return
 		}

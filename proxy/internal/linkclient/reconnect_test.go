@@ -8,13 +8,13 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// Keep makes a lost link again, also to the next supervisor, and starts none.
-func TestKeep(t *testing.T) {
+// Reconnect makes a lost link again, also to the next supervisor, and starts none.
+func TestReconnect(t *testing.T) {
 	s := newSupervisor(t)
 	c, d := s.client(func(int) error { return errors.New("started") })
 	ctx, cancel := context.WithCancel(t.Context())
-	kept := make(chan struct{})
-	go func() { defer close(kept); c.Keep(ctx) }()
+	ended := make(chan struct{})
+	go func() { defer close(ended); c.Reconnect(ctx) }()
 	linked := func(n int) {
 		t.Helper()
 		testkit.Eventually(t, patience, func() bool { return c.Linked() && s.LinkCount() == n }, "the client has a link")
@@ -25,7 +25,7 @@ func TestKeep(t *testing.T) {
 	s.Cut()
 	linked(2)
 	cancel()
-	testkit.Within(t, soonish, "Keep ends", kept)
+	testkit.Within(t, soonish, "Reconnect ends", ended)
 	if _, starts := d.get(); starts > 0 {
 		t.Errorf("%d supervisors were started", starts)
 	}
