@@ -133,7 +133,7 @@ func (b *before) findClaim(dir string, log zerolog.Logger) {
 	}
 }
 
-func (b *before) addExit(e vault.Exit) { b.exits.Tell(e.PID, pty.StatusOf(e.Status)) }
+func (b *before) addExit(e vault.Exit) { b.exits.Record(e.PID, pty.StatusOf(e.Status)) }
 
 // sessionVault returns the vault for sessions, or a nil interface if there is no keeper.
 func (b *before) sessionVault(log zerolog.Logger) session.Vault {

@@ -92,7 +92,7 @@ func (r *replacer) upgradeKeeper(ctx context.Context, path string) error {
 
 // try runs the program on trial, with copies of the sessions' vault entries.
 func (r *replacer) try(ctx context.Context, program *reexec.Program) (trialVersion string, sessions int, err error) {
-	entries, files, err := r.sessions.Records()
+	entries, files, err := r.sessions.TrialEntries()
 	defer func() {
 		for _, f := range files {
 			_ = f.Close() // duplicates

@@ -188,7 +188,7 @@ func (c *conn) sendText(a *attachment, raw []byte) {
 
 // relayMessage turns a message of the attachment's link into a message of the api, and sends it.
 func (c *conn) relayMessage(a *attachment, m protocol.Message) {
-	if a.typist != nil && a.typist.Told(m) {
+	if a.typist != nil && a.typist.HandleReply(m) {
 		return
 	}
 	n := a.number

@@ -279,7 +279,7 @@ func (a *attachment) pause() {
 // accepted.
 func (a *attachment) finishPause(accepted uint64) {
 	if a.typist != nil {
-		a.typist.Told(&wire.Accepted{Offset: accepted})
+		a.typist.HandleReply(&wire.Accepted{Offset: accepted})
 	}
 }
 

@@ -80,8 +80,8 @@ func (c *contents) summary() Summary {
 	return sum
 }
 
-// byRecording yields the contents of each recording below a prefix. Objects outside of recordings are the others
-// of a contents without a name. An error is the last item.
+// byRecording yields the contents of each recording below a prefix. Objects outside of recordings are in
+// the field others of contents without a name. An error is the last item.
 func byRecording(ctx context.Context, s Store, prefix string) func(yield func(*contents, error) bool) {
 	return func(yield func(*contents, error) bool) {
 		c := &contents{}

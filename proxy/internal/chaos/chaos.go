@@ -275,7 +275,7 @@ func (r *run) wait(ctx context.Context, late <-chan time.Time, lateErr error) er
 	}
 }
 
-// take takes a report.
+// take handles the next report of the app. isOpen is false if there are no more reports.
 func (r *run) take(ctx context.Context, rep report, isOpen bool) error {
 	if !isOpen {
 		return cmp.Or(context.Cause(ctx), io.EOF) // the reports end, too, if one of them is invalid

@@ -120,7 +120,7 @@ func (p *probe) take(rep report) error {
 		return fmt.Errorf("the app typed more than %d bytes into %s", maxTyped, p.id)
 	}
 	p.typed.WriteString(rep.Typed)
-	if rep.ExitCode != nil && len(p.exits) < 2 { // more are one too many, too
+	if rep.ExitCode != nil && len(p.exits) < 2 { // two exits are a fault already
 		p.exits = append(p.exits, *rep.ExitCode)
 	}
 	p.receive(rep.Received)

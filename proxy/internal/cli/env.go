@@ -89,8 +89,8 @@ func printEnv(w io.Writer, env []string, shell, link string) error {
 		name, value, _ := strings.Cut(e, "=")
 		values[name] = value
 	}
-	told, has := values["SSH_AUTH_SOCK"]
-	if to, err := os.Readlink(link); err == nil && (!has || to == told) {
+	listed, has := values["SSH_AUTH_SOCK"]
+	if to, err := os.Readlink(link); err == nil && (!has || to == listed) {
 		values["SSH_AUTH_SOCK"] = link
 	}
 	var errs []error

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// An application is the application as far as its harness has reported.
+// An application has what the harness has reported about the application.
 type application struct {
-	terminal   []byte // everything that was written to it since it was emptied
+	terminal   []byte // written to its terminal since that was emptied
 	hasOffset  bool   // next is known
 	next       uint64 // offset of the next byte of output
 	missed     uint64
@@ -212,7 +212,7 @@ func (w *world) liveTo100() *viewer {
 	return v
 }
 
-// attached waits until the client has told that it is attached.
+// attached waits until the client has reported that it is attached.
 func (w *world) attached() { w.succeeds("attached", "attach") }
 
 // again waits until the client attaches again, at an offset, and with or without snapshot.
@@ -299,13 +299,13 @@ func (w *world) hasFrames(n int) {
 	}, func() string { return fmt.Sprintf("%d frames of input have arrived, not %d", got, n) })
 }
 
-// resets waits until the application was told so often to empty its terminal, and has missed so many bytes.
+// resets waits until the application has emptied its terminal n times, and has missed so many bytes.
 func (w *world) resets(n int, missed uint64) {
 	w.until(func() bool { return w.app.resets >= n }, func() string {
-		return fmt.Sprintf("the application was told %d times to empty its terminal, not %d times", w.app.resets, n)
+		return fmt.Sprintf("the application emptied its terminal %d times, not %d times", w.app.resets, n)
 	})
 	if w.app.missed != missed {
-		w.fatalf("the application was told that it has missed %d bytes, and it has missed %d", w.app.missed, missed)
+		w.fatalf("the client reported %d missed bytes to the application, and it has missed %d", w.app.missed, missed)
 	}
 }
 
@@ -328,10 +328,10 @@ func (w *world) fails(code string) {
 	}
 }
 
-// lives checks that the application was not told of an end.
+// lives checks that the attachment of the application has not ended.
 func (w *world) lives() {
 	if w.app.ended != "" {
-		w.fatalf("the application is told that its attachment has ended: %s", w.app.ended)
+		w.fatalf("the attachment of the application has ended: %s", w.app.ended)
 	}
 }
 

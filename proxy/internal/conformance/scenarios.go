@@ -362,12 +362,12 @@ var snapshotScenarios = []scenario{
 		w.shows(someSnapshot, 0, 0)
 		w.resets(1, 0)
 		if !w.app.screenOnly {
-			w.fatalf("the application is told to empty the whole terminal, and resync has screen_only")
+			w.fatalf("the client empties the whole terminal, and resync has screen_only")
 		}
 		v.resync(100, 0, false, someSnapshot)
 		w.resets(2, 0)
 		if w.app.screenOnly {
-			w.fatalf("the application is told to keep the lines above the screen, and resync has no screen_only")
+			w.fatalf("the client keeps the lines above the screen, and resync has no screen_only")
 		}
 	}},
 	{name: "own-view", about: "the viewer has a view of its own; after a cut the client requests a snapshot", needs: []string{"own_view"}, run: func(w *world) {

@@ -97,7 +97,7 @@ func readsIn(proc string, pid, group int) bool {
 
 // readsFrom returns the file from which the main thread of a process reads, or "" if it does something else.
 func readsFrom(dir string) string {
-	call, err := os.ReadFile(dir + "/syscall") // fails for a process that we could not trace
+	call, err := os.ReadFile(dir + "/syscall") // fails for a process that this one may not trace
 	if err != nil {
 		return ""
 	}

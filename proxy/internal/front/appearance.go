@@ -139,9 +139,9 @@ func (w *answer) mayBegin(p string) bool {
 	return ok && w.is(strings.TrimSuffix(body, "\x1b")) // ESC may begin the end of the string
 }
 
-// An asking removes the terminal's answers to our queries from the terminal's input. The session's
+// An asking removes the terminal's answers to the queries of attach from the terminal's input. The session's
 // output is not written to the terminal before the queries, so the first answer of each kind
-// belongs to our queries, and later ones belong to the programs of the session.
+// belongs to them, and later ones belong to the programs of the session.
 type asking struct {
 	pass   func([]byte) (detach bool) // receives all other input in order
 	report func(protocol.Appearance)  // is called once with the collected answers
@@ -161,8 +161,8 @@ type asking struct {
 
 // ask returns an asking. It must be called right after the queries were written. known is the part
 // of the appearance that needs no query.
-func ask(known protocol.Appearance, pass func([]byte) bool, told func(protocol.Appearance)) *asking {
-	a := &asking{pass: pass, report: told, begun: time.Now(), done: make(chan struct{}), waiting: answers(), found: known}
+func ask(known protocol.Appearance, pass func([]byte) bool, report func(protocol.Appearance)) *asking {
+	a := &asking{pass: pass, report: report, begun: time.Now(), done: make(chan struct{}), waiting: answers(), found: known}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.later(askingTime)

@@ -22,7 +22,7 @@ func (v *viewer) watchLink() (stop func()) {
 	go func() {
 		look := time.NewTicker(stallLook)
 		defer look.Stop()
-		told := false
+		isShown := false
 		for {
 			select {
 			case <-look.C:
@@ -30,11 +30,11 @@ func (v *viewer) watchLink() (stop func()) {
 				return
 			}
 			switch stalled := v.att.Stalled(); {
-			case !told && stalled >= stallTime:
-				told = true
+			case !isShown && stalled >= stallTime:
+				isShown = true
 				v.term.overlay(fmt.Sprintf("[no answer for %d s; input is kept]", int(stalled.Seconds())))
-			case told && stalled < stallTime:
-				told = false
+			case isShown && stalled < stallTime:
+				isShown = false
 				v.term.overlay("")
 				if v.term.Escapes() {
 					v.att.Repaint()

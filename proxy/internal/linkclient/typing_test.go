@@ -113,7 +113,7 @@ func TestTyping(t *testing.T) {
 					if errors.Is(err, io.EOF) {
 						return
 					}
-					if err != nil || !typist.Told(item.Message) {
+					if err != nil || !typist.HandleReply(item.Message) {
 						t.Errorf("received %+v, %v", item, err)
 						return
 					}

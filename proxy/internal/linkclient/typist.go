@@ -100,8 +100,8 @@ func (t *Typist) Run(ctx context.Context) {
 	}
 }
 
-// Told handles a message of the attachment, and reports whether the message was about input.
-func (t *Typist) Told(m protocol.Message) bool {
+// HandleReply handles a message of the attachment, and reports whether the message was about input.
+func (t *Typist) HandleReply(m protocol.Message) bool {
 	switch m := m.(type) {
 	case *wire.Accepted:
 		t.accepted(m.Offset)

@@ -12,7 +12,7 @@ import (
 // watchPoll is how long Watch waits before it subscribes again over the same link.
 const watchPoll = time.Second
 
-// Watch calls told with each event until ctx is done. It uses only live links, because an
+// Watch calls report with each event until ctx is done. It uses only live links, because an
 // observer must not start a supervisor. Events of a time without a link are reported over the
 // next link, if the supervisor is the same instance.
 func (c *Client) Watch(ctx context.Context, report func(*wire.Event)) {
@@ -32,7 +32,7 @@ func (c *Client) Watch(ctx context.Context, report func(*wire.Event)) {
 	}
 }
 
-// watch subscribes over one link, and calls told with each event until the link is lost.
+// watch subscribes over one link, and calls report with each event until the link is lost.
 func watch(ctx context.Context, conn *link.Conn, at *wire.Events, report func(*wire.Event)) {
 	st, reply, err := conn.Open(ctx, *at)
 	if err != nil {

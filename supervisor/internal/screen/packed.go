@@ -37,14 +37,14 @@ func (s *Screen) SavePacked(w io.WriterAt) error {
 			r.err = err
 		}
 		p.flush()
-		rest = s.rest(left)
+		rest = s.remainder(left)
 	})
 	r.section(sectionPackedRest, func() { r.write(packed.Append(nil, rest)) })
 	return r.err
 }
 
-// rest returns the content of sectionRest.
-func (s *Screen) rest(left *vt.Remainder) []byte {
+// remainder returns the content of sectionRest.
+func (s *Screen) remainder(left *vt.Remainder) []byte {
 	e := &s.events
 	data, err := json.Marshal(saved{
 		Size: s.size, Offset: s.offset, Title: e.title, Cwd: e.cwd, Bell: e.bell,

@@ -64,10 +64,12 @@ type PictureCover struct {
 	covered bool // the sequence so far is a picture that is covered
 }
 
-// The text with which the strings of pictures begin. Before the q of sixels there are up to three numbers.
+// maxIntroducer limits the text before the data of a picture, by which its format is recognised. Before the q of sixels there are
+// up to three numbers.
 const maxIntroducer = 64
 
-// shortRest is the length of the rest of a sequence at the beginning of a piece of output, up to which the remaining piece is searched for pictures.
+// shortRest is the largest length of the end of a sequence at the beginning of a piece of output after which the rest of the piece
+// is searched for pictures.
 const shortRest = 64
 
 // Apply covers the pictures in p, except for those of the formats in shown. p must continue the bytes of

@@ -157,8 +157,8 @@ func Load(record []byte, scrollbackLines int) (*Screen, error) {
 	return r.Screen(), nil
 }
 
-// Continue returns a screen at offset 0 for a new program, with the lines of a saved screen above
-// it, and a line with a text of our own between. All modes have their defaults.
+// Continue returns a screen at offset 0 for a new program. Above it are the lines of a saved screen,
+// and then a line with the text between. All modes have their defaults.
 func Continue(record []byte, size protocol.Size, scrollbackLines int, between string) (*Screen, error) {
 	s, err := Load(record, scrollbackLines)
 	if err != nil {

@@ -61,7 +61,7 @@ func (r *recordWriter) record(s *Screen, history int) {
 		if r.err == nil {
 			r.err = err
 		}
-		rest = s.rest(left)
+		rest = s.remainder(left)
 	})
 	r.section(sectionRest, func() { r.write(rest) })
 }

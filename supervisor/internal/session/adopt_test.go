@@ -140,7 +140,7 @@ func (l *tableLife) restart(h Heritage) *tableLife {
 		if s.exit == nil {
 			go func() {
 				<-p.Done()
-				h.Exits.Tell(p.PID(), p.Status())
+				h.Exits.Record(p.PID(), p.Status())
 			}()
 		}
 	}
@@ -609,7 +609,7 @@ func TestTrial(t *testing.T) {
 	s := create(t, l.Table, bash(`seq 1 100; echo READY; exec sleep 1000`))
 	look(t, s, fromStart(s)).until(t, "READY")
 	l.Prepare()
-	records, files, err := l.Records()
+	records, files, err := l.TrialEntries()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -627,7 +627,7 @@ func TestTrial(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if records, files, err = l.Records(); err != nil {
+	if records, files, err = l.TrialEntries(); err != nil {
 		t.Fatal(err)
 	}
 	defer closeFiles(files)
@@ -668,7 +668,7 @@ func TestTrialWhileAllGoesOn(t *testing.T) {
 	for range 50 {
 		s := create(t, l.Table, bash(`exit 3`))
 		ended(t, s)
-		records, files, err := l.Records()
+		records, files, err := l.TrialEntries()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,9 +23,9 @@ func NewExits() *Exits {
 	return &Exits{known: make(map[int]pty.Status), waiting: make(map[int]waiter)}
 }
 
-// Tell passes on how a process ended. When Tell returns, the session of the process has saved
+// Record passes on how a process ended. When Record returns, the session of the process has saved
 // the status.
-func (e *Exits) Tell(pid int, status pty.Status) {
+func (e *Exits) Record(pid int, status pty.Status) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if w, ok := e.waiting[pid]; ok {

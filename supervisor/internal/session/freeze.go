@@ -87,7 +87,7 @@ func (t *Table) Freeze() (*Frozen, error) {
 		f.Thaw()
 		return nil, failed
 	}
-	t.awaitErased(eraseTime, "") // State has what is left
+	t.awaitErased(eraseTime, "") // State returns the erasures that are not done
 	return f, nil
 }
 

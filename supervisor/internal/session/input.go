@@ -32,7 +32,7 @@ type input struct {
 	waiting  bool            // await waits for the terminal; if false, no accepted input is left to write
 	isOver   bool            // the session has exited
 
-	replyBytes int // bytes of our own replies that were accepted since the journal was last empty
+	replyBytes int // bytes of replies of the session that were accepted since the journal was last empty
 }
 
 // inputTerminal is the part of a PTY that an input uses.

@@ -14,9 +14,9 @@ import (
 // because the sessions still run.
 var trialFiles = []string{fileState, fileKeyframe}
 
-// Records returns a vault entry of each session for a trial. The files are those of all
+// TrialEntries returns a vault entry of each session for a trial. The files are those of all
 // entries, in order; the caller must close them, also after an error.
-func (t *Table) Records() (records []vault.Entry, files []*os.File, err error) {
+func (t *Table) TrialEntries() (records []vault.Entry, files []*os.File, err error) {
 	for _, s := range t.registry.forSuccessor() {
 		r, held, own := s.trialEntry(s.entry.id, s.pty.PID())
 		if errors.Is(own, os.ErrClosed) { // the session was forgotten meanwhile

@@ -195,10 +195,10 @@ type lineWalk struct {
 
 	// Of the row that is read:
 	row   int32
-	x     int   // columns up to where we are
-	last  bool  // it is the line's last one
-	until int   // no more columns are read: the next row begins with a wide character
-	after place // the text that follows has no content, if blank
+	x     int   // columns that have been read
+	last  bool  // the row is the last one of the line
+	until int   // limit of the columns that are read; without limit unless the next row begins with a wide character
+	after place // if blank, the place from which on the text has no content
 
 	blank      bool  // the text that was read last has no content
 	content    int   // if blank, the row that has the last content; -1 is none
@@ -642,14 +642,14 @@ func cutText(text []byte, from place, cols int) place {
 	return p
 }
 
-// rowMarks are the marks of a row: as the history holds them, or else in a list.
+// rowMarks are the marks of a row. A row of the history has them encoded, and a row of the screen has a list.
 type rowMarks struct {
 	held []byte
 	list []shellMark
 }
 
-// next says what the i-th row that comes of the line has, and whether it is in the
-// list: the last rows may have left it at the bottom.
+// next returns the marks of the i-th row that the line is split into, and whether that row wraps. listed is false if the
+// row was cut off at the bottom.
 func (n *lineLayout) next(i int) (wrapped bool, marks rowMarks, listed bool) {
 	j := n.j + i
 	if j >= n.end {
@@ -671,7 +671,7 @@ func (n *lineLayout) next(i int) (wrapped bool, marks rowMarks, listed bool) {
 	return wrapped, marks, listed
 }
 
-// A madeRow is a row that is put together, and the one that it is copied from.
+// A madeRow is a row that is put together, and the row from which its content is copied.
 type madeRow struct {
 	text  []byte
 	n     int    // columns
@@ -859,7 +859,8 @@ func (m *madeRow) change(n *lineLayout, look uint32) {
 	m.last = m.n
 }
 
-// lookOf returns what a look of the row that was loaded is in the row that is made.
+// lookOf translates a look of the row that is copied from, to that of the row that is made. Both are numbers in an arena
+// if the row is in the history, and a styleID otherwise.
 func (m *madeRow) lookOf(n *lineLayout, look int) uint32 {
 	if look < 0 {
 		return 0

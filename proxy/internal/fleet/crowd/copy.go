@@ -262,7 +262,7 @@ const (
 )
 
 // join returns the place in the ring from which a viewer continues that has received all output before offset
-// and knows the terminal's size. first is what the viewer must receive before that. If the result is isAhead,
+// and knows the terminal's size. The viewer must receive first before the frames of that place. If the result is isAhead,
 // wake is signalled when a further frame has arrived.
 func (c *crowd) join(offset uint64, size protocol.Size, wake chan struct{}) (at cursor, first []byte, result joinResult) {
 	c.mu.Lock()
@@ -284,9 +284,9 @@ func (c *crowd) join(offset uint64, size protocol.Size, wake chan struct{}) (at 
 	return at, nil, notJoined
 }
 
-// seek returns the number of bytes of the chunk before the frames from offset on, and what a viewer that
-// continues there must receive before: the rest of an output frame that contains offset, or a size that the
-// viewer does not know, because its own connection has not told it.
+// seek returns the number of bytes of the chunk before the frames from offset on, and first, which a viewer that
+// continues there must receive before them: the rest of an output frame that contains offset, or a size that the
+// connection of the viewer has not received.
 func (n *chunk) seek(offset uint64, size protocol.Size, number uint32) (read int, first []byte) {
 	for at := n.begin; read < len(n.frames); {
 		raw := n.frames[read:]

@@ -83,7 +83,7 @@ func (v *viewer) up() {
 		if err == nil && v.pass(raw) {
 			continue
 		}
-		if err != nil && protocol.CodeOf(err) == protocol.CodeInternal { // the connection has ended; otherwise the host answers what is no frame
+		if err != nil && protocol.CodeOf(err) == protocol.CodeInternal { // the connection has ended; any other error is an invalid frame, which the host answers
 			return
 		}
 		if host := v.keepOwn(); host != nil {

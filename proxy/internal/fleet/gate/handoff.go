@@ -86,7 +86,7 @@ func (s Sockets) files() (groups []handoff.Group, files []*os.File, err error) {
 	add(filesHandoff, some, filesErr)
 	if err != nil {
 		for _, f := range files {
-			_ = f.Close() // err is told
+			_ = f.Close() // err is returned
 		}
 	}
 	return groups, files, err

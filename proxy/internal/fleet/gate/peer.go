@@ -30,7 +30,7 @@ type peer struct {
 	mu     sync.Mutex
 	link   peerLink  // nil before the first attempt to connect has ended
 	reason string    // why the last attempt has failed
-	toldAt time.Time // when it was told all members
+	sentAt time.Time // when this gate has sent it all members
 }
 
 // A peerLink is the way to another gate and its hosts.
@@ -144,7 +144,7 @@ func (g *Gate) keepPeer(ctx context.Context, p *peer) {
 // the last ones have not come over this connection.
 func (g *Gate) greet(p *peer) {
 	p.mu.Lock()
-	p.reason, p.toldAt = "", time.Time{}
+	p.reason, p.sentAt = "", time.Time{}
 	p.mu.Unlock()
 	g.mu.Lock()
 	isCurrent := g.peers[p.address] == p
@@ -369,10 +369,10 @@ func (g *Gate) tellSum(p *peer) {
 		g.log.Error().Err(err).Msg("members of the gate not read")
 		return
 	}
-	_ = p.tell(record.KindSum, record.Encode(record.MemberSum{From: g.address, Sum: sum})) // the next one is told soon
+	_ = p.tell(record.KindSum, record.Encode(record.MemberSum{From: g.address, Sum: sum})) // tellSums sends another one soon
 }
 
-// tellSums tells the sum of the members to all other gates again and again until the gate ends.
+// tellSums sends the sum of the members to all other gates, again and again until the gate ends.
 func (g *Gate) tellSums() {
 	tick := time.NewTicker(sumEvery)
 	defer tick.Stop()
@@ -444,17 +444,17 @@ func (g *Gate) compare(m record.MemberSum) error {
 	p := g.peers[m.From]
 	g.mu.Unlock()
 	if p == nil {
-		return nil // it is told when it is connected
+		return nil // it receives all members when it is connected
 	}
 	now := time.Now()
 	p.mu.Lock()
-	isEarly := now.Sub(p.toldAt) < askPause
+	isEarly := now.Sub(p.sentAt) < askPause
 	if !isEarly {
-		p.toldAt = now
+		p.sentAt = now
 	}
 	p.mu.Unlock()
 	if isEarly {
-		return nil // it tells its sum again
+		return nil // it will send its sum again
 	}
 	members, err := g.store.Members()
 	if err != nil {

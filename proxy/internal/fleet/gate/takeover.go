@@ -139,7 +139,7 @@ func (t Takeover) adopt(take *handoff.Take) (s Sockets, err error) {
 		return s, nil
 	}
 	if s.Listener != nil {
-		_ = s.Listener.Close() // err is told
+		_ = s.Listener.Close() // err is returned
 	}
 	if controlErr == nil {
 		_ = control.Release()

@@ -49,7 +49,7 @@ func (s *Sockets) files() ([]handoff.Group, []*os.File, error) {
 	offers, err := s.Handoff.Files()
 	if err != nil {
 		for _, f := range commands {
-			_ = f.Close() // err is told
+			_ = f.Close() // err is returned
 		}
 		return nil, nil, err
 	}

@@ -146,7 +146,7 @@ func Run(ctx context.Context, hosts []Host, ask Asker, o Options) Result {
 	if err != nil {
 		result.Error = err.Error()
 	}
-	for _, name := range r.named(func(*HostResult) bool { return true }) {
+	for _, name := range r.names(func(*HostResult) bool { return true }) {
 		result.Hosts = append(result.Hosts, *r.hosts[name])
 	}
 	r.tell(Event{Kind: "end", Result: &result})
@@ -193,12 +193,12 @@ func (r *rollout) isStopped() bool {
 	return r.hasFailed
 }
 
-// named returns the names of the hosts that is selects, sorted.
-func (r *rollout) named(is func(*HostResult) bool) (names []string) {
+// names returns the names of the selected hosts, sorted.
+func (r *rollout) names(isSelected func(*HostResult) bool) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(r.hosts)) {
-		if is(r.hosts[name]) {
+		if isSelected(r.hosts[name]) {
 			names = append(names, name)
 		}
 	}
@@ -212,7 +212,7 @@ func (r *rollout) result(name string) HostResult {
 }
 
 func (r *rollout) inState(states ...State) []string {
-	return r.named(func(h *HostResult) bool { return slices.Contains(states, h.State) })
+	return r.names(func(h *HostResult) bool { return slices.Contains(states, h.State) })
 }
 
 // each calls f for each name, for at most Parallel names at a time.
@@ -252,9 +252,9 @@ func (r *rollout) set(name string, state State, m gate.Upgraded, err error) {
 		h.Error = err.Error()
 	}
 	r.hosts[name] = h
-	told := *h
+	result := *h
 	r.mu.Unlock()
-	r.tell(Event{Kind: "host", State: &told})
+	r.tell(Event{Kind: "host", State: &result})
 }
 
 // check asks all hosts whether the upgrade is possible.
@@ -281,7 +281,7 @@ func (r *rollout) check(ctx context.Context) error {
 		return fmt.Errorf("nothing has changed, because %s cannot be upgraded: %s", bad[0], r.hosts[bad[0]].Error)
 	}
 	bySystem := map[string]*HostResult{}
-	for _, name := range r.named(func(h *HostResult) bool { return h.sum != "" }) {
+	for _, name := range r.names(func(h *HostResult) bool { return h.sum != "" }) {
 		h := r.hosts[name]
 		if other := bySystem[h.system]; other != nil && other.sum != h.sum {
 			return fmt.Errorf("nothing has changed, because %s has other programs in %s (%s) than %s (%s)", h.Host, r.o.From, h.Target, other.Host, other.Target)
@@ -302,13 +302,13 @@ func (r *rollout) askUntil(ctx context.Context, name string, action gate.Upgrade
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.Limit+limit+extra)
 	defer cancel()
 	m := gate.Upgrade{ID: r.o.ID, Action: action, From: r.o.From, SHA256: r.o.SHA256, LimitMS: r.o.Limit.Milliseconds(), MaxStallMS: float64(r.o.MaxStall.Microseconds()) / 1000}
-	seenAt, told := time.Now(), 0
+	seenAt, reported := time.Now(), 0
 	for {
 		steps := 0
 		result, err := r.ask(ctx, name, m, func(s gate.UpgradeStep) {
 			seenAt = time.Now()
-			if steps++; steps > told { // an agent that is asked again tells all steps again
-				told = steps
+			if steps++; steps > reported { // an agent that is asked again sends all steps again
+				reported = steps
 				r.tell(Event{Kind: "step", Host: name, Text: s.Text})
 			}
 		})
