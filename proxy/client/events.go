@@ -24,7 +24,8 @@ type Event struct {
 }
 
 // Events is a subscription to events. If the proxy is replaced, the subscription continues
-// without a gap, unless the supervisor has dropped events meanwhile.
+// without a gap, unless the supervisor has dropped events meanwhile, or has died with its sessions. Then an event
+// "missed" comes first.
 type Events struct {
 	c        *Client
 	conn     *conn
@@ -33,6 +34,7 @@ type Events struct {
 	instance protocol.Instance
 	seq      uint64
 	newest   uint64
+	hasLost  bool // the supervisor is another instance since the last event, so its events before are unknown
 }
 
 // Events subscribes to all later events.
@@ -111,6 +113,7 @@ func (e *Events) subscribed(conn *conn) error {
 	}
 	switch m := m.(type) {
 	case *api.Subscribed:
+		e.hasLost = e.hasLost || e.instance != "" && e.instance != m.Instance
 		e.instance, e.seq = m.Instance, m.Seq
 		return nil
 	case *api.Error:
@@ -121,9 +124,15 @@ func (e *Events) subscribed(conn *conn) error {
 	return failed(ErrDecode, fmt.Errorf("events answered by %s", m.MessageType()))
 }
 
-// Next waits for the next event and returns it, or io.EOF after Close.
+// Next waits for the next event and returns it, or io.EOF after Close. After an event "missed", the caller should
+// list the sessions. Its number of missed events is 0 if the supervisor is another instance, which numbers its events
+// from the beginning.
 func (e *Events) Next() (*Event, error) {
 	for {
+		if e.hasLost {
+			e.hasLost = false
+			return &Event{Seq: e.seq, Event: protocol.EventMissed}, nil
+		}
 		m, err := e.conn.receive()
 		if err != nil {
 			if e.ctx.Err() != nil {

@@ -504,10 +504,20 @@ func TestEventsResume(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 
+	other := start(t, e.Next) // a supervisor of another instance, whose events have other numbers
+	_ = p.Close()
+	p = f.accept()
+	p.answer(want[*api.Events](p), &api.Subscribed{Instance: "w", Seq: 3})
+	if got, err := other(); err != nil || got.Seq != 3 || got.Event != protocol.EventMissed || got.Missed != 0 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+
 	last := start(t, e.Next)
 	_ = p.Close()
 	p = f.accept()
-	want[*api.Events](p) // not answered, because the client closes while it reconnects
+	m = want[*api.Events](p)
+	equal(t, "with the new instance", *m, api.Events{Request: m.Request, Instance: "w", After: 3})
+	// It is not answered, because the client closes while it reconnects.
 	_ = e.Close()
 	_, err = last()
 	wantErr(t, "after Close", err, io.EOF)

@@ -3,6 +3,7 @@ package linkclient
 import (
 	"context"
 	"io"
+	"time"
 
 	"holdfast/protocol"
 	wire "holdfast/protocol/link"
@@ -45,7 +46,8 @@ func (s *Subscription) open(ctx context.Context) (*wire.Subscribed, error) {
 	return first, nil
 }
 
-// Next waits for the next event and returns it, or io.EOF when ctx is done.
+// Next waits for the next event and returns it, or io.EOF when ctx is done. If the supervisor is replaced by another
+// instance, which numbers its events from the beginning, Next returns an event "missed" without a number.
 func (s *Subscription) Next(ctx context.Context) (*wire.Event, error) {
 	var pause backoff
 	for {
@@ -59,12 +61,16 @@ func (s *Subscription) Next(ctx context.Context) (*wire.Event, error) {
 		}
 		s.release()
 		s.st.Abort()
+		before := s.instance
 		for err != nil {
 			if ctx.Err() != nil {
 				return nil, io.EOF
 			}
 			_ = pause.wait(ctx) // if ctx is done, so is the next attempt
 			_, err = s.open(ctx)
+		}
+		if s.instance != before {
+			return &wire.Event{Seq: s.seq, Event: protocol.EventMissed, At: time.Now()}, nil
 		}
 	}
 }

@@ -437,6 +437,39 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
+// A subscriber learns that another instance of the supervisor numbers the events, and receives the events of that instance.
+func TestSubscriptionToOtherInstance(t *testing.T) {
+	s, c := running(t)
+	ctx := testkit.Soon(t)
+	var asked []wire.Events
+	s.Answer(func(st *link.Stream, request protocol.Message) {
+		m := request.(*wire.Events)
+		asked = append(asked, *m)
+		if len(asked) == 1 {
+			_ = st.Send(wire.Subscribed{Instance: "first", Seq: m.After})
+			_ = st.Send(wire.Event{Seq: 40, Event: protocol.EventCreated})
+			s.Cut()
+			return
+		}
+		_ = st.Send(wire.Subscribed{Instance: "second", Seq: 2})
+		_ = st.Send(wire.Event{Seq: 3, Event: protocol.EventCreated})
+		_, _ = st.Next()
+	})
+	sub, _, err := c.Subscribe(ctx, "first", 39)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []wire.Event{{Seq: 40, Event: protocol.EventCreated}, {Seq: 2, Event: protocol.EventMissed}, {Seq: 3, Event: protocol.EventCreated}} {
+		e, err := sub.Next(ctx)
+		if err != nil || e.Seq != want.Seq || e.Event != want.Event || e.Missed != 0 {
+			t.Fatalf("event %d is %+v, %v; want %+v", i, e, err, want)
+		}
+	}
+	if instance, seq := sub.Position(); instance != "second" || seq != 3 {
+		t.Errorf("the position is %d of %s", seq, instance)
+	}
+}
+
 // The end of the context ends a subscription that waits for a link.
 func TestSubscriptionEndsWithoutLink(t *testing.T) {
 	s := newSupervisor(t)
