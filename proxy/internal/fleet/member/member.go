@@ -514,7 +514,7 @@ func (a *agent) arrive(ctx context.Context, address string, m gate.Arrive) (conn
 	}
 }
 
-// watch sends the sessions of the local proxy to publish, after each event.
+// watch sends the sessions of the local proxy to publish, after each event that may change a record.
 func (a *agent) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := a.follow(ctx); err != nil && ctx.Err() == nil {
@@ -548,11 +548,14 @@ func (a *agent) follow(ctx context.Context) error {
 	go func() {
 		defer close(ended)
 		for {
-			if _, err := events.Next(); err != nil {
+			e, err := events.Next()
+			if err != nil {
 				cancel(err)
 				return
 			}
-			a.signal(changed)
+			if changesRecord(e.Event) {
+				a.signal(changed)
+			}
 		}
 	}()
 	defer func() {
@@ -574,6 +577,18 @@ func (a *agent) follow(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// changesRecord reports whether an event may change the record of a session. Many events do not: a busy shell sends some for
+// each command.
+func changesRecord(kind protocol.EventKind) bool {
+	switch kind {
+	case protocol.EventAttached, protocol.EventDetached, protocol.EventCwd, protocol.EventBell, protocol.EventNotification,
+		protocol.EventFrozen, protocol.EventThawed, protocol.EventRecordingFailed, protocol.EventRecordingResumed,
+		protocol.EventOutputIdle, protocol.EventCommandStarted, protocol.EventCommandFinished, protocol.EventProgramStatus:
+		return false
+	}
+	return true
 }
 
 // publish sends records until ctx is done, the host leaves, or a successor has taken over.
