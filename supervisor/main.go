@@ -8,16 +8,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -34,17 +30,7 @@ import (
 	"holdfast/shared/socket"
 	"holdfast/shared/sysexits"
 	"holdfast/shared/version"
-	"holdfast/supervisor/internal/cage"
-	"holdfast/supervisor/internal/linkserver"
-	"holdfast/supervisor/internal/past"
-	"holdfast/supervisor/internal/pty"
-	"holdfast/supervisor/internal/recorder"
-	"holdfast/supervisor/internal/session"
 )
-
-// socketCheck is the pause between two checks of the socket's path, because cleaners of
-// temporary directories remove files that were not used for days.
-const socketCheck = 10 * time.Second
 
 func main() {
 	if runtime.GOOS == "windows" {
@@ -164,169 +150,6 @@ holds the terminals and starts the supervisor again if that dies.`,
 	return root
 }
 
-// run builds the parts of the supervisor in the order of their dependencies, serves, and takes
-// the parts down in reverse order.
-func run(ctx context.Context, o *options) error {
-	if done, err := tryOut(); done {
-		return err
-	}
-	fault("run")
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	calm := machine.Hurry()
-	before, err := inherit()
-	if err != nil {
-		return err
-	}
-	if err := pty.Seal(); err != nil {
-		return fmt.Errorf("seal: %w", err)
-	}
-	if err := os.Chdir("/"); err != nil { // so that no directory stays in use
-		return err
-	}
-	cfg, err := loadSettings(o, before.own || len(before.entries) > 0)
-	if err != nil {
-		return err
-	}
-	dirs := cfg.dirs
-	log, closeLog, err := openLog(o, dirs, cfg.Config, "supervisor")
-	if err != nil {
-		return err
-	}
-	defer closeLog()
-	cfg.begun(log)
-	secret, err := cfg.Secret()
-	if err != nil {
-		return err
-	}
-	before.findClaim(dirs.Runtime, log)
-	// From here on a signal is handled as soon as this program serves. If the socket came first, a
-	// user who sees it could end this program without the end of its sessions and with exit code 143.
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	self, ln, err := before.self(dirs.Socket(config.SupervisorSocket), log)
-	if err != nil {
-		return err
-	}
-
-	if err := pty.Protect(); err != nil {
-		log.Warn().Err(err).Msg("OOM score not lowered; the kernel may end this process before sessions if memory runs out")
-	}
-	cages := cage.Open(cage.Options{Setting: cfg.Cage, Keeper: before.keeperPID(), Managed: os.Getenv("NOTIFY_SOCKET") != "", Log: log})
-
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	// Only a requested stop cancels ctx, which removes the socket and releases its lock. After a
-	// panic or a failure, the keeper holds both for the next supervisor.
-	defer func() { _ = ln.Release() }()
-	_, files, err := machine.Files()
-	if err != nil {
-		log.Warn().Err(err).Msg("limit of open files not read")
-	}
-	store := past.NewSealed(dirs.Recordings(), durableKey(cfg.Config))
-	recording := recorder.New(recorder.Config{
-		Store: store, Sync: cfg.DurableSync, Log: log,
-		Budgets: past.Policy{PerLife: int64(cfg.DurableSession), Total: int64(cfg.DurableTotal), Age: cfg.DurableAge},
-	})
-	sessions := session.NewTable(session.Config{
-		Recorder: recording, Durable: cfg.Durable, Supervisor: self.Instance, SecretEnv: cfg.SecretEnv, Mask: cfg.Mask,
-		Files:     int(min(files, math.MaxInt32)),
-		Program:   version.String(),
-		RingBytes: cfg.RingBytes, ScrollbackLines: cfg.ScrollbackLines,
-		ExitKeep: cfg.ExitKeep, ExitRecords: cfg.ExitRecords, Grace: cfg.Grace,
-		MaxSessions: cfg.MaxSessions, OriginatorSessions: cfg.OriginatorMax, SpawnBurst: 8 * cfg.SpawnRate, SpawnRate: cfg.SpawnRate,
-		Env: inherited(o, dirs), Cages: cages, Vault: before.sessionVault(log), ReportDir: dirs.State, Published: self.published, Log: log,
-	})
-	r := &replacer{before: before, self: self, sessions: sessions, cages: cages, log: log}
-	server := linkserver.New(linkserver.Config{
-		Sessions: sessions, Secret: secret, Stop: stop, Upgrader: r,
-		Instance: self.Instance, Started: self.Started, Status: r.status, Log: log,
-		Reading: self.reading, NoReads: self.noReads(before.crashed),
-	})
-	r.server = server
-	_ = machine.Name("supervisor") // the name that ps shows
-	heritage := before.heritage(self)
-	adopted := sessions.Adopt(heritage)
-	fault("adopted")
-	if before.own {
-		self.Upgrades++ // saved when this program is ready, because a program that dies earlier is no upgrade
-	}
-	go sessions.Restore(calm)
-	lost := make(chan struct{})
-	go func() {
-		defer close(lost)
-		sessions.AddLost(store, heritage.Instances())
-	}()
-	if before.isFresh() { // no session waits, and the first request should find the lost ones
-		select {
-		case <-lost:
-		case <-time.After(min(lostTime, cfg.StartTimeout/4)):
-			log.Warn().Msg("stored sessions are still being read; they are listed later")
-		}
-	}
-	go obey(ctx, signals, sessions, stop, log)
-	go r.watchKeeper(ctx)
-	go endIfEmpty(ctx, cfg.EmptyTimeout, func() bool {
-		return server.Linked() == 0 && !keeperstate.IsManaged(dirs.Runtime) // a service manager would start the supervisor again
-	}, func() bool {
-		closed := sessions.CloseIfIdle(true)
-		if closed {
-			log.Info().Dur("after", cfg.EmptyTimeout).Msg("supervisor ends: it had no session, no exit record and no proxy")
-			stop()
-		}
-		return closed
-	})
-	go ln.Watch(ctx, socketCheck, func(rebound bool, err error) {
-		log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, ln.Path()).Msg("the path of the socket was gone")
-		if rebound {
-			self.save(log)
-		}
-	})
-	context.AfterFunc(ctx, func() { _ = ln.Close() }) // makes Serve return
-
-	serves := log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ln.Path()).
-		Int("sessions", adopted).Int("upgrades", self.Upgrades)
-	if before.own {
-		serves = serves.Dur(logging.Took, time.Since(before.at))
-	}
-	serves.Msg("supervisor serves")
-	fault("serves")
-	before.ready(log) // must be last, because from here on the keeper does not end this program any more, and forwards signals to it
-	if before.own {
-		self.save(log)
-	}
-	keeperstate.ClearHeld(dirs.Runtime)
-	fault("ready")
-	err = server.Serve(ctx, ln)
-	if unfinished := recording.Close(recordingEnd); unfinished != nil {
-		log.Warn().Err(unfinished).Msg("recordings not finished")
-	}
-	if err == nil {
-		before.quit(log)
-	}
-	log.Info().Msg("supervisor stops")
-	return err
-}
-
-// gcPercent lets the heap grow by a half until garbage is collected. Output makes almost no garbage; saved screens do, and each
-// is a large part of the memory of its session.
-const gcPercent = 50
-
-// durableKey begins to read the key that encrypts the recordings. It returns nil if there is none.
-func durableKey(cfg config.Config) *past.Key {
-	if cfg.DurableKey == "" {
-		return nil
-	}
-	return past.NewKey(cfg.ReadDurableKey)
-}
-
-// lostTime is how long the start of a supervisor may take longer because of stored sessions.
-const lostTime = 2 * time.Second
-
-// recordingEnd is how long a supervisor that stops waits until the last output is on disk.
-const recordingEnd = 5 * time.Second
-
 func load(o *options) (config.Dirs, config.Config, error) {
 	return resolve(o, config.Dirs.Ensure)
 }
@@ -372,38 +195,6 @@ func openLog(o *options, dirs config.Dirs, cfg config.Config, process string) (z
 		return log, nil, err
 	}
 	return log, func() { _ = closer.Close() }, nil
-}
-
-// interruptAgain is how long after a first interrupt a second one ends the sessions.
-const interruptAgain = 5 * time.Second
-
-// obey ends all sessions and then the supervisor at SIGTERM, and at the second SIGINT if
-// sessions are running. It ignores SIGHUP, which concerns the process that started this one and
-// not the sessions.
-func obey(ctx context.Context, signals <-chan os.Signal, sessions *session.Table, stop func(), log zerolog.Logger) {
-	var last time.Time
-	for {
-		var sig os.Signal
-		select {
-		case sig = <-signals:
-		case <-ctx.Done():
-			return
-		}
-		if sig == syscall.SIGHUP {
-			continue
-		}
-		live := sessions.Live()
-		if sig == syscall.SIGINT && live > 0 && time.Since(last) > interruptAgain {
-			last = time.Now()
-			log.Warn().Int("sessions", live).Msg("sessions are running; interrupt again to end them")
-			continue
-		}
-		log.Info().Stringer("signal", sig.(syscall.Signal)).Int("sessions", live).Msg("supervisor ends every session")
-		asker := protocol.Asker{By: "supervisor, by " + pty.SignalName(sig.(syscall.Signal))}
-		_ = sessions.ShutdownFor(ctx, asker) // fails only if ctx is done, because another goroutine has stopped the supervisor
-		stop()
-		return
-	}
 }
 
 func stop(ctx context.Context, o *options, sessions string) error {

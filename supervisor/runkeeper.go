@@ -51,20 +51,9 @@ func runKeeper(o *options) error {
 	if err != nil {
 		return err
 	}
-	entries, err := fromManager(dirs, log)
+	entries, claim, err := firstEntries(dirs, log)
 	if err != nil {
 		return err
-	}
-	claim, err := claimPlace(dirs)
-	if err != nil {
-		return err
-	}
-	if claim != nil {
-		fd, err := session.Descriptor(claim)
-		if err != nil {
-			return err
-		}
-		entries = append(entries, keeper.Entry{ID: message.OwnID, FDs: []int{fd}})
 	}
 	if os.Getenv("NOTIFY_SOCKET") != "" {
 		if err := keeperstate.SetManaged(dirs.Runtime, true); err != nil {
@@ -100,6 +89,22 @@ func runKeeper(o *options) error {
 	closeLog()
 	syscall.Exit(code)
 	return nil
+}
+
+// firstEntries returns the vault entries with which the keeper begins. One of them has the lock claim, which the caller must
+// keep open.
+func firstEntries(dirs config.Dirs, log zerolog.Logger) (entries []keeper.Entry, claim *os.File, err error) {
+	if entries, err = fromManager(dirs, log); err != nil {
+		return nil, nil, err
+	}
+	if claim, err = claimPlace(dirs); claim == nil || err != nil {
+		return entries, nil, err
+	}
+	fd, err := session.Descriptor(claim)
+	if err != nil {
+		return nil, nil, err
+	}
+	return append(entries, keeper.Entry{ID: message.OwnID, FDs: []int{fd}}), claim, nil
 }
 
 // checkPlace returns an error if another user could replace one of the directories. It must be
