@@ -190,7 +190,7 @@ func (c *caller) authorizeReopen(ctx context.Context, id protocol.SessionID, cha
 // spawnLabels returns the labels of a session that the client starts. It fails if labels name
 // another workspace than the client's.
 func (c *caller) spawnLabels(labels map[string]string) (map[string]string, error) {
-	if who := c.from.Principal; !who.All && cmp.Or(labels[protocol.LabelWorkspace], who.Workspace) != who.Workspace {
+	if principal := c.from.Principal; !principal.All && cmp.Or(labels[protocol.LabelWorkspace], principal.Workspace) != principal.Workspace {
 		return nil, otherWorkspace()
 	}
 	return c.ownLabels(labels), nil
@@ -199,8 +199,8 @@ func (c *caller) spawnLabels(labels map[string]string) (map[string]string, error
 // ownLabels returns labels with the client's workspace and user, if the policy has restricted the
 // client to a workspace.
 func (c *caller) ownLabels(labels map[string]string) map[string]string {
-	who := c.from.Principal
-	if who.All {
+	principal := c.from.Principal
+	if principal.All {
 		return labels
 	}
 	own := maps.Clone(labels)
@@ -208,7 +208,7 @@ func (c *caller) ownLabels(labels map[string]string) map[string]string {
 		own = map[string]string{}
 	}
 	delete(own, protocol.LabelWorkspace)
-	for label, value := range map[string]string{protocol.LabelWorkspace: who.Workspace, protocol.LabelUser: who.User} {
+	for label, value := range map[string]string{protocol.LabelWorkspace: principal.Workspace, protocol.LabelUser: principal.User} {
 		if value != "" {
 			own[label] = value
 		}

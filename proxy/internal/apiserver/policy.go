@@ -78,14 +78,14 @@ func (c *caller) authenticate(ctx context.Context, hello *api.Hello) error {
 // vouch makes the client the one that a gate has established. The proxy's policy does not see the client's
 // credentials, but decides about its requests. So a proxy without a policy must refuse such a client.
 func (c *caller) vouch(m *api.Vouch) error {
-	who := policy.Principal(m.Principal)
+	principal := policy.Principal(m.Principal)
 	reason := ""
 	switch {
 	case !c.s.hasPolicy():
 		reason = "the gate of this host has a policy, but the proxy of the host has none that could decide about requests; set the setting policy there"
 	case !c.from.Trusted || !isSameSecret(m.Token, c.s.cfg.Token) || c.from.Principal != nil || c.from.Share != nil:
 		reason = "only the agent of this host may name the user of a client"
-	case who.Validate() != nil:
+	case principal.Validate() != nil:
 		reason = "the user that the gate names is not valid"
 	}
 	if reason != "" {
@@ -93,7 +93,7 @@ func (c *caller) vouch(m *api.Vouch) error {
 		c.reportRejected(err)
 		return err
 	}
-	c.from.Principal = &who
+	c.from.Principal = &principal
 	return nil
 }
 
@@ -104,11 +104,11 @@ func (s *Server) principal(ctx context.Context, shown policy.Credentials, vouche
 	if vouched {
 		shown.UID = max(0, os.Getuid()) // Getuid returns -1 on Windows
 	}
-	who, err := s.cfg.Policy.Authenticate(ctx, shown)
+	principal, err := s.cfg.Policy.Authenticate(ctx, shown)
 	if err != nil {
 		return nil, policyError(err)
 	}
-	return &who, nil
+	return &principal, nil
 }
 
 // identify asks the policy for the principal of a client that comes from another proxy, if the
@@ -190,19 +190,19 @@ func (s *Server) Observe(ctx context.Context) {
 
 // resolve asks the policy what the task is, and returns the session to start for it.
 func (c *caller) resolve(ctx context.Context, m *api.TerminalOpen) (spec protocol.SpawnSpec, err error) {
-	who := c.from.Principal
+	principal := c.from.Principal
 	defer func() {
 		if err != nil && ctx.Err() == nil {
 			labels := map[string]string{protocol.LabelTask: m.TaskID, protocol.LabelWorkspace: m.WorkspaceID}
 			c.reportRefusal(policy.Access{Verb: policy.VerbSpawn, Labels: labels}, err)
 		}
 	}()
-	r := policy.TaskRequest{Principal: *who, TaskID: m.TaskID, WorkspaceID: m.WorkspaceID, UserID: m.UserID}
-	if !who.All {
-		if r.WorkspaceID = cmp.Or(m.WorkspaceID, who.Workspace); r.WorkspaceID != who.Workspace {
+	r := policy.TaskRequest{Principal: *principal, TaskID: m.TaskID, WorkspaceID: m.WorkspaceID, UserID: m.UserID}
+	if !principal.All {
+		if r.WorkspaceID = cmp.Or(m.WorkspaceID, principal.Workspace); r.WorkspaceID != principal.Workspace {
 			return protocol.SpawnSpec{}, otherWorkspace()
 		}
-		r.UserID = cmp.Or(who.User, m.UserID)
+		r.UserID = cmp.Or(principal.User, m.UserID)
 	}
 	task, err := c.s.cfg.Policy.ResolveTask(ctx, r)
 	if err != nil {

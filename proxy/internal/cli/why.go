@@ -113,22 +113,22 @@ func sayLines(say func(string, ...any), lines []string) {
 
 // whoEnded describes which client asked for the end, and why.
 func whoEnded(e *protocol.ExitRecord) string {
-	who := ""
+	by := ""
 	if e.EndedBy != "" {
-		who = " by " + plain.Text(e.EndedBy)
+		by = " by " + plain.Text(e.EndedBy)
 	}
 	if e.EndedByUser != "" {
-		who += " for the user " + plain.Text(e.EndedByUser)
+		by += " for the user " + plain.Text(e.EndedByUser)
 	}
 	switch {
 	case e.Outcome != protocol.OutcomeNatural:
-		text := "asked for" + who + " (" + plain.Text(string(e.Reason)) + ")"
+		text := "asked for" + by + " (" + plain.Text(string(e.Reason)) + ")"
 		if e.Outcome == protocol.OutcomeHard {
 			text += "; it did not end when asked, and was killed"
 		}
 		return text
-	case who != "":
-		return "the signal was sent" + who
+	case by != "":
+		return "the signal was sent" + by
 	case e.Signal != "":
 		return "no client asked for it: the signal came from the program itself or from outside"
 	}

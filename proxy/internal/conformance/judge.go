@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An application has what the harness has reported about the application.
+// An application is the state of the application, by the reports of the harness.
 type application struct {
 	terminal   []byte // written to its terminal since that was emptied
 	hasOffset  bool   // next is known

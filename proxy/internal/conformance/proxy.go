@@ -56,7 +56,7 @@ type world struct {
 	resizes     []protocol.Size
 	attachTimes []time.Time
 
-	// Hooks of the scenario; nil does what a proxy does.
+	// Hooks of the scenario; if one is nil, the behaviour is that of a proxy.
 	onHello  func(*conn) bool   // returns false if it has dealt with the connection
 	welcome  func(*conn) []byte // makes the answer to hello
 	onAttach func(*viewer) bool // returns false if it has dealt with the attach
@@ -188,7 +188,7 @@ func (w *world) serve(nc net.Conn) {
 	}
 }
 
-// readOn reads what the client sends to a connection that the scenario is ending.
+// readOn reads the frames that the client sends over a connection that the scenario is ending.
 func (w *world) readOn(c *conn) {
 	for {
 		if _, _, err := c.next(); err != nil {
@@ -456,8 +456,8 @@ func (w *world) attachCount() int {
 	return len(w.attachTimes)
 }
 
-// send writes to the client. The client may have closed the connection; then the scenario finds that out by
-// what follows.
+// send writes to the client. If the client has closed the connection, the following steps of the scenario find
+// that out.
 func (v *viewer) send(all ...[]byte) { _ = v.write(bytes.Join(all, nil)) }
 
 // attachedMessage returns the answer to the attach, and notes that the writer is in use.

@@ -13,7 +13,7 @@ import (
 // A scenario is a course of events of a proxy.
 type scenario struct {
 	name  string
-	about string // the events, and after a semicolon what the client must do
+	about string // the events, and after a semicolon the duty of the client
 	needs []string
 	run   func(w *world)
 }

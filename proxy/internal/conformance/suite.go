@@ -1,5 +1,5 @@
 // Package conformance tests clients of Holdfast, in any language: it plays a proxy that does the worst that real
-// proxies do, and judges what the client sends, and what an application receives from the client. A harness, a
+// proxies do, and judges the frames that the client sends, and the data that an application receives from the client. A harness, a
 // program around the client, connects the two; README.md describes how.
 //
 // Invariant: a scenario fails only for behaviour that protocol/SPEC.md forbids, or that loses, repeats or

@@ -24,7 +24,7 @@ type seen struct {
 	lines, rows map[uint64]uint64
 }
 
-// after returns what the agent has read after an answer with these changes.
+// after returns the lines and rows that the agent has read after an answer with these changes.
 func (s seen) after(r *protocol.ChangesContent) seen {
 	if r.Whole {
 		s = seen{}
@@ -54,7 +54,7 @@ func note(sums map[uint64]uint64, first uint64, texts []string) {
 }
 
 // moved returns how many of the first texts the agent has read one below the other, or 0 if those are fewer than minMoved.
-// The first of them must occur once in what the agent has read.
+// The first of them must occur once in sums.
 func moved(sums map[uint64]uint64, texts []string) int {
 	if len(texts) < minMoved {
 		return 0

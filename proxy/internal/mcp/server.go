@@ -4,7 +4,7 @@
 //
 // Invariant: the text of a session in an answer has at most the number of bytes that the caller permits,
 // and at most MaxBytes. An answer says that a session waits for input only if its shell or the system has
-// reported that; otherwise it says "may", and names what can be seen.
+// reported that; otherwise it says "may", and names the evidence.
 //
 // Not here: requests to the proxy (package proxy/client), and the command (package cli).
 package mcp
@@ -35,7 +35,7 @@ const (
 	defaultWait = 30 * time.Second
 	// maxWait is the longest time that a tool waits.
 	maxWait = 10 * time.Minute
-	// maxReaders bounds the sessions of which the server knows what the agent has read. If there are more,
+	// maxReaders bounds the sessions of which the server knows the position of the agent. If there are more,
 	// it forgets one of them, whose next reading then begins with the whole screen.
 	maxReaders = 1024
 	// originator is the originator of the sessions that the tool run starts.
@@ -92,7 +92,7 @@ type server struct {
 	Options
 
 	mu   sync.Mutex
-	read map[protocol.SessionID]reading // what the agent has read, at most maxReaders
+	read map[protocol.SessionID]reading // at most maxReaders
 }
 
 func newServer(o Options) *sdk.Server {
@@ -128,14 +128,14 @@ func add[In any](m *sdk.Server, t *sdk.Tool, tool func(context.Context, In) (str
 	})
 }
 
-// reading returns what the agent has read of a session.
+// reading returns the position of the agent in a session.
 func (s *server) reading(id protocol.SessionID) reading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.read[id]
 }
 
-// setReading notes what the agent has read of a session.
+// setReading notes the position of the agent in a session.
 func (s *server) setReading(id protocol.SessionID, r reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,8 +19,8 @@ func shortState(s *protocol.SessionInfo, now time.Time) string {
 
 // fullState describes the state of a session, and the evidence for it. The state is one that the system or the shell has
 // reported. A program that waits for the terminal and for something else at once, and one that computes without output,
-// cannot be told apart from outside. For such programs fullState says what may be, and names what can be seen: how long the
-// session has been silent, what the terminal does with input, and the text before the cursor. content may be nil.
+// cannot be told apart from outside. For such programs fullState says “may”, and names the evidence: how long the
+// session has been silent, the mode of the terminal for input, and the text before the cursor. content may be nil.
 func fullState(s *protocol.SessionInfo, content *protocol.ScreenContent, now time.Time) string {
 	switch {
 	case s.State == protocol.StateLost:

@@ -34,7 +34,7 @@ func (t *text) lines(all []string) {
 // besides its text, so that the blank lines before it have room.
 const maxBlank = 2
 
-// An exchange is what the agent has read and typed before an answer. The answer need not repeat it.
+// An exchange has the texts that the agent has read and typed before an answer. The answer need not repeat them.
 type exchange struct {
 	next   uint64 // number after that of the last line that the agent has read
 	seen   seen
@@ -44,7 +44,7 @@ type exchange struct {
 	ended  uint64 // number of the command of which the answer tells the end before the changes
 }
 
-// changes adds what has changed in a session, except for the echo of what the agent has typed, and for a prompt that it
+// changes adds the changes of a session, except for the echo of the text that the agent has typed, and for a prompt that it
 // knows. Rows of a full-screen program have their numbers, because only some of them have changed.
 func (t *text) changes(r *protocol.ChangesContent, e exchange) {
 	if r.Whole { // the agent reads the whole screen anew

@@ -280,7 +280,7 @@ func (s *server) mayControl(ctx context.Context, id protocol.SessionID) error {
 	return nil
 }
 
-// An answer tells what is new in a session.
+// An answer tells the news of a session.
 type answer struct {
 	session  protocol.SessionID
 	isNew    bool   // the agent does not know the id of the session, and needs it if there is more to come or to read
@@ -290,7 +290,7 @@ type answer struct {
 	maxBytes int    // of the text of the session; 0 is DefaultBytes
 }
 
-// awaited answers what is new after an await with this result. If the time was over, that is no error.
+// awaited answers the news after an await with this result. If the time was over, that is no error.
 func (s *server) awaited(ctx context.Context, a answer, found *protocol.AwaitedInfo, err error) (string, error) {
 	if err == nil {
 		a.found = found.Line
@@ -299,7 +299,7 @@ func (s *server) awaited(ctx context.Context, a answer, found *protocol.AwaitedI
 	return s.newsAfter(ctx, a, err)
 }
 
-// newsAfter answers what is new after a request that has waited with this error.
+// newsAfter answers the news after a request that has waited with this error.
 func (s *server) newsAfter(ctx context.Context, a answer, err error) (string, error) {
 	switch {
 	case err == nil:
@@ -310,7 +310,7 @@ func (s *server) newsAfter(ctx context.Context, a answer, err error) (string, er
 	return s.news(ctx, a)
 }
 
-// news returns the state of a session, and what is new since the last answer. The answer names the session only if the
+// news returns the state of a session, and its changes since the last answer. The answer names the session only if the
 // agent needs its id.
 func (s *server) news(ctx context.Context, a answer) (string, error) {
 	info, err := s.Client.SessionInfo(ctx, a.session)

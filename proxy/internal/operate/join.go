@@ -299,10 +299,10 @@ func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan ch
 			}
 			return c.Close()
 		},
-		Serve: func(ctx context.Context, stream net.Conn, who *protocol.Principal) error {
+		Serve: func(ctx context.Context, stream net.Conn, principal *protocol.Principal) error {
 			var vouch *api.Vouch
-			if who != nil {
-				vouch = &api.Vouch{Token: serve.ReadToken(dirs, a.Proxy()), Principal: *who}
+			if principal != nil {
+				vouch = &api.Vouch{Token: serve.ReadToken(dirs, a.Proxy()), Principal: *principal}
 			}
 			return a.ServeStream(ctx, stream, stream, vouch)
 		},

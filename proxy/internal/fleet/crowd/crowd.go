@@ -27,7 +27,7 @@
 // chunk for each viewer that is being written to; a Table has at most maxCrowds crowds. Attaches that may end in a crowd
 // are admitted in groups of maxStarting, because a session has a limited number of attachments.
 //
-// Not here: how a host is reached, and who may reach it (package gate).
+// Not here: connections with hosts, and the permission to reach them (package gate).
 package crowd
 
 import (

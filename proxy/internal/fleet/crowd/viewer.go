@@ -400,7 +400,7 @@ func (v *viewer) leaveOwn(host net.Conn, frames *frame.Reader) bool {
 		if send(host, api.Detach{Attachment: v.asked.key.number}) != nil {
 			return
 		}
-		for { // what the client has sent before takes effect before the detach
+		for { // the frames that the client has sent before take effect before the detach
 			raw, err := frames.NextRaw()
 			if _, isDetached := decode(raw).(*api.Detached); err != nil || isDetached {
 				return

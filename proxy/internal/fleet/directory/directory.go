@@ -315,29 +315,29 @@ func (d *Directory) Keys() []string {
 }
 
 // IsVisible reports whether a client sees the host with a name. A client without a principal sees all.
-func (d *Directory) IsVisible(who *protocol.Principal, name string) bool {
+func (d *Directory) IsVisible(principal *protocol.Principal, name string) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	h := d.byName[name]
-	return h != nil && h.isVisible(who)
+	return h != nil && h.isVisible(principal)
 }
 
-func (h *host) isVisible(who *protocol.Principal) bool {
-	return who == nil || h.about.Labels[protocol.LabelWorkspace] == "" || who.CanSee(h.about.Labels)
+func (h *host) isVisible(principal *protocol.Principal) bool {
+	return principal == nil || h.about.Labels[protocol.LabelWorkspace] == "" || principal.CanSee(h.about.Labels)
 }
 
 // Hosts returns the hosts that a client sees and whose names come after a name, at most gate.MaxRows, with
 // the numbers of the sessions that it sees. next is the name after which more hosts follow, or "".
-func (d *Directory) Hosts(who *protocol.Principal, after string, now time.Time) (list []gate.HostInfo, next string) {
+func (d *Directory) Hosts(principal *protocol.Principal, after string, now time.Time) (list []gate.HostInfo, next string) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	room := gate.MaxPage
 	for _, name := range d.names[d.begin(after):] {
 		h := d.byName[name]
-		if !h.isVisible(who) {
+		if !h.isVisible(principal) {
 			continue
 		}
-		sessions, running := h.count(who)
+		sessions, running := h.count(principal)
 		info := gate.HostInfo{
 			Name: h.name, IsReachable: d.isReachable(h, now), Release: h.about.Release, System: h.about.System,
 			Labels: h.about.Labels, Sessions: sessions, Running: running, CPUs: h.about.CPUs, SeenAt: h.seenAt,
@@ -355,9 +355,9 @@ func (d *Directory) Hosts(who *protocol.Principal, after string, now time.Time) 
 
 // count returns the numbers of sessions that a client sees, and of those that run, as far as the host has
 // said so.
-func (h *host) count(who *protocol.Principal) (sessions, running int) {
+func (h *host) count(principal *protocol.Principal) (sessions, running int) {
 	for _, e := range h.sessions {
-		if who != nil && !who.CanSee(e.Labels) {
+		if principal != nil && !principal.CanSee(e.Labels) {
 			continue
 		}
 		sessions++

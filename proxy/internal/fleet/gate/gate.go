@@ -30,10 +30,10 @@
 // revoke returns, no connection of the host is left. When renewClientToken returns, no connection is left that
 // has shown the token before. Both hold for the connections that an old gate has kept, too.
 //
-// With a policy, the policy decides who a client is (identity.go). The gate shows the client the hosts and
-// sessions of its workspace, and tells the host who it is. The policy of the host decides about its requests.
+// With a policy, the policy identifies the clients (identity.go). The gate shows a client the hosts and
+// sessions of its workspace, and tells the host its principal. The policy of the host decides about its requests.
 //
-// Not here: the api, the directory (package directory), and what is on disk (package credential).
+// Not here: the api, the directory (package directory), and the files on disk (package credential).
 package gate
 
 import (
@@ -117,7 +117,7 @@ type Gate struct {
 	receiving sync.RWMutex // held for reading while a message of the bus is used
 	isOver    bool         // no further message may be used; guarded by receiving
 
-	changes sync.Mutex // a change of the members, and what it causes; locked before mu
+	changes sync.Mutex // held during a change of the members and its effects; locked before mu
 	sum     string     // of the members, or "" if they have changed since it was computed
 
 	mu       sync.Mutex
@@ -158,7 +158,7 @@ type arrival struct {
 // Options change how a gate serves. Their zero value is a gate without a policy.
 type Options struct {
 	NATS   bus.ClusterOptions // over which the gates exchange messages, unless its URL is ""
-	Policy policy.Policy      // decides who a client is and what it may ask for; nil: a client needs the token of clients, and may do everything
+	Policy policy.Policy      // identifies clients and decides about their requests; nil: a client needs the token of clients, and may do everything
 	// Now tells the times that are stored and told to other gates; nil: time.Now. Intervals within this process
 	// do not use it, because the clock of the system may jump.
 	Now func() time.Time
@@ -252,7 +252,7 @@ func (g *Gate) close() {
 func (g *Gate) run(s Sockets) error {
 	stop := context.AfterFunc(g.ctx, func() {
 		g.closeAll()
-		_ = s.close() // what was released stays open in the successor
+		_ = s.close() // the released sockets stay open in the successor
 	})
 	defer stop()
 	g.listenAddr = s.Listener.Addr()
@@ -530,11 +530,11 @@ func (g *Gate) questions(conn net.Conn, m protocol.Message, cookie string) {
 		now := time.Now()
 		switch m := m.(type) {
 		case *gate.Hosts:
-			who, isClient := g.identify(conn, m.Token, m.UserToken)
-			if !isClient || !g.mayAsk(conn, who) {
+			principal, isClient := g.identify(conn, m.Token, m.UserToken)
+			if !isClient || !g.mayAsk(conn, principal) {
 				return
 			}
-			list, next := g.dir.Hosts(who, m.After, now)
+			list, next := g.dir.Hosts(principal, m.After, now)
 			for i := range list {
 				if list[i].Gate == predecessor {
 					list[i].Gate = g.address
@@ -542,11 +542,11 @@ func (g *Gate) questions(conn net.Conn, m protocol.Message, cookie string) {
 			}
 			answer = gate.HostList{Hosts: list, Next: next}
 		case *gate.Sessions:
-			who, isClient := g.identify(conn, m.Token, m.UserToken)
-			if !isClient || !g.mayAsk(conn, who) {
+			principal, isClient := g.identify(conn, m.Token, m.UserToken)
+			if !isClient || !g.mayAsk(conn, principal) {
 				return
 			}
-			rows, next := g.dir.Sessions(directory.Filter{Who: who, ID: m.ID, Host: m.Host, State: protocol.State(m.State), Labels: m.Labels, Command: m.Command}, m.After, now)
+			rows, next := g.dir.Sessions(directory.Filter{Who: principal, ID: m.ID, Host: m.Host, State: protocol.State(m.State), Labels: m.Labels, Command: m.Command}, m.After, now)
 			answer = gate.SessionList{Sessions: rows, Next: next}
 		default:
 			g.refuse(conn, gate.RefusedInvalid, fmt.Sprintf("%s is no question about the directory", m.MessageType()))
@@ -579,8 +579,8 @@ func (g *Gate) join(conn net.Conn, m *gate.Join) {
 
 // enter connects a client with a host.
 func (g *Gate) enter(conn net.Conn, m *gate.Enter) {
-	who, isClient := g.identify(conn, m.Token, m.UserToken)
-	if !isClient || !g.mayEnter(conn, who, m) {
+	principal, isClient := g.identify(conn, m.Token, m.UserToken)
+	if !isClient || !g.mayEnter(conn, principal, m) {
 		return
 	}
 	// If the client were refused at once when the gate of its host has died, it would come again and again, and
@@ -590,7 +590,7 @@ func (g *Gate) enter(conn net.Conn, m *gate.Enter) {
 		returnsUntil = now.Add(returnWait)
 	}
 	for {
-		host, code, why, mayReturn := g.reach(who, m)
+		host, code, why, mayReturn := g.reach(principal, m)
 		switch {
 		case why == "":
 			defer g.remove(host)
@@ -598,7 +598,7 @@ func (g *Gate) enter(conn net.Conn, m *gate.Enter) {
 				c.SetLimit(frame.Max)
 			}
 			if g.answer(conn, gate.Entered{}) == nil {
-				g.spliceClient(conn, host, m, g.sharing(who, m))
+				g.spliceClient(conn, host, m, g.sharing(principal, m))
 			}
 		case g.hasMoved():
 			g.passOn(conn, m)
@@ -613,13 +613,13 @@ func (g *Gate) enter(conn net.Conn, m *gate.Enter) {
 }
 
 // mayEnter reports whether a client may reach a host, or its agent, and refuses the connection otherwise.
-func (g *Gate) mayEnter(conn net.Conn, who *protocol.Principal, m *gate.Enter) bool {
-	if key, _ := g.dir.Resolve(m.Host, time.Now()); key != "" && !g.dir.IsVisible(who, m.Host) {
-		g.refuseHidden(conn, who, m.Host)
+func (g *Gate) mayEnter(conn net.Conn, principal *protocol.Principal, m *gate.Enter) bool {
+	if key, _ := g.dir.Resolve(m.Host, time.Now()); key != "" && !g.dir.IsVisible(principal, m.Host) {
+		g.refuseHidden(conn, principal, m.Host)
 		return false
 	}
-	if m.Agent && who != nil && !who.All {
-		g.refuseByPolicy(conn, policy.Event{Principal: policy.Principal(*who)},
+	if m.Agent && principal != nil && !principal.All {
+		g.refuseByPolicy(conn, policy.Event{Principal: policy.Principal(*principal)},
 			policy.Refuse(policy.CodePermissionDenied, "only a user who sees all workspaces may act on a host itself"))
 		return false
 	}
@@ -628,7 +628,7 @@ func (g *Gate) mayEnter(conn net.Conn, who *protocol.Principal, m *gate.Enter) b
 
 // reach opens a connection with the host that a client wants to enter. mayReturn tells that the host is
 // not connected to a gate.
-func (g *Gate) reach(who *protocol.Principal, m *gate.Enter) (host net.Conn, code gate.Refusal, why string, mayReturn bool) {
+func (g *Gate) reach(principal *protocol.Principal, m *gate.Enter) (host net.Conn, code gate.Refusal, why string, mayReturn bool) {
 	key, at := g.dir.Resolve(m.Host, time.Now())
 	switch {
 	case key == "":
@@ -637,7 +637,7 @@ func (g *Gate) reach(who *protocol.Principal, m *gate.Enter) (host net.Conn, cod
 		return nil, gate.RefusedUnreachable, fmt.Sprintf("host %s is not connected to the gate", m.Host), true
 	}
 	host, code, why, mayReturn = g.dial(key, at, record.Dial{
-		Ticket: protocol.NewToken(gate.TokenBytes), Start: m.Start && g.mayStart(who), Again: m.Again, Agent: m.Agent, Principal: who,
+		Ticket: protocol.NewToken(gate.TokenBytes), Start: m.Start && g.mayStart(principal), Again: m.Again, Agent: m.Agent, Principal: principal,
 	})
 	g.counts.dialed(why != "", code)
 	if why != "" {

@@ -263,7 +263,7 @@ func (g *Gate) leave(s Sockets, isHanded bool) {
 		g.stop()
 		return
 	}
-	_ = s.release() // what is not released ends with this process
+	_ = s.release() // a socket that is not released ends with this process
 	g.mu.Lock()
 	g.failDials(func(*dial) bool { return true }) // their clients are passed on
 	for conn, owner := range g.conns {

@@ -17,10 +17,10 @@ import (
 // maxPolicyText bounds the text of a policy's refusal that the client receives, in bytes.
 const maxPolicyText = 1 << 10
 
-// identify returns who a client is, or refuses the connection. Without a policy, the client must have the
-// token of clients, and who is nil. With a policy, the token stands for the user that runs the gate, and the
-// policy decides who a client is with that token, its own token, or both.
-func (g *Gate) identify(conn net.Conn, token, userToken string) (who *protocol.Principal, isClient bool) {
+// identify returns the principal of a client, or refuses the connection. Without a policy, the client must have the
+// token of clients, and the principal is nil. With a policy, the token stands for the user that runs the gate, and the
+// policy derives the principal from that token, the client's own token, or both.
+func (g *Gate) identify(conn net.Conn, token, userToken string) (principal *protocol.Principal, isClient bool) {
 	hasToken := g.hasClientToken(conn, token)
 	switch {
 	case g.o.Policy == nil && hasToken:
@@ -39,9 +39,9 @@ func (g *Gate) identify(conn net.Conn, token, userToken string) (who *protocol.P
 		g.refuseByPolicy(conn, policy.Event{}, err)
 		return nil, false
 	}
-	who = (*protocol.Principal)(&p)
+	principal = (*protocol.Principal)(&p)
 	g.observe(policy.Event{Kind: policy.EventHello, Principal: p})
-	return who, true
+	return principal, true
 }
 
 // hasClientToken reports whether a token is the one of clients. mu is held for the comparison and the mark,
@@ -57,32 +57,32 @@ func (g *Gate) hasClientToken(conn net.Conn, token string) bool {
 }
 
 // mayAsk reports whether a client may ask for the directory, and refuses the connection otherwise.
-func (g *Gate) mayAsk(conn net.Conn, who *protocol.Principal) bool {
-	err := g.authorize(who, policy.VerbList)
+func (g *Gate) mayAsk(conn net.Conn, principal *protocol.Principal) bool {
+	err := g.authorize(principal, policy.VerbList)
 	if err != nil {
-		g.refuseByPolicy(conn, policy.Event{Principal: policy.Principal(*who), Verb: policy.VerbList}, err)
+		g.refuseByPolicy(conn, policy.Event{Principal: policy.Principal(*principal), Verb: policy.VerbList}, err)
 	}
 	return err == nil
 }
 
 // mayStart reports whether a client may start a proxy, which it may if it may start sessions.
-func (g *Gate) mayStart(who *protocol.Principal) bool {
-	err := g.authorize(who, policy.VerbSpawn)
+func (g *Gate) mayStart(principal *protocol.Principal) bool {
+	err := g.authorize(principal, policy.VerbSpawn)
 	if err != nil {
-		g.logDenied(policy.Event{Principal: policy.Principal(*who), Verb: policy.VerbSpawn}, err)
+		g.logDenied(policy.Event{Principal: policy.Principal(*principal), Verb: policy.VerbSpawn}, err)
 	}
 	return err == nil
 }
 
 // authorize asks the policy whether a client may do something in its workspace.
-func (g *Gate) authorize(who *protocol.Principal, verb policy.Verb) error {
-	if g.o.Policy == nil || who == nil {
+func (g *Gate) authorize(principal *protocol.Principal, verb policy.Verb) error {
+	if g.o.Policy == nil || principal == nil {
 		return nil
 	}
-	a := policy.Access{Principal: policy.Principal(*who), Verb: verb}
-	if !who.All {
+	a := policy.Access{Principal: policy.Principal(*principal), Verb: verb}
+	if !principal.All {
 		a.Labels = map[string]string{}
-		for label, value := range map[string]string{protocol.LabelWorkspace: who.Workspace, protocol.LabelUser: who.User} {
+		for label, value := range map[string]string{protocol.LabelWorkspace: principal.Workspace, protocol.LabelUser: principal.User} {
 			if value != "" {
 				a.Labels[label] = value
 			}
@@ -120,8 +120,8 @@ func (g *Gate) logDenied(e policy.Event, err error) {
 
 // refuseHidden answers a client that names a host of another workspace as if there were none. Unlike a
 // mistaken name this is a security event.
-func (g *Gate) refuseHidden(conn net.Conn, who *protocol.Principal, host string) {
-	g.logDenied(policy.Event{Principal: policy.Principal(*who), Verb: policy.VerbList}, policy.Refuse(policy.CodePermissionDenied, ""))
+func (g *Gate) refuseHidden(conn net.Conn, principal *protocol.Principal, host string) {
+	g.logDenied(policy.Event{Principal: policy.Principal(*principal), Verb: policy.VerbList}, policy.Refuse(policy.CodePermissionDenied, ""))
 	g.refuse(conn, gate.RefusedUnknownHost, unknownHost(host))
 }
 

@@ -287,7 +287,7 @@ func (g *Gate) enlist(conn net.Conn, m *gate.Enlist) {
 	_ = g.answer(conn, identity) // if it is lost, the new gate needs another token
 }
 
-// change changes the members in the store, does what the change demands here, and tells it to the other
+// change changes the members in the store, applies the change to this gate, and sends it to the other
 // gates.
 func (g *Gate) change(f func(now time.Time) (record.Members, error)) (record.Members, error) {
 	g.changes.Lock()

@@ -170,7 +170,7 @@ func dialPredecessor(ctx context.Context, path string) (conn net.Conn, password 
 	}
 	_ = conn.SetDeadline(time.Now().Add(controlLimit))
 	_, err = fmt.Fprintln(conn, controlBus)
-	for b := make([]byte, 1); err == nil && len(password) < maxControl; { // what follows the line belongs to the bus
+	for b := make([]byte, 1); err == nil && len(password) < maxControl; { // the bytes behind the line belong to the bus
 		if _, err = conn.Read(b); err == nil && b[0] == '\n' {
 			return conn, password, conn.SetDeadline(time.Time{})
 		}

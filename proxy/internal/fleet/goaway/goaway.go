@@ -47,7 +47,7 @@ type Writer struct {
 	mustTell bool   // goaway must be added
 }
 
-// NewWriter returns a Writer that writes to a client. reason is what goaway tells. abort must close the connection at
+// NewWriter returns a Writer that writes to a client. goaway has the reason. abort must close the connection at
 // once; it is called if goaway cannot be written.
 func NewWriter(to net.Conn, reason string, abort func()) *Writer {
 	return &Writer{to: to, reason: reason, abort: abort}

@@ -266,7 +266,7 @@ func (t Takeover) Run(ctx context.Context, o Options) (next *Successor, err erro
 	return r.next, r.err
 }
 
-// prepare shows that this process reaches what the old agent reaches, and adopts the sockets.
+// prepare shows that this process reaches the gate and the proxy as the old agent does, and adopts the sockets.
 func (t Takeover) prepare(ctx context.Context, take *handoff.Take, o Options) (s *Sockets, old standing, err error) {
 	body, err := json.Marshal(t.Successor)
 	if err == nil {
