@@ -11,7 +11,8 @@ import (
 // The supervisor numbers the events of all sessions. A client that sees one workspace only could
 // learn from gaps in the numbers how much happens in other workspaces. Such a client receives an
 // enciphered number instead, from which only the proxy can compute the position. The cipher is a
-// Feistel network on numbers of 52 bits, because JavaScript can represent them exactly.
+// Feistel network on numbers of 52 bits, because JavaScript can represent them exactly. A table of positions per
+// connection would not do, because a client resumes over another connection, and often through another proxy.
 
 const (
 	halfBits    = 26

@@ -40,18 +40,18 @@ func (s *Session) queueViewerInput(a *Attachment, offset uint64, p []byte) (int,
 		if err != nil || k < at || at == len(remainder) {
 			return n, err
 		}
-		var told []byte
+		var replacement []byte
 		if isFocus(&report) {
 			a.focused = report.Final == 'I'
-			told = s.saved.focus.report(s.viewers.haveFocus())
+			replacement = s.saved.focus.report(s.viewers.haveFocus())
 		} else {
-			told = withoutMargins(remainder[at : at+report.Len])
+			replacement = withoutMargins(remainder[at : at+report.Len])
 		}
-		if k, err = s.input.replace(name, offset+uint64(n), report.Len, told); k == 0 {
+		if k, err = s.input.replace(name, offset+uint64(n), report.Len, replacement); k == 0 {
 			return n, err // no room; the writer sends the report again
 		}
 		if isFocus(&report) {
-			s.noteFocusSent(told)
+			s.noteFocusSent(replacement)
 		}
 		if n += k; err != nil {
 			return n, err

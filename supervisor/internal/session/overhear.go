@@ -140,7 +140,7 @@ func (s *Session) noteMissedInput(a *Attachment) {
 }
 
 // inheritEcho moves the queued echo of the client's earlier attachment to a. If the earlier
-// attachment had not paused, items may have been lost on their way, and a is told so.
+// attachment had not paused, items may have been lost on their way, and noteMissedInput queues a note about that.
 func (a *Attachment) inheritEcho(from *Attachment) {
 	if !a.spec.Typed {
 		return

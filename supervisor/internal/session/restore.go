@@ -244,7 +244,7 @@ func (d *display) openRestore(h Heritage, scannedTo uint64) (uint64, error) {
 		d.setEmptyScreen()
 		return scannedTo, nil
 	}
-	told, err := d.words.Word(wordAnswered)
+	answered, err := d.words.Word(wordAnswered)
 	if err != nil {
 		return scannedTo, err
 	}
@@ -257,7 +257,7 @@ func (d *display) openRestore(h Heritage, scannedTo uint64) (uint64, error) {
 	scannedTo = min(scannedTo, end)
 	if again {
 		d.saved.Degraded, d.restoreTries = false, maxRestoreTries-1
-		told, scannedTo = end, end // queries and shell marks of that time are too old to be answered or published
+		answered, scannedTo = end, end // queries and shell marks of that time are too old to be answered or published
 	}
 	offset, ok, err := d.keyframe.readOffset()
 	if err != nil {
@@ -267,7 +267,7 @@ func (d *display) openRestore(h Heritage, scannedTo uint64) (uint64, error) {
 		d.lose(fmt.Sprintf("supervisors died %d times while they restored the screen", d.restoreTries), nil)
 		return scannedTo, nil
 	}
-	d.restoring = &restoration{answeredTo: told, scannedTo: end, publishedTo: scannedTo}
+	d.restoring = &restoration{answeredTo: answered, scannedTo: end, publishedTo: scannedTo}
 	if ok {
 		d.restoring.offset, d.keyframe.offset = offset, offset
 	}
