@@ -394,7 +394,11 @@ func TestGatesChaos(t *testing.T) {
 		stop := m.disturb(relays[m.rnd.IntN(len(relays))], d)
 		after := fault.do(m)
 		stop()
-		took = append(took, m.check(t, fault.name+", "+d.name)...)
+		waits := m.check(t, fault.name+", "+d.name)
+		if slowest := waits[len(waits)-1]; slowest > 2*time.Second {
+			t.Logf("%s, %s between %s: the slowest client continued after %v", fault.name, d.name, at, slowest)
+		}
+		took = append(took, waits...)
 		if after != nil {
 			after()
 		}

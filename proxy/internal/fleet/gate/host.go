@@ -131,6 +131,17 @@ func (g *Gate) failDials(isLost func(*dial) bool) {
 	}
 }
 
+// failDialsElsewhere refuses the clients that wait for a host at a gate to which it is not connected any more. With a NATS
+// cluster, this gate learns of the end of another gate only in this way.
+func (g *Gate) failDialsElsewhere(key string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.hostDial[key] > 0 {
+		now := g.dir.Gate(key)
+		g.failDials(func(d *dial) bool { return d.key == key && d.gate != now })
+	}
+}
+
 // publish sends a message to a host that is connected to the gate at.
 func (g *Gate) publish(at, key, kind string, data []byte) error {
 	if at == g.address {
@@ -160,6 +171,7 @@ func (g *Gate) receive(at, key, kind string, data []byte) {
 		var m record.Host
 		if m, err = record.Decode[record.Host](data); err == nil {
 			isStale = g.dir.Host(key, at, m, time.Now())
+			g.failDialsElsewhere(key)
 		}
 	case record.KindChange:
 		var m record.Change

@@ -4,6 +4,7 @@ package gate
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/fleet/directory"
+	"holdfast/proxy/internal/fleet/record"
 	"holdfast/shared/testkit"
 )
 
@@ -270,6 +273,34 @@ func TestHostReturns(t *testing.T) {
 			from, to = to, from
 		case <-time.After(limit):
 			t.Fatal("neither the host nor the client hears anything")
+		}
+	}
+}
+
+// A client that waits for a host at the gate that the host has left is refused as soon as the host is connected elsewhere, so that
+// it tries again there.
+func TestDialElsewhere(t *testing.T) {
+	const here, elsewhere = "a:1", "b:1"
+	g := &Gate{dir: directory.New(here), dials: map[string]*dial{}, hostDial: map[string]int{}}
+	for i, at := range []string{here, elsewhere} {
+		key := fmt.Sprint("key ", i)
+		g.dir.Join(key, fmt.Sprint("host-", i))
+		d := &dial{key, here, make(chan arrival, 1)}
+		g.dials[key], g.hostDial[key] = d, 1
+		g.dir.Host(key, at, record.Host{Stamp: record.Stamp{Epoch: 1, Seq: 1}, Link: 1}, time.Now())
+		g.failDialsElsewhere(key)
+		select {
+		case a := <-d.arrived:
+			if at == here || !a.isLost {
+				t.Errorf("the client of a host at %s is refused: %+v", at, a)
+			}
+		default:
+			if at != here {
+				t.Errorf("the client of a host at %s waits at %s", at, here)
+			}
+		}
+		if _, waits := g.dials[key]; waits != (at == here) || g.hostDial[key] == 1 != waits {
+			t.Errorf("%d clients wait for a host at %s", g.hostDial[key], at)
 		}
 	}
 }

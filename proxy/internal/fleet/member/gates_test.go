@@ -104,3 +104,17 @@ func TestArriveAgain(t *testing.T) {
 		t.Errorf("the gate receives %+v", m)
 	}
 }
+
+// An agent connects a client once, although a gate sends its ticket several times.
+func TestTicketSentTwice(t *testing.T) {
+	a := &agent{tickets: make(map[string]bool)}
+	for _, want := range []bool{true, false, false} {
+		if got := a.beginTicket("ticket"); got != want {
+			t.Errorf("the agent connects the client: %v, want %v", got, want)
+		}
+	}
+	a.endTicket("ticket")
+	if !a.beginTicket("ticket") || len(a.tickets) != 1 {
+		t.Errorf("after its end the agent knows the tickets %v", a.tickets)
+	}
+}

@@ -177,12 +177,13 @@ type agent struct {
 	once      sync.Once     // closes arrived
 
 	mu        sync.Mutex
-	denied    error    // the last refusal, so that it is logged once
-	gates     []string // addresses of all gates
-	current   string   // address of the gate of the bus, or of the last one; "" before the first
-	links     uint64   // number of times that the bus was connected
-	isOver    bool     // the host has left, and the file must not be written again
-	isServing bool     // the local proxy serves, as far as publish knows
+	denied    error           // the last refusal, so that it is logged once
+	gates     []string        // addresses of all gates
+	current   string          // address of the gate of the bus, or of the last one; "" before the first
+	links     uint64          // number of times that the bus was connected
+	tickets   map[string]bool // of the clients that are being connected, or are connected
+	isOver    bool            // the host has left, and the file must not be written again
+	isServing bool            // the local proxy serves, as far as publish knows
 	// moving is not nil while a successor is about to take over. It is closed when that is decided. Meanwhile this
 	// agent does not connect again, because it would replace the connection of the successor, and does not write the
 	// file, because the successor does.
@@ -221,7 +222,7 @@ func newAgent(o Options) (*agent, error) {
 		o.Link = &Link{}
 	}
 	a := &agent{
-		o: o, state: state, gates: state.Gates, wake: make(chan struct{}, 1), rosters: make(chan struct{}, 1), lists: make(chan list), clients: make(chan struct{}, maxClients), commands: make(chan struct{}, maxCommands),
+		o: o, state: state, gates: state.Gates, wake: make(chan struct{}, 1), rosters: make(chan struct{}, 1), lists: make(chan list), tickets: make(map[string]bool), clients: make(chan struct{}, maxClients), commands: make(chan struct{}, maxCommands),
 		handed: make(chan struct{}), committed: make(chan struct{}), back: make(chan struct{}, 1), arrived: make(chan struct{}),
 	}
 	a.pair, a.key, err = state.pair()
@@ -427,6 +428,9 @@ func (a *agent) receive(ctx, visiting context.Context, kind string, data []byte)
 			a.o.Log.Warn().Bool(logging.Security, true).Str("gate", m.Gate).Msg("client refused: it waits at an unknown gate")
 			return
 		}
+		if !a.beginTicket(m.Ticket) {
+			return // a gate with a NATS cluster sends a dial several times
+		}
 		select {
 		case a.clients <- struct{}{}:
 			if !m.Agent {
@@ -435,15 +439,34 @@ func (a *agent) receive(ctx, visiting context.Context, kind string, data []byte)
 			}
 			a.wg.Go(func() {
 				a.client(ctx, address, m)
+				a.endTicket(m.Ticket)
 				if !m.Agent {
 					a.visits.Add(-1)
 				}
 				<-a.clients
 			})
 		default:
+			a.endTicket(m.Ticket)
 			a.o.Log.Warn().Int(logging.Count, maxClients).Msg("client refused: too many clients")
 		}
 	}
+}
+
+// beginTicket notes a ticket until endTicket is called. It returns false if the ticket is noted already.
+func (a *agent) beginTicket(ticket string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.tickets[ticket] {
+		return false
+	}
+	a.tickets[ticket] = true
+	return true
+}
+
+func (a *agent) endTicket(ticket string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.tickets, ticket)
 }
 
 // addressOf returns the address of the gate at which a client waits, and whether it is one of the gates.
