@@ -80,7 +80,7 @@ const (
 	nextLimit    = 30 * time.Second // for the next question about the directory
 	writeLimit   = 10 * time.Second // for an answer
 	ticketLimit  = 10 * time.Second
-	dialAgain    = time.Second // until a dial over a NATS cluster is sent again
+	dialAgain    = time.Second // until a dial is sent again
 	askPause     = time.Second // between two requests for the roster of a host, and two lists of all members to a gate
 	sumEvery     = 10 * time.Second
 	returnLimit  = 5 * time.Second // after a takeover: for a host that is not connected yet
@@ -665,17 +665,15 @@ func (g *Gate) dial(key, at string, m record.Dial) (conn net.Conn, code gate.Ref
 	err := g.publish(at, key, record.KindDial, message)
 	late := time.NewTimer(ticketLimit)
 	defer late.Stop()
-	var again <-chan time.Time
-	if g.o.NATS.URL != "" && m.Gate != "" { // messages are lost with a server of the cluster; a host ignores a ticket that it knows
-		tick := time.NewTicker(dialAgain)
-		defer tick.Stop()
-		again = tick.C
-	}
+	// The message is lost with a server of a NATS cluster, and the ticket with the connection of the host. A host ignores a
+	// ticket with which it is busy.
+	again := time.NewTicker(dialAgain)
+	defer again.Stop()
 	for err == nil {
 		select {
 		case a := <-d.arrived:
 			return a.conn, gate.RefusedUnreachable, a.reason, a.isLost
-		case <-again:
+		case <-again.C:
 			_ = g.publish(at, key, record.KindDial, message) // the first message may have arrived
 		case <-late.C:
 			err = fmt.Errorf("no connection of it has arrived within %v", ticketLimit)

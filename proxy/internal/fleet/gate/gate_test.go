@@ -158,6 +158,10 @@ type host struct {
 	bus   *bus.Host
 	dials chan record.Dial
 	lost  chan error
+
+	tickets map[string]bool // of dials; owned by the receiver of the bus
+	repeats atomic.Int64    // dials with a ticket that came before
+
 	at    atomic.Pointer[bench] // the gate with which the host connects
 	links atomic.Uint64
 	seq   atomic.Uint64
@@ -186,7 +190,7 @@ func (b *bench) join(name string) *host {
 	if _, _, err := b.ask(gate.Join{Secret: e.Secret, Name: name, Key: key}); err != nil {
 		b.t.Fatal(err)
 	}
-	h := &host{key: key, pair: pair, dials: make(chan record.Dial, 16), lost: make(chan error, 1024), isReady: make(chan struct{}), sessions: map[protocol.SessionID]json.RawMessage{}}
+	h := &host{key: key, pair: pair, dials: make(chan record.Dial, 16), lost: make(chan error, 1024), tickets: map[string]bool{}, isReady: make(chan struct{}), sessions: map[protocol.SessionID]json.RawMessage{}}
 	h.at.Store(b)
 	connected := make(chan bool, 1024)
 	h.bus, err = bus.Connect(b.t.Context(), bus.HostOptions{
@@ -210,7 +214,12 @@ func (b *bench) join(name string) *host {
 			case record.KindRoster:
 				go h.sayAll()
 			}
-			if m, err := record.Decode[record.Dial](data); kind == record.KindDial && err == nil {
+			switch m, err := record.Decode[record.Dial](data); {
+			case kind != record.KindDial || err != nil:
+			case h.tickets[m.Ticket]:
+				h.repeats.Add(1)
+			default:
+				h.tickets[m.Ticket] = true
 				h.dials <- m
 			}
 		},

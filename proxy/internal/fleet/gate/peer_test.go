@@ -277,6 +277,28 @@ func TestHostReturns(t *testing.T) {
 	}
 }
 
+// A host whose connection ends before the gate has read the ticket receives the ticket again.
+func TestDialAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.join("h")
+	client := b.dial()
+	if err := gate.Write(client, gate.Enter{Token: b.client.Secret, Host: "h"}); err != nil {
+		t.Fatal(err)
+	}
+	m := testkit.Within(t, limit, "the dial", h.dials)
+	_ = b.dial().Close()
+	testkit.Eventually(t, limit, func() bool { return h.repeats.Load() > 0 }, "the ticket comes again")
+	arrived := b.dial()
+	if err := gate.Write(arrived, gate.Arrive{Ticket: m.Ticket}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := gate.Read(client, gate.MaxAnswer); err != nil {
+		t.Errorf("the client receives %+v, %v", m, err)
+	}
+	carries(t, client, arrived)
+}
+
 // A client that waits for a host at the gate that the host has left is refused as soon as the host is connected elsewhere, so that
 // it tries again there.
 func TestDialElsewhere(t *testing.T) {

@@ -429,7 +429,7 @@ func (a *agent) receive(ctx, visiting context.Context, kind string, data []byte)
 			return
 		}
 		if !a.beginTicket(m.Ticket) {
-			return // a gate with a NATS cluster sends a dial several times
+			return // a gate sends a ticket again if no connection arrives
 		}
 		select {
 		case a.clients <- struct{}{}:
