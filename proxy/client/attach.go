@@ -390,7 +390,7 @@ func (a *Attachment) run(conn *conn) {
 func (a *Attachment) progress() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.pos.Offset() + a.in.base
+	return a.pos.Offset() + a.in.Base()
 }
 
 func (a *Attachment) resumeSpec() protocol.AttachSpec {

@@ -1,65 +1,57 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"io"
+	"math"
 	"time"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/shared/resend"
 )
 
 // An inputBuffer holds the input that was written and not yet acknowledged, so that it can be
 // sent again over another connection. It is guarded by the attachment's mu.
 type inputBuffer struct {
-	data  []byte
-	base  uint64 // offset of data[0]; all input before it was acknowledged
-	sent  uint64 // offset of the next byte to send on this connection
-	freed chan struct{}
+	resend.Buffer
+	freed chan struct{} // closed when there is room again; nil if nothing waits for room
 }
-
-func (b *inputBuffer) end() uint64 { return b.base + uint64(len(b.data)) }
 
 // accepted drops the input before offset, because the session has acknowledged it.
 func (b *inputBuffer) accepted(offset uint64) {
-	if offset <= b.base {
+	if b.Accept(offset) {
+		b.free()
+	}
+}
+
+// resume sets the offset of the next byte to send to the offset that the session expects. first tells that this is a new
+// attachment, which begins at that offset, too.
+func (b *inputBuffer) resume(offset uint64, first bool) {
+	if first {
+		b.Renumber(offset)
 		return
 	}
-	n := min(offset, b.end()) - b.base
-	if b.data = b.data[n:]; len(b.data) == 0 {
-		b.data = nil
-	}
-	b.base += n
-	b.sent = max(b.sent, b.base)
+	b.Resume(offset)
+	b.free()
+}
+
+func (b *inputBuffer) free() {
 	if b.freed != nil {
 		close(b.freed)
 		b.freed = nil
 	}
 }
 
-// resume sets the offset of the next byte to send to the offset that the session expects. A new
-// attachment of a known writer begins at that offset, too. If the offset is before base, the
-// session has forgotten this writer: the acknowledged input was typed already, and the
-// unacknowledged input continues under the new offsets.
-func (b *inputBuffer) resume(offset uint64, first bool) {
-	if first || offset < b.base {
-		b.base, b.sent = offset, offset
-		return
-	}
-	b.accepted(offset)
-	b.sent = max(b.base, min(offset, b.end()))
-}
-
 // isAcknowledged reports whether all written input was acknowledged.
-func (b *inputBuffer) isAcknowledged() bool { return len(b.data) == 0 }
+func (b *inputBuffer) isAcknowledged() bool { return b.Len() == 0 }
 
 // next returns a copy of the next bytes to send, and their offset.
 func (b *inputBuffer) next() ([]byte, uint64) {
-	from := b.sent - b.base
-	n := min(uint64(len(b.data))-from, frame.MaxData)
-	b.sent += n
-	return append([]byte(nil), b.data[from:from+n]...), b.sent - n
+	p, offset := b.Next(frame.MaxData, math.MaxInt)
+	return bytes.Clone(p), offset
 }
 
 // Write sends p as input. It returns when p is in the buffer, from which each byte will arrive
@@ -98,8 +90,8 @@ func (a *Attachment) buffer(p []byte) (int, <-chan struct{}, error) {
 	if a.hasEnded() {
 		return 0, nil, io.ErrClosedPipe
 	}
-	n := min(len(p), inputWindow-len(a.in.data))
-	if len(a.in.data) == 0 {
+	n := min(len(p), inputWindow-a.in.Len())
+	if a.in.Len() == 0 {
 		a.unackedSince = time.Now()
 	}
 	if n <= 0 {
@@ -108,7 +100,7 @@ func (a *Attachment) buffer(p []byte) (int, <-chan struct{}, error) {
 		}
 		return 0, a.in.freed, nil
 	}
-	a.in.data = append(a.in.data, p[:n]...)
+	a.in.Add(p[:n])
 	return n, nil, nil
 }
 

@@ -45,7 +45,7 @@ func TestInputBuffer(t *testing.T) {
 				case s.Accepted != nil:
 					in.accepted(*s.Accepted)
 				case s.Sends == nil:
-					in.data = append(in.data, s.Type...)
+					in.Add([]byte(s.Type))
 				default:
 					got := []part{}
 					for data, offset := in.next(); len(data) > 0; data, offset = in.next() {

@@ -9,6 +9,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
+	"holdfast/shared/resend"
 )
 
 const (
@@ -21,9 +22,6 @@ const (
 
 // A Typist sends input for a client that does not know offsets. It numbers the input, holds the
 // bytes that are not accepted yet, and sends them again if the supervisor asks for them.
-//
-//	offsets:  base ... sent ... base+len(data)
-//	          bytes before base are accepted, bytes before sent were sent
 type Typist struct {
 	// RetryMin and RetryMax are the shortest and the longest wait before unanswered input is sent
 	// again. A retry is needed because the supervisor reports a full input queue only once. It
@@ -35,28 +33,27 @@ type Typist struct {
 	room chan struct{} // sent to when there may be room
 
 	mu     sync.Mutex
-	data   []byte
-	base   uint64
-	sent   uint64
-	window int  // largest difference of sent and base
+	in     resend.Buffer
+	window int  // largest number of bytes that are sent and not accepted
 	full   bool // the supervisor's queue was full: send no bytes before the retry
 }
 
 // NewTypist returns a Typist for an attachment. Its writer's input was accepted up to offset.
 func NewTypist(a *Attachment, offset uint64) *Typist {
-	return &Typist{
+	t := &Typist{
 		RetryMin: 50 * time.Millisecond, RetryMax: 400 * time.Millisecond,
-		a: a, work: make(chan struct{}, 1), room: make(chan struct{}, 1),
-		base: offset, sent: offset, window: sendWindow,
+		a: a, work: make(chan struct{}, 1), room: make(chan struct{}, 1), window: sendWindow,
 	}
+	t.in.Renumber(offset)
+	return t
 }
 
 // Add appends as much of p as there is room for, and returns the number of bytes.
 func (t *Typist) Add(p []byte) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := min(len(p), max(0, typingWindow-len(t.data)))
-	t.data = append(t.data, p[:n]...)
+	n := min(len(p), max(0, typingWindow-t.in.Len()))
+	t.in.Add(p[:n])
 	poke(t.work)
 	return n
 }
@@ -66,7 +63,7 @@ func (t *Typist) Add(p []byte) int {
 func (t *Typist) Keep(p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.data = append(t.data, p...)
+	t.in.Add(p)
 	poke(t.work)
 }
 
@@ -121,28 +118,28 @@ func (t *Typist) HandleReply(m protocol.Message) bool {
 func (t *Typist) next(number uint32) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	from := int(t.sent - t.base)
-	n := min(len(t.data), t.window) - from
-	if n <= 0 || t.full {
+	if t.full {
 		return nil
 	}
-	n = min(n, frame.MaxData)
-	offset := t.sent
-	t.sent += uint64(n)
-	return frame.AppendData(nil, frame.Input, number, offset, t.data[from:from+n])
+	p, offset := t.in.Next(frame.MaxData, t.window)
+	if len(p) == 0 {
+		return nil
+	}
+	return frame.AppendData(nil, frame.Input, number, offset, p)
 }
 
 // accepted drops the bytes before offset, because the supervisor has accepted them.
 func (t *Typist) accepted(offset uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if offset <= t.base {
+	if !t.in.Accept(offset) {
 		return
 	}
-	t.drop(offset)
+	t.poke()
 	if t.window < sendWindow {
 		// The supervisor has accepted at least a part of the piece that was sent as a test.
-		t.window, t.sent = sendWindow, t.base
+		t.window = sendWindow
+		t.in.Repeat()
 	}
 }
 
@@ -151,23 +148,13 @@ func (t *Typist) accepted(offset uint64) {
 func (t *Typist) resume(offset uint64, full bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if offset < t.base {
-		// The supervisor has forgotten this writer. The accepted input was typed already; the
-		// remaining input continues under the new offsets.
-		t.base = offset
-	}
-	t.drop(offset)
-	t.sent, t.full = t.base, full
+	t.in.Resume(offset)
+	t.full = full
+	t.poke()
 }
 
-// drop removes the bytes before offset; t.mu must be held.
-func (t *Typist) drop(offset uint64) {
-	n := min(offset-t.base, uint64(len(t.data)))
-	if t.data = t.data[n:]; len(t.data) == 0 {
-		t.data = nil
-	}
-	t.base = offset
-	t.sent = max(t.sent, t.base)
+// poke wakes the goroutines that wait for bytes to send, and for room.
+func (t *Typist) poke() {
 	poke(t.work)
 	poke(t.room)
 }
@@ -176,21 +163,22 @@ func (t *Typist) drop(offset uint64) {
 func (t *Typist) Rest() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return bytes.Clone(t.data)
+	return bytes.Clone(t.in.Bytes())
 }
 
 // retry sends one piece again, to find out whether the supervisor has room.
 func (t *Typist) retry() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sent, t.window, t.full = t.base, frame.MaxData, false
+	t.in.Repeat()
+	t.window, t.full = frame.MaxData, false
 }
 
 // state returns the accepted offset, and whether unaccepted bytes exist.
 func (t *Typist) state() (accepted uint64, waiting bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.base, len(t.data) > 0
+	return t.in.Base(), t.in.Len() > 0
 }
 
 func poke(c chan struct{}) {
