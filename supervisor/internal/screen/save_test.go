@@ -187,6 +187,19 @@ func (c run) check(t testing.TB) string {
 	return ""
 }
 
+// A line above the screen whose picture was dropped is restored as the session shows it.
+func TestRestoreDroppedPicture(t *testing.T) {
+	for _, before := range []string{
+		"\x1bPqq\x1b\\\x1b[2;17Habc\x1b[!p",                // a picture, a line that scrolls, DECSTR
+		"\x1b]8;;l\x1b\\\x1bPqq\x1b\\\x1b[2;17Habc\x1b[!p", // the same with a hyperlink
+	} {
+		c := run{size: protocol.Size{Cols: 18, Rows: 2}, lines: 20, step: 1000, before: []vttest.Step{{Write: []byte(before)}}}
+		if d := c.check(t); d != "" {
+			t.Errorf("%q: %s", before, d)
+		}
+	}
+}
+
 // A screen that was saved and restored anywhere in a stream is the same, and stays the same with later output.
 func TestRestoreStreams(t *testing.T) {
 	failures := 0

@@ -500,6 +500,7 @@ func (a *arena) style(look storedLook) style {
 	s := style{fg: look.fg, bg: look.bg, extended: look.extended}
 	if look.link > 0 {
 		s.link = a.links[look.link-1]
+		s.dropTile()
 	}
 	return s
 }

@@ -281,16 +281,24 @@ func (t *Term) clearRowTiles(r *row) {
 	t.work += r.n
 	for x, c := range r.cells[:r.n] {
 		s := *t.styles.at(c.style())
-		tile := s.shownTile()
-		if tile == nil || tile.picture.Load() != nil {
-			continue
+		if s.dropTile() {
+			r.cells[x] = c&(contentMask|widthMask) | t.styles.id(s).cell()
 		}
-		if s.link = nil; tile.uri != "" || tile.id != "" {
-			s.link = &link{id: tile.id, uri: tile.uri, serial: tile.serial}
-		}
-		s.refresh()
-		r.cells[x] = c&(contentMask|widthMask) | t.styles.id(s).cell()
 	}
+}
+
+// dropTile removes the part of a picture from the style, and reports whether there was one. It keeps a part whose picture
+// has its bytes.
+func (s *style) dropTile() bool {
+	tile := s.shownTile()
+	if tile == nil || tile.picture.Load() != nil {
+		return false
+	}
+	if s.link = nil; tile.uri != "" || tile.id != "" {
+		s.link = &link{id: tile.id, uri: tile.uri, serial: tile.serial}
+	}
+	s.refresh()
+	return true
 }
 
 // sweepPictures drops the pictures that no cell shows. The styles must have been swept.
