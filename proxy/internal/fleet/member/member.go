@@ -57,6 +57,7 @@ const (
 	watchPause   = time.Second            // after the local proxy was lost
 	listPause    = 100 * time.Millisecond // between two lists of the sessions, at least
 	listPauseMax = 2 * time.Second
+	listEvery    = time.Minute            // after the last list, if nothing changes
 	listShare    = 10                     // at most one part of so many of the time is spent on lists
 	arrivePause  = 100 * time.Millisecond // after a connection for a client that has failed
 	flushLimit   = 5 * time.Second
@@ -596,6 +597,7 @@ func (a *agent) follow(ctx context.Context) error {
 		select {
 		case <-changed: // many events come together, for example when all clients of a gate connect again
 			_ = pause(ctx, max(listPause, min((listShare-1)*took, listPauseMax)))
+		case <-time.After(listEvery): // a session that the machine has lost may be listed without an event
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
