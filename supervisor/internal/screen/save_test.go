@@ -187,15 +187,24 @@ func (c run) check(t testing.TB) string {
 	return ""
 }
 
-// A line above the screen whose picture was dropped is restored as the session shows it.
-func TestRestoreDroppedPicture(t *testing.T) {
-	for _, before := range []string{
-		"\x1bPqq\x1b\\\x1b[2;17Habc\x1b[!p",                // a picture, a line that scrolls, DECSTR
-		"\x1b]8;;l\x1b\\\x1bPqq\x1b\\\x1b[2;17Habc\x1b[!p", // the same with a hyperlink
+// Lines with pictures are restored as the session shows them.
+func TestRestorePictures(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		cols, rows int
+		before     string
+	}{
+		{"dropped by DECSTR above the screen", 18, 2, "\x1bPqq\x1b\\\x1b[2;17Habc\x1b[!p"},
+		{"dropped on a hyperlink", 18, 2, "\x1b]8;;l\x1b\\\x1bPqq\x1b\\\x1b[2;17Habc\x1b[!p"},
+		{"on half a wide character", 18, 2, "🏨\x1b[H\x1bPqq\x1b\\"},
+		{"on half a wide character above the screen", 18, 2, "🏨\x1b[H\x1bPqq\x1b\\\n\n\n"},
+		{"at the right edge of a screen of one row", 2, 1, "[\x1bPqr\x1b\\\n"},
 	} {
-		c := run{size: protocol.Size{Cols: 18, Rows: 2}, lines: 20, step: 1000, before: []vttest.Step{{Write: []byte(before)}}}
-		if d := c.check(t); d != "" {
-			t.Errorf("%q: %s", before, d)
+		for _, pack := range []bool{false, true} {
+			c := run{size: protocol.Size{Cols: tt.cols, Rows: tt.rows}, lines: 20, step: 1000, pack: pack, before: []vttest.Step{{Write: []byte(tt.before)}}}
+			if d := c.check(t); d != "" {
+				t.Errorf("a picture %s, packed %t: %s", tt.name, pack, d)
+			}
 		}
 	}
 }

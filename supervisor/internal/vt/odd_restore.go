@@ -61,17 +61,32 @@ func (t *Term) oddCell(c Cell, ids []styleID) cell {
 	return n
 }
 
+// withTile returns the cell c of the column x, with the part of a picture that the snapshot has printed there. An odd row
+// describes no pictures.
+func (t *Term) withTile(c cell, printed []cell, x int) cell {
+	if x >= len(printed) {
+		return c
+	}
+	l := t.styles.at(printed[x].style()).shownTile()
+	if l == nil {
+		return c
+	}
+	t.links.serials++
+	return c&(contentMask|widthMask) | t.tileStyle(c.style(), &link{serial: t.links.serials, tile: l.tile, picture: l.picture}).cell()
+}
+
 // restoreRow gives a row of a screen the cells of an odd row.
 func (t *Term) restoreRow(r *row, o *OddRow, ids []styleID) {
 	t.toCells(r)
 	if o.Alt {
 		r.w = max(o.Width, t.cols)
 	}
+	printed := slices.Clone(r.cells)
 	r.cells = slices.Grow(r.cells, max(r.w-len(r.cells), 0))
 	r.reach(min(max(o.From, t.cols), r.w))
 	r.cells, r.fill = r.cells[:min(o.From, len(r.cells))], 0
 	for _, c := range o.Cells[:min(len(o.Cells), max(r.w-len(r.cells), 0))] {
-		r.cells = append(r.cells, t.oddCell(c, ids))
+		r.cells = append(r.cells, t.withTile(t.oddCell(c, ids), printed, len(r.cells)))
 	}
 	r.n = len(r.cells)
 	if o.From == 0 {
@@ -100,9 +115,9 @@ func (t *Term) restoreHistory(odd map[int]*OddRow, ids []styleID) {
 			l.eachRun(func(col int, s style) { runs = append(runs, newRun(col, t.styles.id(s))) })
 			t.pushText(l.text, runs, l.marks, l.flags&(lineWrapped|lineASCII))
 		} else {
-			cells = cells[:0]
-			for _, c := range o.Cells[:min(len(o.Cells), t.cols)] {
-				cells = append(cells, t.oddCell(c, ids))
+			cells, t.scratch = cells[:0], t.storedCells(t.scratch[:0], l)
+			for x, c := range o.Cells[:min(len(o.Cells), t.cols)] {
+				cells = append(cells, t.withTile(t.oddCell(c, ids), t.scratch, x))
 			}
 			text, found, _, ascii := t.encode(nil, nil, cells)
 			flags := l.flags & lineWrapped

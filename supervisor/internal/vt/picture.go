@@ -461,8 +461,8 @@ func (p *painter) paintBlocks(blocks []block, row int, cells []cell) {
 	a, t := &p.album, p.t
 	painted := false
 	for _, b := range blocks {
-		data := b.picture.Load()
-		if data == nil {
+		data, top := b.picture.Load(), row-(a.line-b.line)
+		if data == nil || top < 0 { // the corner of a picture on a screen of one row has left it
 			continue
 		}
 		if b.area.Col == 0 && b.x+b.area.Cols == t.cols { // it was cut where the screen ends, as it will be again
@@ -476,7 +476,7 @@ func (p *painter) paintBlocks(blocks []block, row int, cells []cell) {
 			continue
 		}
 		from := len(p.out)
-		p.csi('H', row-(a.line-b.line)+1, b.x+1)
+		p.csi('H', top+1, b.x+1)
 		p.setPen(&style{bg: b.picture.background})
 		at := len(p.out)
 		if p.placement(&b, data, cell); len(p.out) == at {
