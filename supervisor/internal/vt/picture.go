@@ -39,7 +39,7 @@ var shows atomic.Int64
 type placedPicture struct {
 	atomic.Pointer[picture.Picture]
 	cols, rows int
-	background uint32       // bg of the pen with which it was printed
+	background style        // the part of the pen from which backgroundColor was derived when it was printed
 	id, number uint32       // of kitty's graphics: the image, and its placement; 0 if it has none
 	virtual    bool         // text places it (placeholder.go)
 	shown      atomic.Int64 // the greatest is that of the picture that was printed or painted last
@@ -166,7 +166,10 @@ func (t *Term) place(p *picture.Picture, placed *placedPicture) bool {
 		return false
 	}
 	t.work += rows * (visible*byteWork + rowWork)
-	placed.cols, placed.rows, placed.background = cols, rows, t.pen.bg&colorMask
+	placed.cols, placed.rows, placed.background = cols, rows, style{bg: t.pen.bg & colorMask}
+	if t.pen.fg&fgInverse != 0 {
+		placed.background = style{fg: t.pen.fg & (colorMask | fgInverse)}
+	}
 	tiles := make([]link, rows*max(visible, 0))
 	for row := range rows {
 		if visible > 0 {
@@ -477,7 +480,7 @@ func (p *painter) paintBlocks(blocks []block, row int, cells []cell) {
 		}
 		from := len(p.out)
 		p.csi('H', top+1, b.x+1)
-		p.setPen(&style{bg: b.picture.background})
+		p.setPen(&b.picture.background)
 		at := len(p.out)
 		if p.placement(&b, data, cell); len(p.out) == at {
 			p.out = data.Append(p.out, b.area, a.Formats, cell)
