@@ -97,7 +97,7 @@ for (const [session, { state }] of Object.entries(states)) {
 proxy('handoff');
 assert.match(await a.says('list', {}), /^asks: /m);
 process.kill(JSON.parse(proxy('status', '--json')).proxy.pid, 'SIGKILL');
-assert.match(await a.says('read', { session: 'asks', whole: true }), /Hello Eve/);
+assert.match(await a.says('screen', { session: 'asks' }), /Hello Eve/);
 assert.equal((await a.client.readResource({ uri: 'holdfast://screen/asks' })).contents[0].text.includes('Hello Eve'), true);
 await assert.rejects(a.client.readResource({ uri: 'holdfast://screen/none' }), /not found/i);
 
