@@ -346,7 +346,7 @@ func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
 		return err
 	}
 	if tried, ok := reply.(*link.Upgraded); ok && err == nil {
-		fmt.Printf("%s is able to continue %d sessions of %s\n", tried.Version, tried.Sessions, old.Version)
+		fmt.Printf("%s could continue %d sessions of %s\n", tried.Version, tried.Sessions, old.Version)
 		return nil
 	}
 	return u.await(ctx, old)
