@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -246,7 +247,7 @@ type playFilter struct {
 
 // isInputMode reports whether a private mode, as its parameter without the question mark, changes what the terminal sends.
 func isInputMode(parameter string) bool {
-	return slices.ContainsFunc(termmode.All, func(m termmode.Mode) bool { return m.IsInput && m.Parameter() == "?"+parameter })
+	return slices.ContainsFunc(termmode.All, func(m termmode.Mode) bool { return m.IsInput && m.Private && strconv.Itoa(m.Number) == parameter })
 }
 
 // displayed are the final bytes of the CSI sequences that may change the display of the terminal.
