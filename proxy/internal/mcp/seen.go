@@ -26,15 +26,12 @@ type seen struct {
 
 // after returns the lines and rows that the agent has read after an answer with these changes.
 func (s seen) after(r *protocol.ChangesContent) seen {
-	if r.Whole {
-		s = seen{}
+	next := seen{make(map[uint64]uint64), make(map[uint64]uint64)}
+	if !r.Whole {
+		maps.Copy(next.lines, s.lines)
 	}
-	next := seen{maps.Clone(s.lines), maps.Clone(s.rows)}
-	if next.lines == nil {
-		next.lines = make(map[uint64]uint64)
-	}
-	if next.rows == nil || !r.Alternate {
-		next.rows = make(map[uint64]uint64)
+	if !r.Whole && r.Alternate {
+		maps.Copy(next.rows, s.rows)
 	}
 	for _, l := range r.Lines {
 		note(next.lines, l.Line, l.Texts)

@@ -111,12 +111,12 @@ func (t *text) changedLines(r *protocol.ChangesContent, e exchange) {
 					t.line("")
 				}
 			}
-			hasMoved := 0
+			movedCount := 0
 			if number < known { // a new line is always repeated
 				inPlace := texts[j:min(uint64(len(texts)), known-l.Line)]
-				hasMoved = moved(e.seen.lines, inPlace)
+				movedCount = moved(e.seen.lines, inPlace)
 			}
-			j += t.firstLines(texts[j:], hasMoved)
+			j += t.firstLines(texts[j:], movedCount)
 			end = l.Line + uint64(j)
 		}
 	}
@@ -125,14 +125,14 @@ func (t *text) changedLines(r *protocol.ChangesContent, e exchange) {
 // minEqual is the smallest number of equal consecutive lines that an answer does not repeat.
 const minEqual = 4
 
-// firstLines adds the first line. If the first lines have only moved, it adds the first and the last of them, with a remark
-// between. If they are equal, it adds a remark. It returns the number of lines that this stands for.
-func (t *text) firstLines(lines []string, moved int) int {
+// firstLines adds the first line. If the first movedCount lines have only moved, it adds the first and the last of them, with a
+// remark between. If the first lines are equal, it adds a remark. It returns the number of lines that this stands for.
+func (t *text) firstLines(lines []string, movedCount int) int {
 	t.line("%s", lines[0])
-	if moved > 0 {
-		t.line("(%d lines as before)", moved-2)
-		t.line("%s", lines[moved-1])
-		return moved
+	if movedCount > 0 {
+		t.line("(%d lines as before)", movedCount-2)
+		t.line("%s", lines[movedCount-1])
+		return movedCount
 	}
 	equal := 1
 	for equal < len(lines) && lines[equal] == lines[0] {
