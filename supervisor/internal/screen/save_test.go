@@ -210,6 +210,20 @@ func TestRestorePictures(t *testing.T) {
 	}
 }
 
+// A mark in the empty columns at the end of a line stays there when the line moves into the history.
+func TestRestoreMarks(t *testing.T) {
+	for col := 1; col <= 5; col++ {
+		c := run{
+			size: protocol.Size{Cols: 13, Rows: 5}, lines: 20, step: 1000, pack: true,
+			before: []vttest.Step{{Write: fmt.Appendf(nil, "0123456789a GY\x1b[2;%dH\x1b]133;A\x1b\\\x1b[2;6H12345678p", col)}, {Cols: 5, Rows: 3}},
+			after:  []vttest.Step{{Write: []byte("1234567890123")}},
+		}
+		if d := c.check(t); d != "" {
+			t.Errorf("a mark in column %d: %s", col, d)
+		}
+	}
+}
+
 // A screen that was saved and restored anywhere in a stream is the same, and stays the same with later output.
 func TestRestoreStreams(t *testing.T) {
 	failures := 0

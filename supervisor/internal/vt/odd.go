@@ -39,7 +39,7 @@ type oddRows struct {
 // it with all rows that may be odd, from the top. up is the number of rows below the row.
 // unlinked is set if links were left out of it, which makes the row odd, too.
 func (o *oddRows) addNormal(up int, cells []cell, marks []shellMark, unlinked bool) {
-	if !unlinked && !o.t.oddCells(cells) && !oddMarks(cells, marks) {
+	if !unlinked && !o.t.oddCells(cells) && !o.t.oddMarks(cells, marks) {
 		return
 	}
 	o.add(OddRow{Up: up, Width: max(o.t.cols, len(cells))}, cells, marks)
@@ -177,10 +177,11 @@ func (t *Term) oddCells(cells []cell) bool {
 	return false
 }
 
-// oddMarks reports whether a mark would move when the row is printed again.
-func oddMarks(cells []cell, marks []shellMark) bool {
+// oddMarks reports whether a mark would move when the row is printed again. A line of the history
+// has no cells for its empty columns at the end; a mark there does not move.
+func (t *Term) oddMarks(cells []cell, marks []shellMark) bool {
 	for i, m := range marks {
-		if i > 0 && m.col < marks[i-1].col || m.col >= len(cells) || cells[m.col].width() == 0 {
+		if i > 0 && m.col < marks[i-1].col || m.col >= t.cols || m.col < len(cells) && cells[m.col].width() == 0 {
 			return true
 		}
 	}
