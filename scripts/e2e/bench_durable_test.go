@@ -68,13 +68,21 @@ func ratios(all, by []float64) []float64 {
 // cpu returns the CPU time that the supervisor has used.
 func (w *world) cpu() time.Duration {
 	w.T.Helper()
+	return cpuOf(w.T, []int{w.Only("supervisor").PID})
+}
+
+// cpuOf returns the CPU time that processes have used.
+func cpuOf(t testing.TB, pids []int) time.Duration {
+	t.Helper()
 	var ticks int64
-	for _, field := range testkit.StatFields(w.Only("supervisor").PID)[11:13] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			w.T.Fatal(err)
+	for _, pid := range pids {
+		for _, field := range testkit.StatFields(pid)[11:13] {
+			n, err := strconv.ParseInt(field, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ticks += n
 		}
-		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond
 }

@@ -7,7 +7,7 @@
 // Invariant: the text between the marks of a table in the page is what the program writes, so that no figure is
 // copied by hand. A figure that the output of the command lacks is an error, and leaves the page as it was.
 //
-// Not here: the measurements (BenchmarkDurable, BenchmarkGate, BenchmarkStart and BenchmarkAgent of scripts/e2e, TestLargePast
+// Not here: the measurements (BenchmarkDurable, BenchmarkGate, BenchmarkTerminal, BenchmarkStart and BenchmarkAgent of scripts/e2e, TestLargePast
 // of supervisor/internal/replay).
 package main
 

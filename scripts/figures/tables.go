@@ -127,6 +127,15 @@ func ofGate(label, goal, benchmark, suffix string, forms ...func(string) (string
 	return row
 }
 
+// ofTerminal returns a row of the comparison of the programs that hold terminals.
+func ofTerminal(label, benchmark, suffix string, form func(string) (string, error)) []cell {
+	row := []cell{words(label)}
+	for _, holder := range []string{"holdfast", "tmux", "dtach", "relay"} {
+		row = append(row, metric("Terminal/"+benchmark, holder+suffix, form))
+	}
+	return row
+}
+
 // ofDay returns a row of the comparison of the agents: a task of the day with the name task, or a suffix of the unit.
 func ofDay(label, task, suffix string, form func(string) (string, error)) []cell {
 	row := []cell{words(label)}
@@ -182,6 +191,15 @@ var tables = []table{
 			ofGate("from the first connection to the screen, median", "at most 5 ms more", "attach", "-p50-µs", millis),
 			ofGate("from the first connection to the screen, 99 of 100", "at most 25 ms more", "attach", "-p99-µs", millis),
 			ofGate("output that a viewer reads", "at least 0.8 of that by its socket", "drain", "-MB/s", speed),
+		},
+	},
+	{
+		name: "terminal", args: bench("Terminal"), head: []string{"figure", "`holdfast attach`", "`tmux attach`", "`dtach -a`", "relay"},
+		rows: [][]cell{
+			ofTerminal("echo of a key, median", "echo", "-p50-µs", micros),
+			ofTerminal("echo of a key, 99 of 100", "echo", "-p99-µs", micros),
+			ofTerminal("output with a viewer", "drain", "-MB/s", speed),
+			ofTerminal("processor time of the processes that hold the program, for a byte of it", "drain", "-ns/B", rounded(1, 1, " ns")),
 		},
 	},
 	{

@@ -1,0 +1,323 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/term"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/machine"
+	"holdfast/shared/testkit"
+)
+
+// A holder keeps programs on terminals, and shows each on a person's terminal by an attach command.
+type holder struct {
+	name  string
+	start func(id, script string) (attach []string) // starts a script of bash; attach is the command that shows it
+	pids  func() []int                              // the processes that hold the programs, without the attach commands
+}
+
+const (
+	keyPause      = 2 * time.Millisecond // between two keys, so that all processes sleep as they do while a person types
+	terminalBytes = 64 << 20             // that a program prints in a round
+)
+
+// holders returns Holdfast and, to compare, tmux, dtach and a relay. The relay has three processes as Holdfast has, but
+// they only copy: its figures are those that no keeper of this shape in Go can do much better.
+func holders(b *testing.B) []holder {
+	b.Helper()
+	w := newWorld(b)
+	c := w.dial(client.Options{})
+	dir := b.TempDir()
+	exe, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	launch := func(argv ...string) int {
+		b.Helper()
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Env = append(os.Environ(), roleEnv+"=relay")
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+		return cmd.Process.Pid
+	}
+	tmux := []string{"tmux", "-S", filepath.Join(dir, "tmux"), "-f", os.DevNull}
+	b.Cleanup(func() { _ = exec.Command(tmux[0], append(tmux[1:len(tmux):len(tmux)], "kill-server")...).Run() })
+	var dtachPIDs, relayPIDs []int
+	return []holder{
+		{
+			"holdfast",
+			func(id, script string) []string {
+				w.spawn(c, id, protocol.SpawnSpec{Argv: []string{"bash", "-c", script}})
+				return slices.Concat([]string{"env"}, w.Env, []string{testkit.Build(b, testkit.Programs...) + "/holdfast", "attach", id})
+			},
+			func() []int { return []int{w.Only("supervisor").PID, w.Only("proxy").PID} },
+		},
+		{
+			"tmux",
+			func(id, script string) []string {
+				start := append(tmux[1:len(tmux):len(tmux)], "new-session", "-d", "-s", id, "bash", "-c", script, ";", "set", "-g", "status", "off")
+				if out, err := exec.Command(tmux[0], start...).CombinedOutput(); err != nil {
+					b.Fatalf("tmux: %v: %s", err, out)
+				}
+				return slices.Concat([]string{"env", "TERM=xterm-256color"}, tmux, []string{"attach", "-t", id})
+			},
+			func() []int {
+				out, err := exec.Command(tmux[0], append(tmux[1:len(tmux):len(tmux)], "display-message", "-p", "#{pid}")...).Output()
+				pid, _ := strconv.Atoi(strings.TrimSpace(string(out)))
+				if err != nil || pid == 0 {
+					b.Fatalf("no process of tmux: %q, %v", out, err)
+				}
+				return []int{pid}
+			},
+		},
+		{
+			"dtach",
+			func(id, script string) []string {
+				socket := filepath.Join(dir, id+".dtach")
+				dtachPIDs = append(dtachPIDs, launch("dtach", "-N", socket, "bash", "-c", script))
+				testkit.Eventually(b, limit, func() bool { _, err := os.Stat(socket); return err == nil }, "dtach has made its socket")
+				return []string{"dtach", "-a", socket, "-r", "none", "-E"}
+			},
+			func() []int { return dtachPIDs },
+		},
+		{
+			"relay",
+			func(id, script string) []string {
+				held, passed := filepath.Join(dir, id+".held"), filepath.Join(dir, id+".passed")
+				relayPIDs = append(relayPIDs, launch(exe, "hold", held, "bash", "-c", script), launch(exe, "pass", passed, held))
+				return []string{"env", roleEnv + "=relay", exe, "attach", passed}
+			},
+			func() []int { return relayPIDs },
+		},
+	}
+}
+
+// copyRole is one of the three processes of a relay: "hold SOCKET PROGRAM..." runs a program on a terminal, "pass SOCKET TO"
+// copies between two sockets, "attach SOCKET" between a socket and its own terminal.
+func copyRole(args []string) error {
+	machine.Share() // as Holdfast does
+	switch args[0] {
+	case "hold":
+		master, slave, err := openPTY()
+		if err != nil {
+			return err
+		}
+		cmd := exec.Command(args[2], args[3:]...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		return acceptAndCopy(args[1], func() (io.ReadWriter, error) { return master, slave.Close() })
+	case "pass":
+		return acceptAndCopy(args[1], func() (io.ReadWriter, error) { return dialSoon(args[2]) })
+	}
+	if _, err := term.MakeRaw(int(os.Stdin.Fd())); err != nil {
+		return err
+	}
+	c, err := dialSoon(args[1])
+	if err != nil {
+		return err
+	}
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return copyBoth(tty, c)
+}
+
+// acceptAndCopy copies between the first client of a socket and what open returns.
+func acceptAndCopy(socket string, open func() (io.ReadWriter, error)) error {
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	c, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	to, err := open()
+	if err != nil {
+		return err
+	}
+	return copyBoth(c, to)
+}
+
+// dialSoon connects to a socket that another process is about to make.
+func dialSoon(socket string) (c net.Conn, err error) {
+	testkit.Poll(limit, func() bool {
+		c, err = net.Dial("unix", socket)
+		return err == nil
+	})
+	return c, err
+}
+
+// copyBoth copies in both directions until one of them ends.
+func copyBoth(a, b io.ReadWriter) error {
+	ended := make(chan error, 2)
+	direction := func(to io.Writer, from io.Reader) {
+		_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 64<<10))
+		ended <- err
+	}
+	go direction(a, b)
+	go direction(b, a)
+	return <-ended
+}
+
+// A viewed is a person's terminal on which an attach command runs.
+type viewed struct {
+	*os.File
+	out          chan []byte // what the command has printed; closed at its end
+	isDiscarding atomic.Bool // out gets nothing more
+}
+
+// untilKey is a command of bash that prints "ready" until a line is typed. dtach shows a new viewer nothing of what was
+// printed before.
+const untilKey = "while ! read -t 0.1 line; do printf ready; done; "
+
+// show runs an attach command until it shows that the program is ready.
+func show(b *testing.B, attach []string) *viewed {
+	b.Helper()
+	s := &viewed{File: startBare(b, attach...), out: make(chan []byte, 1024)}
+	go func() {
+		defer close(s.out)
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := s.Read(buf)
+			if err != nil {
+				return
+			}
+			if !s.isDiscarding.Load() {
+				s.out <- slices.Clone(buf[:n])
+			}
+		}
+	}()
+	var got []byte
+	for deadline := time.After(limit); !bytes.Contains(got, []byte("ready")); {
+		select {
+		case p, ok := <-s.out:
+			if !ok {
+				b.Fatalf("%q has ended after %q", attach, got)
+			}
+			got = append(got, p...)
+		case <-deadline:
+			b.Fatalf("%q has printed %q", attach, got)
+		}
+	}
+	return s
+}
+
+// echo returns how long a key takes until it is shown.
+func (s *viewed) echo(b *testing.B, key byte) time.Duration {
+	b.Helper()
+	for len(s.out) > 0 {
+		<-s.out
+	}
+	begun := time.Now()
+	if _, err := s.Write([]byte{key}); err != nil {
+		b.Fatal(err)
+	}
+	for p := range s.out {
+		if bytes.IndexByte(p, key) >= 0 {
+			break
+		}
+	}
+	return time.Since(begun)
+}
+
+// BenchmarkTerminal measures what a person at a terminal has from Holdfast, from tmux and from dtach, all through their
+// attach commands, and from a relay: the time between a key and its echo, and how fast a program prints while a viewer
+// is attached, with the processor time of the processes that hold it.
+func BenchmarkTerminal(b *testing.B) {
+	b.Run("echo", func(b *testing.B) {
+		all := holders(b)
+		var terminals []*viewed
+		for _, h := range all {
+			s := show(b, h.start("echo", untilKey+"stty raw -echo; exec cat"))
+			if _, err := s.WriteString("\r"); err != nil {
+				b.Fatal(err)
+			}
+			terminals = append(terminals, s)
+		}
+		took := make([][]time.Duration, len(all))
+		for b.Loop() {
+			for range echoRounds {
+				for i, s := range terminals {
+					for k := range echoes / 5 {
+						took[i] = append(took[i], s.echo(b, 'a'+byte(k%26)))
+						time.Sleep(keyPause)
+					}
+				}
+			}
+		}
+		for i, h := range all {
+			b.ReportMetric(float64(median(took[i]).Microseconds()), h.name+"-p50-µs")
+			b.ReportMetric(float64(took[i][len(took[i])*99/100].Microseconds()), h.name+"-p99-µs")
+		}
+		b.ReportMetric(0, "ns/op")
+	})
+	b.Run("drain", func(b *testing.B) {
+		all := holders(b)
+		file := filepath.Join(b.TempDir(), "text")
+		if err := os.WriteFile(file, text(terminalBytes), 0o600); err != nil {
+			b.Fatal(err)
+		}
+		var drains []func()
+		for _, h := range all {
+			drains = append(drains, startDrain(b, h, file))
+		}
+		speeds, costs := make([][]float64, len(all)), make([][]float64, len(all))
+		for b.Loop() {
+			for range drainRounds {
+				for i, h := range all {
+					before, begun := cpuOf(b, h.pids()), time.Now()
+					drains[i]()
+					speeds[i] = append(speeds[i], terminalBytes/1e6/time.Since(begun).Seconds())
+					costs[i] = append(costs[i], float64(cpuOf(b, h.pids())-before)/terminalBytes)
+				}
+			}
+		}
+		for i, h := range all {
+			b.ReportMetric(median(speeds[i]), h.name+"-MB/s")
+			b.ReportMetric(median(costs[i]), h.name+"-ns/B")
+		}
+		b.ReportMetric(0, "ns/op")
+	})
+}
+
+// startDrain starts a program that prints the file each time drain is called, and shows it. drain returns when the
+// program has printed it.
+func startDrain(b *testing.B, h holder, file string) (drain func()) {
+	b.Helper()
+	fifo := filepath.Join(b.TempDir(), "printed")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	s := show(b, h.start("drain", untilKey+fmt.Sprintf("while cat %s; do echo >%s; read line; done", file, fifo)))
+	s.isDiscarding.Store(true)
+	return func() {
+		if _, err := s.WriteString("\r"); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := os.ReadFile(fifo); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
