@@ -155,7 +155,7 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	var none protocol.AttachInfo
 	spec := a.spec
 	exit := s.exit
-	if s.lost != nil { // its stored screen can be attached
+	if s.isLost() { // its stored screen can be attached
 		exit = nil
 	}
 	_, end, _ := s.ring.Bounds()
@@ -173,7 +173,7 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact, InputOffset: a.acks.accepted}
 	s.feed()
 	s.updatePictures()
-	start := a.begin(resumable{s.ring, s.size, s.clearedTo.Load()}, &info, func(screenOnly bool) (start uint64) {
+	start := a.begin(resumable{s.ring, s.size, s.recording.clearedTo.Load()}, &info, func(screenOnly bool) (start uint64) {
 		s.finishRestore() // output continues during the restoration, so the bounds must be read after it
 		start, _, _ = s.ring.Bounds()
 		s.takeSnapshot(a, screenOnly)
@@ -330,7 +330,7 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 		a.snapshot, shown, size = nil, s.size, s.size
 		a.fitsWindow = false
 		start, _, _ := s.ring.Bounds()
-		pos = max(start, s.clearedTo.Load())
+		pos = max(start, s.recording.clearedTo.Load())
 	}
 	a.moveTo(pos)
 	a.snapshotSize = shown

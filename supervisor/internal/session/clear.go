@@ -26,8 +26,8 @@ func (s *Session) Clear(all bool) error {
 			return
 		}
 		sc.Clear(all)
-		s.clearedTo.Store(max(s.clearedTo.Load(), sc.Offset()))
-		s.clears.Add(1)
+		s.recording.clearedTo.Store(max(s.recording.clearedTo.Load(), sc.Offset()))
+		s.recording.clears.Add(1)
 		// A successor restores the screen from the last keyframe and the output since. From an
 		// older keyframe it would restore the deleted lines.
 		s.display.keyframe.isWhole, s.display.isFromRing = false, false
@@ -47,10 +47,7 @@ func (s *Session) Clear(all bool) error {
 	if !kept {
 		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("session %s is cleared, but the keyframe could not be saved: the lines may come back with the next supervisor; clear again", s.id))
 	}
-	if s.cfg.Recorder == nil {
-		return nil
-	}
-	if err := s.cfg.Recorder.Renew(s.life(), renewTime); err != nil {
+	if err := s.recording.renew(renewTime); err != nil {
 		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("session %s is cleared, but its files on disk still have the lines: %v", s.id, err))
 	}
 	return nil

@@ -61,14 +61,14 @@ func (s *Session) processHeard() {
 	if !hasChanged {
 		return
 	}
-	s.shareCommands()
+	s.recording.keepCommands(c.Log)
 	for _, e := range events {
 		if e.kind == protocol.EventCommandFinished {
 			s.saved.Away.addCommand(e.command)
 		}
 	}
 	events = c.admit(events)
-	s.recordCommands(events)
+	s.recording.markCommands(events)
 	if len(events) > 0 || c.unpublished == "" {
 		s.noteChange()
 		s.settle() // saved before they are published, so that a successor does not publish them again

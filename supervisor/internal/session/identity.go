@@ -7,6 +7,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/mask"
+	"holdfast/supervisor/internal/past"
 )
 
 // identity distinguishes one instance of a session from all others, and tells how it was created. It
@@ -31,6 +32,9 @@ func (i *identity) known() *identity { return i }
 // ID and Instance may be called by any goroutine. They never change.
 func (i *identity) ID() protocol.SessionID      { return i.id }
 func (i *identity) Instance() protocol.Instance { return i.instance }
+
+// life returns the name of the session's recording.
+func (i *identity) life() past.Life { return past.Life{ID: i.id, Instance: i.instance} }
 
 // checkInstance returns instance_mismatch unless instance is empty or that of the session.
 func (i *identity) checkInstance(instance protocol.Instance) error {

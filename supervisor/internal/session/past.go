@@ -2,12 +2,9 @@ package session
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"slices"
 
 	"holdfast/protocol"
-	"holdfast/supervisor/internal/past"
 	"holdfast/supervisor/internal/replay"
 	"holdfast/supervisor/internal/screen"
 )
@@ -19,34 +16,18 @@ func (s *Session) past() (*replay.Past, error) {
 	if err != nil {
 		return nil, err
 	}
-	clears := s.clears.Load() // before clearedTo, so that a clear between them is not missed
+	r := &s.recording
+	clears := r.clears.Load() // before clearedTo, so that a clear between them is not missed
 	p := &replay.Past{
-		Mode: protocol.DurableOff, Ring: s.ring, Masker: s.masker, ClearedTo: s.clearedTo.Load(), Keyframe: s.savedKeyframe, IsBlank: !s.continues,
+		Mode: protocol.DurableOff, Ring: s.ring, Masker: s.masker, ClearedTo: r.clearedTo.Load(), Keyframe: s.savedKeyframe, IsBlank: !s.continues,
 		Lines: s.spec.ScrollbackLines, Created: s.created, LastOutput: i.LastIOAt, Now: s.cfg.Now(), Recent: s.recentCommands,
 	}
-	if s.cfg.Recorder == nil || s.durable() == protocol.DurableOff {
+	if !r.isStored() {
 		return p, nil
 	}
-	p.Mode = s.durable()
-	p.Reader, err = s.openStored(clears)
+	p.Mode = r.mode
+	p.Reader, err = r.open(clears)
 	return p, err
-}
-
-// openStored returns a reader of the recording. It returns nil if nothing is stored yet, if the
-// recording cannot be read without a key, or if it may still have lines that were cleared: its count of
-// clears is below the given one.
-func (s *Session) openStored(clears uint64) (*past.Reader, error) {
-	r, err := s.cfg.Recorder.Store().Open(s.life())
-	if err == nil && clears > 0 {
-		var m past.Meta
-		if m, err = r.Meta(); m.Clears < clears {
-			r = nil
-		}
-	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, past.ErrLocked) { // nothing is stored yet, or nothing that can be read
-		return nil, nil
-	}
-	return r, err
 }
 
 // savedKeyframe returns the keyframe that a successor would restore.
@@ -77,27 +58,6 @@ func pastCommand(c protocol.CommandInfo) (p protocol.PastCommand, ok bool) {
 	return protocol.PastCommand{
 		Line: c.Line, Cwd: c.Cwd, Start: c.Output.Start, End: c.Output.End, StartedAt: c.StartedAt, FinishedAt: c.FinishedAt, ExitCode: c.ExitCode,
 	}, true
-}
-
-// recordCommands stores the commands that have ended.
-func (s *Session) recordCommands(events []commandEvent) {
-	for _, e := range events {
-		if p, ok := pastCommand(*maskCommand(&e.command, s.masker)); ok && s.isRecorded && e.kind == protocol.EventCommandFinished {
-			s.cfg.Recorder.Mark(s.life(), past.Note{Offset: p.End, Kind: replay.MarkCommand, Text: replay.EncodeCommand(p, past.MaxMark)})
-		}
-	}
-}
-
-// shareCommands passes the last commands that have ended to the recording.
-func (s *Session) shareCommands() {
-	if !s.isRecorded {
-		return
-	}
-	last := lastOf(s.saved.Log)
-	for i := range last {
-		last[i] = *maskCommand(&last[i], s.masker)
-	}
-	s.lastCommands.Store(&last)
 }
 
 // Past describes the past of the session.

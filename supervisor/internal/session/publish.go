@@ -30,9 +30,7 @@ func (s *Session) publish() {
 		info.State = protocol.StateForgotten
 	}
 	s.published.Store(&info)
-	if s.isRecorded {
-		s.cfg.Recorder.Poke(s.life())
-	}
+	s.recording.changed()
 }
 
 // Info returns the current info of the session. It does not wait for loop.

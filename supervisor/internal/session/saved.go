@@ -141,7 +141,7 @@ func (s *Session) save() *savedState {
 	v := s.saved
 	v.Version, v.ID, v.Instance = savedVersion, s.id, s.instance
 	v.PTY, v.LastIO, v.Turns, v.Cage, v.Exit = ptyState(s.pty), s.activity.last.get(), s.answers.saved(), s.cage.Dir(), s.exit
-	v.Lost, v.Clears, v.ClearOffset = s.viewers.saved(), s.clears.Load(), s.clearedTo.Load()
+	v.Lost, v.Clears, v.ClearOffset = s.viewers.saved(), s.recording.clears.Load(), s.recording.clearedTo.Load()
 	v.Title, v.Cwd = s.display.titles()
 	if sig := s.orders.signalled.Load(); sig != nil {
 		v.Signaler = &savedSignal{sig.asker, sig.name}
@@ -174,12 +174,13 @@ func (s *Session) load(v *savedState) error {
 	}
 	s.identity = own
 	s.findSecrets(s.cfg)
+	s.recording.use(&s.identity, s.cfg)
 	s.labels.Store(&labels)
 	s.cage.setLimits(s.spec.Limits)
 	s.answers.startedAt, s.answers.held = time.Now(), &s.saved.heldReplies
 	s.activity.last.set(v.LastIO)
-	s.clears.Store(v.Clears)
-	s.clearedTo.Store(v.ClearOffset)
+	s.recording.clears.Store(v.Clears)
+	s.recording.clearedTo.Store(v.ClearOffset)
 	s.exit = v.Exit
 	s.orders.isSealed = s.exit != nil
 	if s.exit == nil {

@@ -97,9 +97,8 @@ type Session struct {
 	labels      atomic.Pointer[map[string]string] // loop replaces the map and never changes it
 	orders      orders                            // requests for the child, from any goroutine; see ending.go
 	cage        sessionCage
+	recording   recording
 
-	clears    atomic.Uint64                        // how often lines were cleared
-	clearedTo atomic.Uint64                        // offset of the last Clear, or 0; it is set before clears
 	published atomic.Pointer[protocol.SessionInfo] // the info that other goroutines read; see publish.go
 	activity  activity
 
@@ -116,12 +115,8 @@ type Session struct {
 	idle          idle
 	eventAlarm    alarm // runs for screenEventInterval after an event of the program was published
 	childEnded    bool
-	isAside       bool                                   // a later instance has taken the session's place; see before.go
-	isRecorded    bool                                   // the recorder has the session
-	lastCommands  atomic.Pointer[[]protocol.CommandInfo] // those that are stored with a description of the session, without secrets
-	isLocked      bool                                   // the machine has lost the session, and its recording cannot be read without its key
-	lost          *protocol.Lost                         // not nil if the machine has lost the session; its recording made it
-	exit          *protocol.ExitRecord                   // set before exited is closed; from then on any goroutine may read it
+	isAside       bool                 // a later instance has taken the session's place; see before.go
+	exit          *protocol.ExitRecord // set before exited is closed; from then on any goroutine may read it
 
 	entry vaultEntry // holds duplicates of sessionFiles, which outlive this process
 }
@@ -137,6 +132,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 		saved: newSavedState(), size: size,
 	}
 	s.findSecrets(cfg)
+	s.recording.use(&s.identity, cfg)
 	s.entry.cfg, s.entry.id, s.entry.log = cfg, entryOf(s.instance), &s.log
 	s.activity.last.set(now)
 	s.openLog()
@@ -437,8 +433,8 @@ func (s *Session) info() protocol.SessionInfo {
 		exit := copyExit(s.exit)
 		i.ExitCode, i.Exit = &exit.ExitCode, exit
 	}
-	if s.lost != nil {
-		i.ExitCode, i.Exit, i.Lost = nil, nil, s.lost
+	if s.isLost() {
+		i.ExitCode, i.Exit, i.Lost = nil, nil, s.recording.lost
 	}
 	return i
 }
@@ -504,7 +500,7 @@ func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err
 			return nil, 0, 0, notFound(s.id)
 		}
 		start, end, _ := s.ring.Bounds()
-		from := min(max(offset, start, s.clearedTo.Load()), end)
+		from := min(max(offset, start, s.recording.clearedTo.Load()), end)
 		data := make([]byte, min(uint64(n), end-from))
 		k, err := s.ring.ReadAt(data, from)
 		switch {
@@ -562,7 +558,7 @@ func (s *Session) Exit() *protocol.ExitRecord { return s.exit }
 func (s *Session) Labels() map[string]string { return *s.labels.Load() }
 
 // isLost reports whether the machine has lost the session.
-func (s *Session) isLost() bool { return s.lost != nil }
+func (s *Session) isLost() bool { return s.recording.lost != nil }
 
 // hasExited reports whether the session has an exit record.
 func (s *Session) hasExited() bool { return isClosed(s.exited) }
@@ -574,7 +570,7 @@ func (s *Session) forget() error { return s.request(s.discard) }
 func (s *Session) discard() error {
 	err := s.leave()
 	if err == nil {
-		s.eraseRecording()
+		s.recording.erase()
 	}
 	return err
 }

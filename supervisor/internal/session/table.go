@@ -171,7 +171,7 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 		if !old.hasExited() {
 			return "", protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended; end it first", id))
 		}
-		if old.isLocked {
+		if old.recording.isLocked {
 			return "", protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("session %s is sealed, and its key is not available; see its screen", id))
 		}
 		spec, replaces = old.spec, old.instance
@@ -203,7 +203,7 @@ func (t *Table) screenOf(id protocol.SessionID) ([]byte, *protocol.Lost) {
 		f.Data = nil
 		old.log.Warn().Err(err).Msg("screen not saved; the new instance begins with an empty one")
 	}
-	return f.Data, old.lost
+	return f.Data, old.recording.lost
 }
 
 // reserve reserves an id for the caller, which must call open then. If the session exists and

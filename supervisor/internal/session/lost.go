@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,172 +9,12 @@ import (
 	"unicode"
 
 	"holdfast/protocol"
-	"holdfast/shared/mask"
 	"holdfast/supervisor/internal/past"
-	"holdfast/supervisor/internal/postmortem"
 	"holdfast/supervisor/internal/pty"
-	"holdfast/supervisor/internal/recorder"
 	"holdfast/supervisor/internal/replay"
-	"holdfast/supervisor/internal/ring"
 	"holdfast/supervisor/internal/screen"
 	"holdfast/supervisor/internal/vault"
 )
-
-// frameTime is how long a recording waits for loop until it continues without a new keyframe.
-const frameTime = time.Second
-
-// source is a session as its recording sees it. It implements recorder.Source.
-type source struct{ *Session }
-
-// record begins to record the session, or continues the recording of a predecessor.
-func (s *Session) record() {
-	mode := s.durable()
-	if s.cfg.Recorder == nil || mode == protocol.DurableOff || s.isLost() {
-		return
-	}
-	s.ringHolders.Add(1)
-	s.isRecorded = true
-	s.shareCommands()
-	s.cfg.Recorder.Add(source{s}, past.Mode(mode))
-}
-
-// durable returns how much of the session is stored on disk.
-func (s *Session) durable() protocol.Durable { return cmp.Or(s.spec.Durable, s.cfg.Durable) }
-
-// eraseRecording erases the recording of a forgotten session.
-func (s *Session) eraseRecording() {
-	if s.cfg.Recorder != nil && s.durable() != protocol.DurableOff {
-		s.cfg.Recorder.Forget(s.life())
-	}
-}
-
-func (s *Session) life() past.Life { return past.Life{ID: s.id, Instance: s.instance} }
-
-// Life returns the name of the recording.
-func (r source) Life() past.Life { return r.life() }
-
-// Ring returns the ring with the output.
-func (r source) Ring() *ring.Ring { return r.ring }
-
-// Release is called after the last use of the ring.
-func (r source) Release() { r.releaseRing() }
-
-// Frame returns the keyframe, with secrets masked. If the keyframe is older than after, or has no
-// history although lines is true, loop makes a new one. If lines is false, the
-// new keyframe has history only if the budget of all sessions permits it.
-func (r source) Frame(after uint64, lines bool) (f recorder.Frame, err error) {
-	s := r.Session
-	if err := s.requestWithin(frameTime, func() (err error) { f, err = s.frame(after, lines); return err }); err != nil {
-		return f, err
-	}
-	f.Data, err = screen.MaskRecord(f.Data, s.masker)
-	return f, err
-}
-
-// Masker returns the masker of the session, or nil if it has no secrets.
-func (r source) Masker() *mask.Masker { return r.masker }
-
-// frame returns the keyframe, or makes a new one under the conditions of Frame. Secrets are not masked.
-// Only loop may call it.
-func (s *Session) frame(after uint64, lines bool) (f recorder.Frame, err error) {
-	k := &s.display.keyframe
-	if k.offset < after || lines && !k.isWhole {
-		n := allLines
-		if !lines {
-			n = s.cfg.frames.linesInFlood()
-		}
-		if s.display.restoring == nil && s.display.ringSuffices() {
-			s.cfg.trimmer.request()
-			f.Offset, f.Data, err = s.display.frame(n)
-			f.IsWhole = n == allLines
-			return f, err
-		}
-		s.writeKeyframe(n)
-	}
-	offset, saved, err := k.read()
-	s.cfg.trimmer.request() // the frame is garbage as soon as it is stored
-	if err != nil || saved == nil {
-		return f, err
-	}
-	return recorder.Frame{Offset: offset, Data: saved, IsWhole: k.isWhole}, nil
-}
-
-// Failed publishes that the session cannot be stored, or is stored again.
-func (r source) Failed(err error) {
-	kind := protocol.EventRecordingResumed
-	if err != nil {
-		kind = protocol.EventRecordingFailed
-	}
-	_ = r.ask(frameTime, func() { r.publishEvent(kind) }) // if the session is busy or gone, the log has it
-}
-
-// RecordingStatus counts the sessions that cannot be stored, and the lost sessions with recordings
-// that cannot be read. It returns nil if there is neither.
-func (t *Table) RecordingStatus() *protocol.RecordingStatus {
-	if t.cfg.Recorder == nil {
-		return nil
-	}
-	var st protocol.RecordingStatus
-	if c, err := t.cfg.Recorder.Counts(); c.Failing > 0 && err != nil {
-		st.Failing, st.Error = int(c.Failing), err.Error()
-	}
-	all, _ := t.registry.all()
-	for _, s := range all {
-		if s.isLocked {
-			st.Sealed++
-		}
-	}
-	if st == (protocol.RecordingStatus{}) {
-		return nil
-	}
-	return &st
-}
-
-// Meta describes the session for the time after the machine has lost power. It contains values
-// of environment variables only if their names are in storedEnv, because a variable may hold a
-// secret.
-func (r source) Meta() past.Meta {
-	s := r.Session
-	i := s.published.Load() // without secrets
-	m := past.Meta{
-		Mode: past.Mode(s.durable()), Supervisor: s.cfg.Supervisor, Replaces: s.replaces, Clears: s.clears.Load(), Created: s.created, Argv: i.Argv, Cwd: i.Cwd, Size: i.Size, Labels: i.Labels, Title: i.Title,
-	}
-	if c := s.lastCommands.Load(); c != nil {
-		m.Commands = *c
-	}
-	if s.hasExited() {
-		m.Exit = s.exit
-		m.Cwd = cmp.Or(s.exit.Cwd, m.Cwd)
-	} else if seen, ok := postmortem.Observe(s.pty.PID()); ok {
-		m.Cwd = s.masker.Text(cmp.Or(seen.Cwd, m.Cwd))
-	}
-	known := s.identity
-	known.token, known.early = "", 0 // of the request that created the session, which is over
-	m.EnvNames, known.spec.Env = storedVariables(s.spec.Env)
-	known.spec.Argv, known.spec.Env, known.spec.Cwd = s.masker.Texts(s.spec.Argv), s.masker.Texts(known.spec.Env), s.masker.Text(s.spec.Cwd)
-	known.spec.SizePolicy = i.SizePolicy
-	m.Spec, _ = known.save(i.Labels, *s.cage.limits.Load()) // the spec came as JSON, so it can be encoded
-	return m
-}
-
-// Clears returns how often lines were cleared for good.
-func (r source) Clears() uint64 { return r.clears.Load() }
-
-// storedEnv are the names of the variables that are stored with their values, besides those that
-// begin with "LC_".
-var storedEnv = []string{"COLORTERM", "EDITOR", "HOME", "LANG", "LANGUAGE", "LOGNAME", "PAGER", "PATH", "SHELL", "TERM", "TZ", "USER", "VISUAL"}
-
-// storedVariables returns the names of all variables, and the variables to store with their values.
-func storedVariables(env []string) (names, stored []string) {
-	for _, kv := range env {
-		name, _, _ := strings.Cut(kv, "=")
-		names = append(names, name)
-		if strings.HasPrefix(name, "LC_") || slices.Contains(storedEnv, name) {
-			stored = append(stored, kv)
-		}
-	}
-	return names, stored
-}
 
 // StopRequest is the asker of an end of all sessions that a user has requested. If an exit record
 // does not name it, a signal has stopped the supervisor, as the shutdown of a machine does.
@@ -185,29 +24,6 @@ const StopRequest = "supervisor stop"
 // machine has ended the session, it is not over but lost, and can be started again.
 func isOver(x *protocol.ExitRecord) bool {
 	return x != nil && (x.Reason != protocol.ReasonShutdown || x.EndedBy == StopRequest)
-}
-
-// eraseTime is how long an upgrade, or a request to forget a session, waits until the recording is
-// erased.
-const eraseTime = 500 * time.Millisecond
-
-// awaitErased waits until the recordings of the forgotten sessions with an id are erased, or those of
-// all forgotten sessions if id is empty. After the given time it returns the lives that the disk may
-// still have.
-func (t *Table) awaitErased(within time.Duration, id protocol.SessionID) []past.Life {
-	if t.cfg.Recorder == nil {
-		return nil
-	}
-	return t.cfg.Recorder.AwaitErased(within, func(l past.Life) bool { return id == "" || l.ID == id })
-}
-
-// eraseFor erases the recordings of the sessions that a predecessor has forgotten.
-func (t *Table) eraseFor(forgotten []past.Life) {
-	for _, l := range forgotten {
-		if t.cfg.Recorder != nil {
-			t.cfg.Recorder.Forget(l)
-		}
-	}
 }
 
 // AddLost adds the sessions that the store has and that no process holds any more: the machine
@@ -287,10 +103,10 @@ func (t *Table) addLost(store *past.Store, e past.Entry, isReplaced bool) error 
 		return err
 	}
 	s.resume()
-	if s.isLocked {
+	if s.recording.isLocked {
 		return nil
 	}
-	s.log.Info().Uint64("offset", s.lost.Offset).Time("seen", s.lost.SeenAt).Msg("session was lost with the machine; its screen is restored")
+	s.log.Info().Uint64("offset", s.recording.lost.Offset).Time("seen", s.recording.lost.SeenAt).Msg("session was lost with the machine; its screen is restored")
 	return nil
 }
 
@@ -334,7 +150,7 @@ func (t *Table) loadLocked(e past.Entry, cause error) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.isLocked = true
+	s.recording.isLocked = true
 	shown := screen.New(e.Meta.Size.Normalize(), s.spec.ScrollbackLines)
 	shown.Write(fmt.Appendf(nil, "\x1b]2;sealed recording\x07The recording of this session is sealed, and cannot be read:\r\n%s\r\n\r\n"+
 		"Make its key available by the setting durable_key, then run \"supervisor --upgrade\".\r\nIts files stay until \"proxy forget %s\".\r\n", printable(cause.Error()), e.ID))
@@ -356,7 +172,7 @@ func printable(text string) string {
 func (t *Table) newLost(e past.Entry, exact uint64) (*Session, error) {
 	cfg := t.cfg
 	cfg.Vault = nil
-	s := &Session{cfg: &cfg, hub: t.hub, onExit: t.onExit, lost: &protocol.Lost{Offset: exact, SeenAt: e.Modified, Cwd: e.Meta.Cwd}}
+	s := &Session{cfg: &cfg, hub: t.hub, onExit: t.onExit}
 	s.entry.cfg, s.entry.log = s.cfg, &s.log
 	v := newSavedState()
 	v.Version, v.ID, v.Instance, v.Spec = savedVersion, e.ID, e.Instance, e.Meta.Spec
@@ -368,6 +184,7 @@ func (t *Table) newLost(e past.Entry, exact uint64) (*Session, error) {
 	if err := s.load(&v); err != nil {
 		return nil, fmt.Errorf("meta: %w", err)
 	}
+	s.recording.lost = &protocol.Lost{Offset: exact, SeenAt: e.Modified, Cwd: e.Meta.Cwd}
 	s.unmasked = nil // the values of secret variables were masked, and were not stored
 	s.openLog()
 	return s, nil
