@@ -361,11 +361,6 @@ const (
 	UpgradeFailed   UpgradeState = "failed"   // the work has failed; Supervisor and Proxy tell what runs, if it is known
 )
 
-// UpgradeStates returns all states.
-func UpgradeStates() []UpgradeState {
-	return []UpgradeState{UpgradeReady, UpgradeCurrent, UpgradeIdle, UpgradeDone, UpgradeReturned, UpgradeFailed}
-}
-
 // Upgraded is the reply to Upgrade.
 type Upgraded struct {
 	State      UpgradeState `json:"state"`

@@ -38,11 +38,6 @@ import (
 // FileName is the name of the config file in the config directory.
 const FileName = "holdfast.json"
 
-// RecommendedIdleTimeout is the idle timeout that an app should set if it wants idle
-// sessions to end. It is not the default, because a session should not end unless the
-// user has asked for it.
-const RecommendedIdleTimeout = 60 * time.Minute
-
 // Limits of settings.
 const (
 	minRing        = 64 << 10

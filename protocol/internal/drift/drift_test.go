@@ -245,7 +245,7 @@ func TestSpecWords(t *testing.T) {
 	for _, action := range gate.UpgradeActions() {
 		known[string(action)] = true
 	}
-	for _, state := range gate.UpgradeStates() {
+	for _, state := range []gate.UpgradeState{gate.UpgradeReady, gate.UpgradeCurrent, gate.UpgradeIdle, gate.UpgradeDone, gate.UpgradeReturned, gate.UpgradeFailed} {
 		known[string(state)] = true
 	}
 	known[string(gate.StateUnknown)], known[gate.Subprotocol] = true, true

@@ -28,8 +28,8 @@ func TestNoRoom(t *testing.T) {
 		}
 		failed++
 		must(t, w.Sync())
-		if w.Synced() != w.End() || w.End() >= end {
-			t.Fatalf("the life is durable up to %d, its end is %d", w.Synced(), w.End())
+		if w.syncedTo() != w.End() || w.End() >= end {
+			t.Fatalf("the life is durable up to %d, its end is %d", w.syncedTo(), w.End())
 		}
 		must(t, lastPiece(reader(t, s).Range(0, end)))
 		if failed%2 == 0 {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"holdfast/protocol"
 )
@@ -208,13 +207,4 @@ func loadSegments(dir string, key *dataKey) ([]segment, error) {
 		return segments, nil
 	}
 	return nil, fmt.Errorf("past: %s changes all the time; try again", dir)
-}
-
-// modified returns the time of the last write to a file.
-func modified(path string) (time.Time, int64, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return time.Time{}, 0, err
-	}
-	return info.ModTime(), info.Size(), nil
 }

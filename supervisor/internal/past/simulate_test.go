@@ -292,7 +292,7 @@ func simulate(t *testing.T, seed uint64, mode Mode, faulty func(disk) disk) erro
 func listing(dir string) (names []string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
-			_, n, _ := modified(path)
+			n, _ := size(path)
 			names = append(names, fmt.Sprint(d.Name(), ":", n))
 		}
 		return nil
@@ -325,7 +325,7 @@ func (s *simulation) write() error {
 				}
 				s.start = b.Start
 			}
-			if err := s.recorder.note(change{kind: synced, end: w.Synced(), start: s.start}, nil); err != nil {
+			if err := s.recorder.note(change{kind: synced, end: w.syncedTo(), start: s.start}, nil); err != nil {
 				return err
 			}
 		}

@@ -154,13 +154,6 @@ func (w *Writer) End() uint64 {
 	return w.end
 }
 
-// Synced returns the offset up to which the output survives a loss of power.
-func (w *Writer) Synced() uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.synced
-}
-
 // Stats returns the counters.
 func (w *Writer) Stats() Stats {
 	w.mu.Lock()

@@ -61,8 +61,8 @@ func TestAdopt(t *testing.T) {
 	if got := q.Room(); len(got) != RoomBytes || string(got[RoomBytes-3:]) != "end" || got[0] != 0 {
 		t.Errorf("the room is %d bytes and ends with %q, want %d and \"end\"", len(got), got[len(got)-3:], RoomBytes)
 	}
-	if q.ReadSize() != r.ReadSize() || q.Keep() != r.Keep() {
-		t.Errorf("ReadSize, Keep = %d, %d; want %d, %d", q.ReadSize(), q.Keep(), r.ReadSize(), r.Keep())
+	if q.readSize != r.readSize || q.Keep() != r.Keep() {
+		t.Errorf("ReadSize, Keep = %d, %d; want %d, %d", q.readSize, q.Keep(), r.readSize, r.Keep())
 	}
 }
 
@@ -109,7 +109,7 @@ func TestAdoptMarks(t *testing.T) {
 // one before it.
 func TestAdoptWrapped(t *testing.T) {
 	r := newRing(t, MinBytes)
-	all := bytes.Repeat([]byte("0123456789abcde\n"), (MinBytes+r.ReadSize())/16)
+	all := bytes.Repeat([]byte("0123456789abcde\n"), (MinBytes+r.readSize)/16)
 	write(r, all[:len(all)-5])
 	if got := len(r.Reserve()); got != 5 {
 		t.Fatalf("%d bytes reserved, want the 5 before the buffer ends", got)

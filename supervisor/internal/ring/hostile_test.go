@@ -148,7 +148,7 @@ func FuzzAdopt(f *testing.F) {
 			return
 		}
 		start, end, finished := r.Bounds()
-		if start > end || rescued > r.ReadSize() || finished && rescued > 0 || len(r.Room()) > maxRoomBytes {
+		if start > end || rescued > r.readSize || finished && rescued > 0 || len(r.Room()) > maxRoomBytes {
 			t.Fatalf("[%d, %d), finished %v, %d rescued", start, end, finished, rescued)
 		}
 		p := make([]byte, end-start)

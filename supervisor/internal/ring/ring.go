@@ -44,7 +44,7 @@ const (
 // A Ring has one writer and any number of readers. Each may be in its own goroutine.
 type Ring struct {
 	file     *os.File
-	readSize int
+	readSize int // bytes that the writer reserves at a time; eight times as many fit into the bytes that are kept
 
 	mu         sync.Mutex
 	mem        []byte // the mapped file; head, room and buf are parts of it
@@ -111,10 +111,6 @@ func create(p preamble) (*Ring, error) {
 func newUnmapped(file *os.File) *Ring {
 	return &Ring{file: file, watchers: make(map[chan struct{}]struct{})}
 }
-
-// ReadSize returns how many bytes the writer should reserve at a time. It is small enough that
-// eight reads fit into the bytes that are kept.
-func (r *Ring) ReadSize() int { return r.readSize }
 
 // Keep returns how many bytes the ring keeps at least.
 func (r *Ring) Keep() int { return len(r.buf) - r.readSize }

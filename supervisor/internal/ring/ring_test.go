@@ -66,7 +66,7 @@ func TestKeepsWhatItPromises(t *testing.T) {
 	var all []byte
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for len(all) < 10*MinBytes {
-		p := make([]byte, 1+rnd.IntN(r.ReadSize()))
+		p := make([]byte, 1+rnd.IntN(r.readSize))
 		for i := range p {
 			p[i] = byte(rnd.Uint32())
 		}
