@@ -187,7 +187,7 @@ func rolloutError(ctx context.Context, r rollout.Result) error {
 				return exitcode.New(sysexits.NoPerm, r.Error)
 			}
 		}
-		return exitcode.New(sysexits.Unavailable, r.Error)
+		return exitcode.New(sysexits.Software, r.Error)
 	case rollout.Returned:
 		return exitcode.New(sysexits.Software, "all hosts run the programs from before: "+r.Error)
 	case rollout.Failed:

@@ -80,7 +80,7 @@ func TestRolloutEnds(t *testing.T) {
 		{rollout.Result{Outcome: rollout.Done, Hosts: host(rollout.Unreachable)}, t.Context(), 75},
 		{rollout.Result{Outcome: rollout.Possible, Hosts: host("ready")}, t.Context(), 0},
 		{rollout.Result{Outcome: rollout.NotBegun, Hosts: host(rollout.Refused)}, t.Context(), 77},
-		{rollout.Result{Outcome: rollout.NotBegun, Hosts: host("failed")}, t.Context(), 69},
+		{rollout.Result{Outcome: rollout.NotBegun, Hosts: host("failed")}, t.Context(), 70},
 		{rollout.Result{Outcome: rollout.Returned, Hosts: host("returned")}, t.Context(), 70},
 		{rollout.Result{Outcome: rollout.Failed, Hosts: host("failed")}, t.Context(), 70},
 	} {
