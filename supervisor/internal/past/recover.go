@@ -78,17 +78,10 @@ func (w *Writer) removeDrafts() error {
 	return nil
 }
 
-// dropEmpty removes the open segments that are empty, and an open segment without output if a later
-// segment stays.
+// dropEmpty removes the open segments that are empty.
 func (w *Writer) dropEmpty(segments []segment) (left []segment, err error) {
-	last := 0
-	for i, s := range segments {
-		if s.isClosed || s.found != nil && s.found.start == s.start && !s.found.isEmpty() {
-			last = i
-		}
-	}
-	for i, s := range segments {
-		if !s.isClosed && (s.found == nil || s.found.start != s.start || s.found.isEmpty() || i < last && s.found.end == s.start) {
+	for _, s := range segments {
+		if !s.isClosed && (s.found == nil || s.found.start != s.start || s.found.isEmpty()) {
 			if err := w.store.disk.Remove(filepath.Join(w.dir, s.name)); err != nil {
 				return nil, err
 			}
@@ -153,10 +146,11 @@ func (w *Writer) reseal(path string, s *segment) (file, error) {
 	return f, nil
 }
 
-// closeLeft closes a segment that a crash has left open before a newer one. In the mode Screen
-// it is deleted instead if the newer one has a keyframe, as Sync would have done.
+// closeLeft closes a segment that a crash has left open before a newer one. It is deleted instead
+// if it has no output, or if the mode is Screen and the newer one has a keyframe, as Sync would have
+// done. The newer one must be durable.
 func (w *Writer) closeLeft(s segment) error {
-	if w.mode == Screen && w.cur != nil && w.hasKeyframe && w.keyframeAt == w.cur.start {
+	if s.end == s.start || w.mode == Screen && w.cur != nil && w.hasKeyframe && w.keyframeAt == w.cur.start {
 		return w.store.disk.Remove(filepath.Join(w.dir, s.name))
 	}
 	f, err := w.openAgain(s)

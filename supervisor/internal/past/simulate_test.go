@@ -195,7 +195,8 @@ func (c change) rename(names map[string]int) {
 // part that ends at any byte, or some of the sectors, of which the others are zero. Of the
 // entries of a directory it keeps the first ones, or any of them.
 func (m *machine) losePower() {
-	for inode, changes := range m.written {
+	for _, inode := range slices.Sorted(maps.Keys(m.written)) { // in order, so that a seed repeats the same cut
+		changes := m.written[inode]
 		content := slices.Clone(m.content[inode])
 		way, kept := m.IntN(4), m.IntN(len(changes)+1)
 		for i, c := range changes {
@@ -216,7 +217,8 @@ func (m *machine) losePower() {
 		}
 		m.content[inode] = content
 	}
-	for _, changes := range m.renamed {
+	for _, dir := range slices.Sorted(maps.Keys(m.renamed)) {
+		changes := m.renamed[dir]
 		isOrdered, kept := m.IntN(2) == 0, m.IntN(len(changes)+1)
 		for i, c := range changes {
 			if isOrdered && i < kept || !isOrdered && m.IntN(2) == 0 {
@@ -262,29 +264,41 @@ type simulation struct {
 // simulate writes a life, cuts the power at random instants, and returns an error if a restored
 // directory lacks output that was promised. faulty changes the disk.
 func simulate(t *testing.T, seed uint64, mode Mode, faulty func(disk) disk) error {
-	r := rand.New(rand.NewPCG(seed, 1))
-	dir := t.TempDir()
-	rec := &recorder{disk: systemDisk{}, inodes: map[string]int{}}
-	s := New(filepath.Join(dir, "store"))
-	s.disk = faulty(rec)
-	c := &clock{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	s.now = c.now
-	sim := &simulation{&driver{Rand: r, truth: &truth{}, clock: c, big: 30_000, isRing: true}, rec, s, mode, sealings[seed%3], 0}
-	if r.IntN(4) == 0 {
+	sim := newSimulation(t, seed, mode, faulty)
+	if sim.IntN(4) == 0 {
 		sim.big = 3 * CapsuleBytes
 	}
 	if err := sim.write(); err != nil {
 		return err
 	}
-	for i := range 6 {
-		n := r.IntN(len(rec.changes) + 1)
-		to := filepath.Join(dir, strconv.Itoa(i))
-		if err := cut(rec.changes[:n], r, s.dir, to); err != nil {
+	for range 6 {
+		if err := sim.cutAfter(t, sim.IntN(len(sim.recorder.changes)+1)); err != nil {
 			return err
 		}
-		if err := sim.check(rec.changes[:n], to); err != nil {
-			return fmt.Errorf("power cut after change %d: %w; files %s", n, err, listing(to))
-		}
+	}
+	return nil
+}
+
+func newSimulation(t *testing.T, seed uint64, mode Mode, faulty func(disk) disk) *simulation {
+	t.Helper()
+	rec := &recorder{disk: systemDisk{}, inodes: map[string]int{}}
+	s := New(filepath.Join(t.TempDir(), "store"))
+	s.disk = faulty(rec)
+	c := &clock{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	s.now = c.now
+	r := rand.New(rand.NewPCG(seed, 1))
+	return &simulation{&driver{Rand: r, truth: &truth{}, clock: c, big: 30_000, isRing: true}, rec, s, mode, sealings[seed%3], 0}
+}
+
+// cutAfter cuts the power after the first n changes, and checks the directory that is left.
+func (s *simulation) cutAfter(t *testing.T, n int) error {
+	t.Helper()
+	changes, to := s.recorder.changes[:n], t.TempDir()
+	if err := cut(changes, s.Rand, s.store.dir, to); err != nil {
+		return err
+	}
+	if err := s.check(changes, to); err != nil {
+		return fmt.Errorf("power cut after change %d: %w; files %s", n, err, listing(to))
 	}
 	return nil
 }
@@ -462,6 +476,49 @@ func TestPowerCuts(t *testing.T) {
 			if err := simulate(t, seed, mode, func(d disk) disk { return d }); err != nil {
 				t.Fatalf("%s, HOLDFAST_SEED=%d: %v", mode, seed, err)
 			}
+		}
+	}
+}
+
+// A writer that continues after a kill deletes no keyframe that is durable before a newer one is.
+func TestPowerCutsAfterKill(t *testing.T) {
+	for _, mode := range []Mode{Full, Screen} {
+		for _, length := range []int{0, 1000} { // of the output behind each keyframe
+			sim := newSimulation(t, 0, mode, func(d disk) disk { return d })
+			open := func() {
+				w, err := sim.store.OpenWriter(aLife, mode)
+				must(t, err)
+				sim.w = w
+				must(t, sim.begin())
+			}
+			add := func() {
+				must(t, sim.keyframe())
+				must(t, sim.w.Append(sim.truth.end, textAt(sim.truth.end, length)))
+				sim.truth.end += uint64(length)
+			}
+			open()
+			for range 3 {
+				must(t, sim.w.Append(sim.truth.end, textAt(sim.truth.end, 500)))
+				sim.truth.end += 500
+				add()
+				must(t, sim.w.Sync())
+				must(t, sim.recorder.note(change{kind: synced, end: sim.w.syncedTo()}, nil))
+			}
+			promised := len(sim.recorder.changes)
+			must(t, sim.w.Append(sim.truth.end, textAt(sim.truth.end, 500)))
+			sim.truth.end += 500
+			add()
+			must(t, sim.w.flush())
+			sim.w.lock.Close() // the process was killed
+			open()
+			for n := promised; n <= len(sim.recorder.changes); n++ {
+				for range 10 {
+					if err := sim.cutAfter(t, n); err != nil {
+						t.Fatalf("%s, %d bytes behind a keyframe: %v", mode, length, err)
+					}
+				}
+			}
+			must(t, sim.w.Close())
 		}
 	}
 }
