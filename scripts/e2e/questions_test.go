@@ -370,7 +370,7 @@ var statement = regexp.MustCompile(`^(` + strings.Join([]string{
 	`CSI (\? )?[\d; ]*[hl]`, `CSI \? [\d; ]*[rs]`,     // modes
 	`CSI [<=>] [\d; ]*[mu]`, // keys
 	`CSI ! p`, `CSI \d* ?(SP|") q`, `CSI \? 5 W`, `CSI (8|22|23)( ;.*)? t`,
-	`OSC (0|1|2|7|8|9|66|104|11[0-2]|133|633|777)( ;.*)?`, `OSC (4|10|11|12|22|52) ;[^?]*`,
+	`OSC (0|1|2|7|8|9|66|104|11[0-2]|133|633|777)( ;.*)?`, `OSC (4|10|11|12|22|52|7501) ;[^?]*`,
 	`CSI 0 % m`, `DCS z z`, // vim looks whether the terminal ignores them
 	`DCS tmux.*`,
 }, "|") + `)$`)
