@@ -80,10 +80,15 @@ func (t *Term) mapRows(top, bot int, change func(*columnMap), now func(*row)) {
 			}
 		case m.out > 0:
 			if m.split == nil {
-				m.split = t.newMap(len(m.from))
-				m.split.copy(m)
+				m.split = t.newCopy(m)
 			}
-			r.moved = m.split
+			if m.split != nil {
+				r.moved = m.split
+				continue
+			}
+			r.settle() // newMap has failed, as above
+			m.in--
+			now(r)
 		}
 	}
 	t.work += rowWork * len(b.order)
@@ -185,11 +190,16 @@ func (t *Term) newMap(columns int) *columnMap {
 	return m
 }
 
-// copy makes m equal to another map with as many columns.
-func (m *columnMap) copy(other *columnMap) {
-	copy(m.from, other.from)
-	m.first, m.mends = other.first, append(m.mends[:0], other.mends...)
-	m.erases, m.erased = other.erases, other.erased
+// newCopy returns a copy of a map, and counts one row for it. It returns nil if newMap does.
+func (t *Term) newCopy(of *columnMap) *columnMap {
+	m := t.newMap(len(of.from))
+	if m == nil {
+		return nil
+	}
+	copy(m.from, of.from)
+	m.first, m.mends = of.first, append(m.mends, of.mends...)
+	m.erases, m.erased = of.erases, of.erased
+	return m
 }
 
 // erase blanks the cells that are not protected. It has the effect that eraseUnprotected has on a whole

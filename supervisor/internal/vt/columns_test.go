@@ -157,6 +157,50 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+// TestColumnsOfManyLengths checks sequences on rows that are longer than the screen, as those of the alternate screen stay
+// when it becomes narrower. Rows of many lengths and margins take up all maps. The terminal is compared with one that
+// moves the columns after each sequence.
+func TestColumnsOfManyLengths(t *testing.T) {
+	others := []string{
+		"\x1b[%d;%dHx", "\x1b[%d;%dH中", "\x1b[%d;%dH\x1b[1\"q中x\x1b[\"q", "\x1b[;%dr", "\x1b[%d;%dr", "\x1b[%dH\x1b[%dL", "\x1b[%dH\x1b[%dM",
+		"\x1b[%dH\x1b[?J", "\x1b[%dH\x1b[?1J", "\x1b[41m", "\x1b[42m",
+	}
+	for seed := range uint64(600) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		c := Config{Cols: 2 + r.IntN(40), Rows: 10 + r.IntN(20)}
+		term, want := New(c), New(c)
+		var log []string
+		both := func(data string) {
+			for strings.Contains(data, "%d") {
+				data = strings.Replace(data, "%d", fmt.Sprint(1+r.IntN(20)), 1)
+			}
+			log = append(log, data)
+			term.Write([]byte(data))
+			want.Write([]byte(data))
+			want.settleAll()
+		}
+		both("\x1b[?47h\x1b[41m")
+		for range 1 + r.IntN(3) {
+			cols, rows := 2+r.IntN(40), 10+r.IntN(20)
+			log = append(log, fmt.Sprintf("size %dx%d", cols, rows))
+			term.Resize(cols, rows)
+			want.Resize(cols, rows)
+		}
+		for range 10 + r.IntN(50) {
+			if r.IntN(3) == 0 {
+				both("\x1b[%d" + columnSequences[r.IntN(len(columnSequences))].final)
+			} else {
+				both(others[r.IntN(len(others))])
+			}
+		}
+		a, rest := savedOf(t, term, 0)
+		b, wantRest := savedOf(t, want, 0)
+		if x, y := encodeState(t, term.State()), encodeState(t, want.State()); !bytes.Equal(x, y) || !bytes.Equal(a, b) || !reflect.DeepEqual(rest, wantRest) {
+			t.Fatalf("seed %d, %dx%d: after %q it is\n%s\n%q\n%+v, want\n%s\n%q\n%+v", seed, c.Cols, c.Rows, log, x, a, rest, y, b, wantRest)
+		}
+	}
+}
+
 // TestColumnsAreSwept checks that sweeping keeps the styles that only rows with moved columns use, even if there are
 // many.
 func TestColumnsAreSwept(t *testing.T) {
