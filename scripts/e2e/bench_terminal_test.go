@@ -3,8 +3,6 @@ package e2e
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,11 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/term"
-
 	"holdfast/protocol"
 	"holdfast/proxy/client"
-	"holdfast/shared/machine"
 	"holdfast/shared/testkit"
 )
 
@@ -37,20 +32,21 @@ const (
 )
 
 // holders returns Holdfast and, to compare, tmux, dtach and a relay. The relay has three processes as Holdfast has, but
-// they only copy: its figures are those that no keeper of this shape in Go can do much better.
-func holders(b *testing.B) []holder {
+// they only copy: its figures are those that no keeper of this shape in Go can do much better. In place of a screen, the
+// relay sends the given number of bytes to a new viewer.
+func holders(b *testing.B, first int) []holder {
 	b.Helper()
 	w := newWorld(b)
 	c := w.dial(client.Options{})
 	dir := b.TempDir()
-	exe, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
+	exe := testkit.Build(b, "holdfast/scripts/e2e/relay") + "/relay"
+	awaitSocket := func(path string) {
+		b.Helper()
+		testkit.Eventually(b, limit, func() bool { _, err := os.Stat(path); return err == nil }, path+" is there")
 	}
 	launch := func(argv ...string) int {
 		b.Helper()
 		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Env = append(os.Environ(), roleEnv+"=relay")
 		if err := cmd.Start(); err != nil {
 			b.Fatal(err)
 		}
@@ -92,7 +88,7 @@ func holders(b *testing.B) []holder {
 			func(id, script string) []string {
 				socket := filepath.Join(dir, id+".dtach")
 				dtachPIDs = append(dtachPIDs, launch("dtach", "-N", socket, "bash", "-c", script))
-				testkit.Eventually(b, limit, func() bool { _, err := os.Stat(socket); return err == nil }, "dtach has made its socket")
+				awaitSocket(socket)
 				return []string{"dtach", "-a", socket, "-r", "none", "-E"}
 			},
 			func() []int { return dtachPIDs },
@@ -101,84 +97,14 @@ func holders(b *testing.B) []holder {
 			"relay",
 			func(id, script string) []string {
 				held, passed := filepath.Join(dir, id+".held"), filepath.Join(dir, id+".passed")
-				relayPIDs = append(relayPIDs, launch(exe, "hold", held, "bash", "-c", script), launch(exe, "pass", passed, held))
-				return []string{"env", roleEnv + "=relay", exe, "attach", passed}
+				relayPIDs = append(relayPIDs, launch(exe, "hold", held, strconv.Itoa(first), "bash", "-c", script), launch(exe, "pass", passed, held))
+				awaitSocket(held)
+				awaitSocket(passed)
+				return []string{exe, "attach", passed}
 			},
 			func() []int { return relayPIDs },
 		},
 	}
-}
-
-// copyRole is one of the three processes of a relay: "hold SOCKET PROGRAM..." runs a program on a terminal, "pass SOCKET TO"
-// copies between two sockets, "attach SOCKET" between a socket and its own terminal.
-func copyRole(args []string) error {
-	machine.Share() // as Holdfast does
-	switch args[0] {
-	case "hold":
-		master, slave, err := openPTY()
-		if err != nil {
-			return err
-		}
-		cmd := exec.Command(args[2], args[3:]...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-		if err := cmd.Start(); err != nil {
-			return err
-		}
-		return acceptAndCopy(args[1], func() (io.ReadWriter, error) { return master, slave.Close() })
-	case "pass":
-		return acceptAndCopy(args[1], func() (io.ReadWriter, error) { return dialSoon(args[2]) })
-	}
-	if _, err := term.MakeRaw(int(os.Stdin.Fd())); err != nil {
-		return err
-	}
-	c, err := dialSoon(args[1])
-	if err != nil {
-		return err
-	}
-	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	return copyBoth(tty, c)
-}
-
-// acceptAndCopy copies between the first client of a socket and what open returns.
-func acceptAndCopy(socket string, open func() (io.ReadWriter, error)) error {
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		return err
-	}
-	c, err := l.Accept()
-	if err != nil {
-		return err
-	}
-	to, err := open()
-	if err != nil {
-		return err
-	}
-	return copyBoth(c, to)
-}
-
-// dialSoon connects to a socket that another process is about to make.
-func dialSoon(socket string) (c net.Conn, err error) {
-	testkit.Poll(limit, func() bool {
-		c, err = net.Dial("unix", socket)
-		return err == nil
-	})
-	return c, err
-}
-
-// copyBoth copies in both directions until one of them ends.
-func copyBoth(a, b io.ReadWriter) error {
-	ended := make(chan error, 2)
-	direction := func(to io.Writer, from io.Reader) {
-		_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 64<<10))
-		ended <- err
-	}
-	go direction(a, b)
-	go direction(b, a)
-	return <-ended
 }
 
 // A viewed is a person's terminal on which an attach command runs.
@@ -192,7 +118,7 @@ type viewed struct {
 // printed before.
 const untilKey = "while ! read -t 0.1 line; do printf ready; done; "
 
-// show runs an attach command until it shows that the program is ready.
+// show runs an attach command.
 func show(b *testing.B, attach []string) *viewed {
 	b.Helper()
 	s := &viewed{File: startBare(b, attach...), out: make(chan []byte, 1024)}
@@ -209,19 +135,33 @@ func show(b *testing.B, attach []string) *viewed {
 			}
 		}
 	}()
+	return s
+}
+
+// showReady runs an attach command until it shows that the program is ready.
+func showReady(b *testing.B, attach []string) *viewed {
+	b.Helper()
+	s := show(b, attach)
+	s.await(b, func(got []byte) bool { return bytes.Contains(got, []byte("ready")) })
+	return s
+}
+
+// await waits until what the command has printed is enough, and returns its length.
+func (s *viewed) await(b *testing.B, isEnough func([]byte) bool) int {
+	b.Helper()
 	var got []byte
-	for deadline := time.After(limit); !bytes.Contains(got, []byte("ready")); {
+	for deadline := time.After(limit); !isEnough(got); {
 		select {
 		case p, ok := <-s.out:
 			if !ok {
-				b.Fatalf("%q has ended after %q", attach, got)
+				b.Fatalf("the attach command has ended after %q", got)
 			}
 			got = append(got, p...)
 		case <-deadline:
-			b.Fatalf("%q has printed %q", attach, got)
+			b.Fatalf("the attach command has printed %q", got)
 		}
 	}
-	return s
+	return len(got)
 }
 
 // echo returns how long a key takes until it is shown.
@@ -243,14 +183,16 @@ func (s *viewed) echo(b *testing.B, key byte) time.Duration {
 }
 
 // BenchmarkTerminal measures what a person at a terminal has from Holdfast, from tmux and from dtach, all through their
-// attach commands, and from a relay: the time between a key and its echo, and how fast a program prints while a viewer
-// is attached, with the processor time of the processes that hold it.
+// attach commands, and from a relay: the time between a key and its echo; how fast a program prints while a viewer is
+// attached, with the processor time of the processes that hold it; and the time until an attach command has shown the
+// screen, and what it shows of the 1,000 lines above it.
 func BenchmarkTerminal(b *testing.B) {
+	b.Run("attach", benchmarkAttach)
 	b.Run("echo", func(b *testing.B) {
-		all := holders(b)
+		all := holders(b, 0)
 		var terminals []*viewed
 		for _, h := range all {
-			s := show(b, h.start("echo", untilKey+"stty raw -echo; exec cat"))
+			s := showReady(b, h.start("echo", untilKey+"stty raw -echo; exec cat"))
 			if _, err := s.WriteString("\r"); err != nil {
 				b.Fatal(err)
 			}
@@ -274,7 +216,7 @@ func BenchmarkTerminal(b *testing.B) {
 		b.ReportMetric(0, "ns/op")
 	})
 	b.Run("drain", func(b *testing.B) {
-		all := holders(b)
+		all := holders(b, 0)
 		file := filepath.Join(b.TempDir(), "text")
 		if err := os.WriteFile(file, text(terminalBytes), 0o600); err != nil {
 			b.Fatal(err)
@@ -302,6 +244,48 @@ func BenchmarkTerminal(b *testing.B) {
 	})
 }
 
+// benchmarkAttach measures the time from the start of an attach command to the last byte of the screen. dtach shows
+// none. Each line has 78 characters.
+func benchmarkAttach(b *testing.B) {
+	const end = "the end"
+	isShown := func(got []byte) bool { return bytes.Contains(got, []byte(end)) }
+	script := fmt.Sprintf("for i in {1..1100}; do printf '%%078d\\n' $i; done; printf '%s'; exec sleep 1000", end)
+	all := holders(b, 0)[:2] // Holdfast and tmux
+	var commands [][]string
+	for _, h := range all {
+		commands = append(commands, h.start("attach", script))
+	}
+	length := 0
+	testkit.Eventually(b, limit, func() bool { // the whole history is there
+		s := show(b, commands[0])
+		defer s.Close()
+		length = s.await(b, isShown)
+		return length > 78*1000
+	}, "the session has printed its lines")
+	took := make([][]time.Duration, 3)
+	measure := func(i int, attach []string, isEnough func([]byte) bool) {
+		begun := time.Now()
+		s := show(b, attach)
+		s.await(b, isEnough)
+		took[i] = append(took[i], time.Since(begun))
+		_ = s.Close()
+	}
+	relays := holders(b, length)[3]
+	for b.Loop() {
+		for k := range starts {
+			for i, attach := range commands {
+				measure(i, attach, isShown)
+			}
+			measure(2, relays.start(fmt.Sprint("attach", k), "exec sleep 1000"), func(got []byte) bool { return len(got) >= length })
+		}
+	}
+	for i, name := range []string{"holdfast", "tmux", "relay"} {
+		b.ReportMetric(float64(median(took[i]).Microseconds()), name+"-p50-µs")
+	}
+	b.ReportMetric(float64(length), "bytes")
+	b.ReportMetric(0, "ns/op")
+}
+
 // startDrain starts a program that prints the file each time drain is called, and shows it. drain returns when the
 // program has printed it.
 func startDrain(b *testing.B, h holder, file string) (drain func()) {
@@ -310,7 +294,7 @@ func startDrain(b *testing.B, h holder, file string) (drain func()) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		b.Fatal(err)
 	}
-	s := show(b, h.start("drain", untilKey+fmt.Sprintf("while cat %s; do echo >%s; read line; done", file, fifo)))
+	s := showReady(b, h.start("drain", untilKey+fmt.Sprintf("while cat %s; do echo >%s; read line; done", file, fifo)))
 	s.isDiscarding.Store(true)
 	return func() {
 		if _, err := s.WriteString("\r"); err != nil {

@@ -24,7 +24,6 @@ var roles = map[string]func(args []string) error{
 	"counter":   counter,
 	"printer":   printer,
 	"quitter":   quitter,
-	"relay":     copyRole,
 	"stubborn":  stubborn,
 	"stranger":  stranger,
 	"witness":   witness,

@@ -199,6 +199,10 @@ var tables = []table{
 			ofTerminal("echo of a key, median", "echo", "-p50-µs", micros),
 			ofTerminal("echo of a key, 99 of 100", "echo", "-p99-µs", micros),
 			ofTerminal("output with a viewer", "drain", "-MB/s", speed),
+			{
+				words("from the start of the command to the last byte of the screen, with 1,000 lines above it in Holdfast"), metric("Terminal/attach", "holdfast-p50-µs", millis),
+				metric("Terminal/attach", "tmux-p50-µs", millis), words("shows no screen"), metric("Terminal/attach", "relay-p50-µs", millis),
+			},
 			ofTerminal("processor time of the processes that hold the program, for a byte of it", "drain", "-ns/B", rounded(1, 1, " ns")),
 		},
 	},
