@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -189,7 +190,11 @@ func flows(t *testing.T, a, b net.Conn) {
 	t.Helper()
 	for _, pair := range [][2]net.Conn{{a, b}, {b, a}} {
 		got := make([]byte, 5)
-		_, err := pair[0].Write([]byte("bytes"))
+		deadline := time.Now().Add(limit) // a new one, because the test may go on for longer
+		err := errors.Join(pair[0].SetDeadline(deadline), pair[1].SetDeadline(deadline))
+		if err == nil {
+			_, err = pair[0].Write([]byte("bytes"))
+		}
 		if err == nil {
 			_, err = io.ReadFull(pair[1], got)
 		}
