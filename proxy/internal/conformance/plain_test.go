@@ -127,6 +127,10 @@ func (p *plain) serve(in io.Reader) {
 }
 
 func (p *plain) command(c Command) {
+	if p.at == nil && (c.Do == "position" || c.Do == "detach") { // the attach has failed
+		p.emit(Event{Event: "failed", Of: c.Do, Code: "lost"})
+		return
+	}
 	switch c.Do {
 	case "connect":
 		p.ctx, p.end = context.WithCancel(context.Background())
