@@ -31,9 +31,13 @@ func (s *Session) queueViewerInput(a *Attachment, offset uint64, p []byte) (int,
 	n := 0
 	for n < len(p) {
 		remainder := p[n:]
-		at, report := a.nextReport(remainder, wantsFocus)
+		at, report, inPaste := a.nextReport(remainder, wantsFocus)
 		k, err := s.input.queue(name, offset+uint64(n), remainder[:at])
-		if a.trackPaste(remainder[:k]) {
+		if k < at { // there was no room for all of it
+			_, _, inPaste = a.nextReport(remainder[:k], wantsFocus)
+		}
+		if a.inPaste != inPaste {
+			a.inPaste = inPaste
 			s.noteChange()
 		}
 		n += k
@@ -62,25 +66,26 @@ func (s *Session) queueViewerInput(a *Attachment, offset uint64, p []byte) (int,
 
 // nextReport finds the first report in p that must not reach the program unchanged: a focus
 // report, or a DA1 or DA2 response of a terminal that can do more than the terminal core. It
-// returns the report and its offset, which is len(p) if p has none. Pasted text is never a report.
-func (a *Attachment) nextReport(p []byte, focus bool) (at int, report escseq.Input) {
-	pasting := a.inPaste
+// returns the report, its offset, which is len(p) if p has none, and whether text that is pasted
+// goes on there. Pasted text is never a report.
+func (a *Attachment) nextReport(p []byte, focus bool) (at int, report escseq.Input, inPaste bool) {
+	inPaste = a.inPaste
 	for at < len(p) {
 		u := escseq.NextInput(p[at:])
 		switch begins, ends := pasteFrame(&u); {
 		case begins || ends:
-			pasting = begins
-		case pasting:
+			inPaste = begins
+		case inPaste:
 		case focus && isFocus(&u):
-			return at, u
+			return at, u, inPaste
 		case isDeviceAttributes(&u):
 			if whole := p[at : at+u.Len]; !bytes.Equal(withoutMargins(whole), whole) {
-				return at, u
+				return at, u, inPaste
 			}
 		}
 		at += u.Len
 	}
-	return at, escseq.Input{}
+	return at, escseq.Input{}, inPaste
 }
 
 // withoutMargins returns a DA1 or DA2 response without the features that the terminal core
@@ -113,19 +118,6 @@ var (
 	da1Begins = []byte("\x1b[?")
 	da2Begins = []byte("\x1b[>")
 )
-
-// trackPaste updates a.inPaste with input that was accepted, and reports whether it has changed.
-func (a *Attachment) trackPaste(p []byte) (changed bool) {
-	was := a.inPaste
-	for len(p) > 0 {
-		u := escseq.NextInput(p)
-		if begins, ends := pasteFrame(&u); begins || ends {
-			a.inPaste = begins
-		}
-		p = p[u.Len:]
-	}
-	return a.inPaste != was
-}
 
 // report returns the report that tells the program whether any viewer has the focus, or nil if
 // the program knows it.
