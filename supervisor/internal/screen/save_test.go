@@ -224,6 +224,18 @@ func TestRestoreMarks(t *testing.T) {
 	}
 }
 
+// A character that grows in a pen that looks like its own is not odd: the pen has no extended attributes, but an underline.
+func TestRestoreGrownCharacter(t *testing.T) {
+	c := run{
+		size: protocol.Size{Cols: 34, Rows: 20}, step: 1000, pack: true,
+		before: []vttest.Step{{Write: []byte("\x1b[?2027h\x1b[4m\x1b[s\x1b[m\x1b[u\x1b]8;;\x1b\\\U0001f1e9")}},
+		after:  []vttest.Step{{Write: []byte("\U0001f3fb")}},
+	}
+	if d := c.check(t); d != "" {
+		t.Error(d)
+	}
+}
+
 // A screen that was saved and restored anywhere in a stream is the same, and stays the same with later output.
 func TestRestoreStreams(t *testing.T) {
 	failures := 0

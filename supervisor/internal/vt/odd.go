@@ -166,7 +166,7 @@ func (t *Term) oddCells(cells []cell) bool {
 		case !t.printable(c):
 			return true
 		case c.isWide():
-			if x++; x >= n || cells[x] != zeroCell|c.style().cell() {
+			if x++; x >= n || !cells[x].isSpacer() || !t.sameWithoutPictures(cells[x].style(), c.style()) {
 				return true
 			}
 		}
@@ -175,6 +175,11 @@ func (t *Term) oddCells(cells []cell) bool {
 		return !t.styles.at(cells[n-1].style()).isErased()
 	}
 	return false
+}
+
+// sameWithoutPictures reports whether two styles are the same, or look the same and no picture covers their cells.
+func (t *Term) sameWithoutPictures(a, b styleID) bool {
+	return a == b || t.sameStyleID(a, b) && t.styles.at(a).shownTile() == nil && t.styles.at(b).shownTile() == nil
 }
 
 // oddMarks reports whether a mark would move when the row is printed again. A line of the history
