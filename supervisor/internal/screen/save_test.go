@@ -224,6 +224,24 @@ func TestRestoreMarks(t *testing.T) {
 	}
 }
 
+// In origin mode, changing between the screens can leave the cursor outside of the margins. Printing the last character again
+// in the nearest row within them would change that row.
+func TestRestoreOutsideMargins(t *testing.T) {
+	for _, before := range []string{"\x1b[2r\x1b[?47h\x1b[?6h\x1b[?47l", "\x1b[1;2r\x1b[?47h\x1b[?6h\x1b[4;3H\x1b[?47l", "\x1b[1;2r\x1b[?47h\x1b[?6h\x1b[4;26H\x1b[?47l"} {
+		for _, text := range []string{"", "k", "ke"} {
+			for _, after := range []string{"L", "\u0301", "\x1b[3b", "\x1b[A", "\x1b[3Hxyz"} {
+				c := run{
+					size: protocol.Size{Cols: 26, Rows: 4}, lines: 5, step: 1000,
+					before: []vttest.Step{{Write: []byte(before + text)}}, after: []vttest.Step{{Write: []byte(after)}},
+				}
+				if d := c.check(t); d != "" {
+					t.Errorf("%q, then %q: %s", before+text, after, d)
+				}
+			}
+		}
+	}
+}
+
 // A character that grows in a pen that looks like its own is not odd: the pen has no extended attributes, but an underline.
 func TestRestoreGrownCharacter(t *testing.T) {
 	c := run{

@@ -309,6 +309,12 @@ func (p *painter) placeCursor() {
 	p.flip(false)
 	y := b.y
 	if m.Origin {
+		if b.y < b.top || b.y > b.bot { // no sequence moves the cursor there; changing between the screens has left it there
+			p.csi('H', min(max(b.y-b.top, 0), b.bot-b.top)+1, min(b.x, t.cols-1)+1)
+			p.setPen(&t.pen)
+			p.setInsert(m.Insert)
+			return
+		}
 		y -= b.top
 	}
 	x, again, joins := t.lastCharacter()
