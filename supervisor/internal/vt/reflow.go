@@ -33,6 +33,8 @@ type linePlan struct {
 	places int32 // index of the first of the others in lineLayout.places; behind the last is where the line ends
 	ends   int32 // index in lineLayout.ends of the line's first one
 	endsTo int32 // and behind its last
+
+	endsInHalf bool // its last column is the first half of a wide character
 }
 
 // chunks is a list that is not copied when it grows: there may be millions of places, and the
@@ -166,14 +168,17 @@ func (n *lineLayout) split(j, end int) (rows, columns, content int) {
 	n.places.add(w.end)
 	n.keep(j, rows, w)
 	columns, content = w.x, int(w.end.col)
-	if c := w.cutWide; c.row == w.row && int(c.col) == columns-1 { // it counts with its second half
+	if w.endsInHalf() { // it counts with its second half
 		columns, content = columns+1, content+1
 	}
 	return rows, columns, content
 }
 
+// endsInHalf reports whether the row that was read last ends with the first half of a wide character.
+func (w *lineWalk) endsInHalf() bool { return w.cutWide.row == w.row && int(w.cutWide.col) == w.x-1 }
+
 func (n *lineLayout) keep(j, rows int, w *lineWalk) {
-	n.plans.add(linePlan{int32(j), int32(rows), int32(w.begun), int32(w.places), int32(w.ends), int32(n.ends.n)})
+	n.plans.add(linePlan{int32(j), int32(rows), int32(w.begun), int32(w.places), int32(w.ends), int32(n.ends.n), w.endsInHalf() && w.x == n.l.oldCols})
 }
 
 // forget drops the plan that was made last.
@@ -515,8 +520,13 @@ func (n *lineLayout) writeRow(p *linePlan, i int, from, to place) {
 		m.load(n, n.j+int(from.row))
 		n.copy(p, from, to)
 	}
-	if n.l.cols < n.l.oldCols && i == int(p.rows)-1 && n.j+i == n.end-1 {
-		n.leftOver(to)
+	if n.l.cols < n.l.oldCols && i == int(p.rows)-1 {
+		if p.endsInHalf && m.gap == 0 && m.n < n.l.cols { // xterm.js copies its second half, which it does not have, as a cell of width 0
+			m.half(n)
+		}
+		if n.j+i == n.end-1 {
+			n.leftOver(to)
+		}
 	}
 	m.finish(n, wrapped, marks)
 }
@@ -770,6 +780,12 @@ func (m *madeRow) copy(n *lineLayout, from, to place) {
 func (m *madeRow) skip(columns int) {
 	m.ascii = false
 	m.text = append(m.text, markSkip, byte(columns), byte(columns>>8))
+}
+
+// half appends the second half of a wide character in the default style.
+func (m *madeRow) half(n *lineLayout) {
+	m.change(n, 0)
+	m.text, m.n, m.ascii = append(m.text, markSpacer), m.n+1, false
 }
 
 // looks appends the looks of the columns [from, to) of the row that was loaded.
