@@ -22,10 +22,8 @@ func TestEnvironmentStaysWithItsCommand(t *testing.T) {
 	w.Env = append(plain, "EDITOR=second")
 	w.must("new", "-d", "--id", "second", "--", "sleep", "1000")
 	w.must("--handoff")
-	seen := 0
 	look := func(what string, pid int) []string {
 		t.Helper()
-		seen++
 		env := programs.Strings(fmt.Sprintf("/proc/%d/environ", pid))
 		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "PATH=") }) {
 			t.Errorf("%s: the environment %q lacks PATH", what, env)
@@ -38,12 +36,7 @@ func TestEnvironmentStaysWithItsCommand(t *testing.T) {
 		return env
 	}
 	for _, program := range []string{"proxy", "keeper", "supervisor"} {
-		for _, p := range w.Running(program) {
-			look(program, p.PID)
-		}
-	}
-	if seen < 3 {
-		t.Errorf("%d daemons were found", seen)
+		look(program, w.Only(program).PID) // the old proxy may be about to end, and then has no environment
 	}
 	for _, id := range []string{"first", "second"} {
 		env := look(id, int(w.object("info", id, "--json")["pid"].(float64)))
