@@ -14,7 +14,7 @@ import (
 var root = filepath.Join("..", "..")
 
 // figure is how the program writes a figure.
-var figure = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?( (µs|ms|s|MB/s))?$`)
+var figure = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?( (ns|µs|ms|s|MB/s))?$`)
 
 // The page has each table as the program writes it, with figures of a run, and names its command.
 func TestPage(t *testing.T) {
