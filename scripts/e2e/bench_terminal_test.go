@@ -32,30 +32,17 @@ const (
 )
 
 // holders returns Holdfast and, to compare, tmux, dtach and a relay. The relay has three processes as Holdfast has, but
-// they only copy: its figures are those that no keeper of this shape in Go can do much better. In place of a screen, the
-// relay sends the given number of bytes to a new viewer.
-func holders(b *testing.B, first int) []holder {
+// they only copy: its figures are those that no keeper of this shape in Go can do much better.
+func holders(b *testing.B) []holder {
 	b.Helper()
 	w := newWorld(b)
 	c := w.dial(client.Options{})
 	dir := b.TempDir()
-	exe := testkit.Build(b, "holdfast/scripts/e2e/relay") + "/relay"
-	awaitSocket := func(path string) {
-		b.Helper()
-		testkit.Eventually(b, limit, func() bool { _, err := os.Stat(path); return err == nil }, path+" is there")
+	tmux := func(args ...string) []string {
+		return append([]string{"-S", filepath.Join(dir, "tmux"), "-f", os.DevNull}, args...)
 	}
-	launch := func(argv ...string) int {
-		b.Helper()
-		cmd := exec.Command(argv[0], argv[1:]...)
-		if err := cmd.Start(); err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-		return cmd.Process.Pid
-	}
-	tmux := []string{"tmux", "-S", filepath.Join(dir, "tmux"), "-f", os.DevNull}
-	b.Cleanup(func() { _ = exec.Command(tmux[0], append(tmux[1:len(tmux):len(tmux)], "kill-server")...).Run() })
-	var dtachPIDs, relayPIDs []int
+	b.Cleanup(func() { _ = exec.Command("tmux", tmux("kill-server")...).Run() })
+	var dtachPIDs []int
 	return []holder{
 		{
 			"holdfast",
@@ -68,14 +55,14 @@ func holders(b *testing.B, first int) []holder {
 		{
 			"tmux",
 			func(id, script string) []string {
-				start := append(tmux[1:len(tmux):len(tmux)], "new-session", "-d", "-s", id, "bash", "-c", script, ";", "set", "-g", "status", "off")
-				if out, err := exec.Command(tmux[0], start...).CombinedOutput(); err != nil {
+				start := tmux("new-session", "-d", "-s", id, "bash", "-c", script, ";", "set", "-g", "status", "off")
+				if out, err := exec.Command("tmux", start...).CombinedOutput(); err != nil {
 					b.Fatalf("tmux: %v: %s", err, out)
 				}
-				return slices.Concat([]string{"env", "TERM=xterm-256color"}, tmux, []string{"attach", "-t", id})
+				return append([]string{"env", "TERM=xterm-256color", "tmux"}, tmux("attach", "-t", id)...)
 			},
 			func() []int {
-				out, err := exec.Command(tmux[0], append(tmux[1:len(tmux):len(tmux)], "display-message", "-p", "#{pid}")...).Output()
+				out, err := exec.Command("tmux", tmux("display-message", "-p", "#{pid}")...).Output()
 				pid, _ := strconv.Atoi(strings.TrimSpace(string(out)))
 				if err != nil || pid == 0 {
 					b.Fatalf("no process of tmux: %q, %v", out, err)
@@ -87,24 +74,49 @@ func holders(b *testing.B, first int) []holder {
 			"dtach",
 			func(id, script string) []string {
 				socket := filepath.Join(dir, id+".dtach")
-				dtachPIDs = append(dtachPIDs, launch("dtach", "-N", socket, "bash", "-c", script))
-				awaitSocket(socket)
+				dtachPIDs = append(dtachPIDs, launch(b, "dtach", "-N", socket, "bash", "-c", script))
+				awaitSocket(b, socket)
 				return []string{"dtach", "-a", socket, "-r", "none", "-E"}
 			},
 			func() []int { return dtachPIDs },
 		},
-		{
-			"relay",
-			func(id, script string) []string {
-				held, passed := filepath.Join(dir, id+".held"), filepath.Join(dir, id+".passed")
-				relayPIDs = append(relayPIDs, launch(exe, "hold", held, strconv.Itoa(first), "bash", "-c", script), launch(exe, "pass", passed, held))
-				awaitSocket(held)
-				awaitSocket(passed)
-				return []string{exe, "attach", passed}
-			},
-			func() []int { return relayPIDs },
-		},
+		relayHolder(b, 0),
 	}
+}
+
+// relayHolder returns a relay that sends so many bytes to a new viewer, in place of a screen.
+func relayHolder(b *testing.B, first int) holder {
+	b.Helper()
+	dir, exe := b.TempDir(), testkit.Build(b, "holdfast/scripts/e2e/relay")+"/relay"
+	var pids []int
+	return holder{
+		"relay",
+		func(id, script string) []string {
+			held, passed := filepath.Join(dir, id+".held"), filepath.Join(dir, id+".passed")
+			pids = append(pids, launch(b, exe, "hold", held, strconv.Itoa(first), "bash", "-c", script), launch(b, exe, "pass", passed, held))
+			awaitSocket(b, held)
+			awaitSocket(b, passed)
+			return []string{exe, "attach", passed}
+		},
+		func() []int { return pids },
+	}
+}
+
+// launch starts a program, which is killed at the end of the benchmark, and returns its pid.
+func launch(b *testing.B, argv ...string) int {
+	b.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	return cmd.Process.Pid
+}
+
+// awaitSocket waits until a program has made its socket.
+func awaitSocket(b *testing.B, path string) {
+	b.Helper()
+	testkit.Eventually(b, limit, func() bool { _, err := os.Stat(path); return err == nil }, path+" is there")
 }
 
 // A viewed is a person's terminal on which an attach command runs.
@@ -189,7 +201,7 @@ func (s *viewed) echo(b *testing.B, key byte) time.Duration {
 func BenchmarkTerminal(b *testing.B) {
 	b.Run("attach", benchmarkAttach)
 	b.Run("echo", func(b *testing.B) {
-		all := holders(b, 0)
+		all := holders(b)
 		var terminals []*viewed
 		for _, h := range all {
 			s := showReady(b, h.start("echo", untilKey+"stty raw -echo; exec cat"))
@@ -216,7 +228,7 @@ func BenchmarkTerminal(b *testing.B) {
 		b.ReportMetric(0, "ns/op")
 	})
 	b.Run("drain", func(b *testing.B) {
-		all := holders(b, 0)
+		all := holders(b)
 		file := filepath.Join(b.TempDir(), "text")
 		if err := os.WriteFile(file, text(terminalBytes), 0o600); err != nil {
 			b.Fatal(err)
@@ -250,7 +262,7 @@ func benchmarkAttach(b *testing.B) {
 	const end = "the end"
 	isShown := func(got []byte) bool { return bytes.Contains(got, []byte(end)) }
 	script := fmt.Sprintf("for i in {1..1100}; do printf '%%078d\\n' $i; done; printf '%s'; exec sleep 1000", end)
-	all := holders(b, 0)[:2] // Holdfast and tmux
+	all := holders(b)[:2] // Holdfast and tmux
 	var commands [][]string
 	for _, h := range all {
 		commands = append(commands, h.start("attach", script))
@@ -270,7 +282,7 @@ func benchmarkAttach(b *testing.B) {
 		took[i] = append(took[i], time.Since(begun))
 		_ = s.Close()
 	}
-	relays := holders(b, length)[3]
+	relays := relayHolder(b, length)
 	for b.Loop() {
 		for k := range starts {
 			for i, attach := range commands {
