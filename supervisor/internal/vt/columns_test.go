@@ -64,6 +64,17 @@ func eraseNow(t *Term, mode int) {
 	}
 }
 
+// difference returns the state of a terminal and the wanted one, or "" if they are the same, also when they are saved.
+func difference(t *testing.T, term, want *Term) string {
+	t.Helper()
+	a, rest := savedOf(t, term, 100)
+	b, wantRest := savedOf(t, want, 100)
+	if x, y := encodeState(t, term.State()), encodeState(t, want.State()); !bytes.Equal(x, y) || !bytes.Equal(a, b) || !reflect.DeepEqual(rest, wantRest) {
+		return fmt.Sprintf("%s\n%q\n%+v, want\n%s\n%q\n%+v", x, a, rest, y, b, wantRest)
+	}
+	return ""
+}
+
 // TestColumns compares a terminal that defers the moving of columns and DECSED with one that executes them at once.
 func TestColumns(t *testing.T) {
 	for seed := range uint64(400) {
@@ -72,10 +83,8 @@ func TestColumns(t *testing.T) {
 		term, want := New(c), New(c)
 		var log []string
 		check := func(what string, term *Term) {
-			a, rest := savedOf(t, term, 100)
-			b, wantRest := savedOf(t, want, 100)
-			if x, y := encodeState(t, term.State()), encodeState(t, want.State()); !bytes.Equal(x, y) || !bytes.Equal(a, b) || !reflect.DeepEqual(rest, wantRest) {
-				t.Fatalf("seed %d, %dx%d: after %q %s is\n%s\n%q\n%+v, want\n%s\n%q\n%+v", seed, c.Cols, c.Rows, log, what, x, a, rest, y, b, wantRest)
+			if d := difference(t, term, want); d != "" {
+				t.Fatalf("seed %d, %dx%d: after %q %s is\n%s", seed, c.Cols, c.Rows, log, what, d)
 			}
 		}
 		both := func(data string) {
@@ -193,10 +202,8 @@ func TestColumnsOfManyLengths(t *testing.T) {
 				both(others[r.IntN(len(others))])
 			}
 		}
-		a, rest := savedOf(t, term, 0)
-		b, wantRest := savedOf(t, want, 0)
-		if x, y := encodeState(t, term.State()), encodeState(t, want.State()); !bytes.Equal(x, y) || !bytes.Equal(a, b) || !reflect.DeepEqual(rest, wantRest) {
-			t.Fatalf("seed %d, %dx%d: after %q it is\n%s\n%q\n%+v, want\n%s\n%q\n%+v", seed, c.Cols, c.Rows, log, x, a, rest, y, b, wantRest)
+		if d := difference(t, term, want); d != "" {
+			t.Fatalf("seed %d, %dx%d: after %q the terminal is\n%s", seed, c.Cols, c.Rows, log, d)
 		}
 	}
 }
