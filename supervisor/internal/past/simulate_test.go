@@ -492,21 +492,15 @@ func TestPowerCutsAfterKill(t *testing.T) {
 				must(t, sim.begin())
 			}
 			add := func() {
-				must(t, sim.keyframe())
-				must(t, sim.w.Append(sim.truth.end, textAt(sim.truth.end, length)))
-				sim.truth.end += uint64(length)
+				must(t, sim.output(500), sim.keyframe(), sim.output(length))
 			}
 			open()
 			for range 3 {
-				must(t, sim.w.Append(sim.truth.end, textAt(sim.truth.end, 500)))
-				sim.truth.end += 500
 				add()
 				must(t, sim.w.Sync())
 				must(t, sim.recorder.note(change{kind: synced, end: sim.w.syncedTo()}, nil))
 			}
 			promised := len(sim.recorder.changes)
-			must(t, sim.w.Append(sim.truth.end, textAt(sim.truth.end, 500)))
-			sim.truth.end += 500
 			add()
 			must(t, sim.w.flush())
 			sim.w.lock.Close() // the process was killed

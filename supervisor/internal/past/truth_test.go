@@ -171,9 +171,7 @@ func (d *driver) step() error {
 		if n < 20 {
 			length = 1 + d.IntN(d.big)
 		}
-		from := d.truth.end
-		d.truth.end += uint64(length)
-		return d.w.Append(from, textAt(from, length))
+		return d.output(length)
 	case n < 70:
 		size := protocol.Size{Cols: 20 + d.IntN(4), Rows: 10 + d.IntN(4)}
 		if size == d.truth.now.Size || d.isRing && d.truth.now.Offset == d.truth.end {
@@ -192,6 +190,13 @@ func (d *driver) step() error {
 		return d.keyframe()
 	}
 	return nil
+}
+
+// output makes the session print so many bytes, and tells the writer.
+func (d *driver) output(length int) error {
+	from := d.truth.end
+	d.truth.end += uint64(length)
+	return d.w.Append(from, textAt(from, length))
 }
 
 func (d *driver) keyframe() error {
