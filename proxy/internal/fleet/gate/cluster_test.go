@@ -293,9 +293,8 @@ func (h *host) set(t *testing.T, id protocol.SessionID, state protocol.State) {
 	t.Helper()
 	raw := record.Of(protocol.SessionInfo{ID: id, State: state, Argv: []string{"run"}})
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.sessions[id] = raw
-	data := record.Encode(record.Change{Stamp: record.Stamp{Epoch: 1, Seq: h.seq.Add(1)}, ID: id, Session: raw})
-	h.mu.Unlock()
-	h.publish(t, record.KindChange, data)
-	h.say()
+	h.publish(t, record.KindChange, record.Encode(record.Change{Stamp: h.stamp(), ID: id, Session: raw}))
+	h.sayLocked()
 }

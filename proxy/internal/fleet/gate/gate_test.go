@@ -202,7 +202,7 @@ func (b *bench) join(name string) *host {
 			},
 			Connected: func() {
 				connected <- true
-				h.say()
+				go h.say()
 			},
 			Lost:   func(err error) { h.lost <- err },
 			Failed: func(err error) { h.lost <- err },
@@ -210,7 +210,7 @@ func (b *bench) join(name string) *host {
 		Receive: func(kind string, data []byte) {
 			switch kind {
 			case record.KindHello:
-				h.say()
+				go h.say()
 			case record.KindRoster:
 				go h.sayAll()
 			}
@@ -230,22 +230,32 @@ func (b *bench) join(name string) *host {
 	b.t.Cleanup(h.bus.Close)
 	close(h.isReady)
 	testkit.Within(b.t, limit, "the host connects", connected)
-	h.publish(b.t, record.KindHost, h.record())
+	h.say()
 	testkit.Eventually(b.t, limit, func() bool { return b.info(name).IsReachable }, name+" is reachable")
 	return h
 }
 
-// record returns the next record of the host.
-func (h *host) record() []byte {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// stamp returns the next stamp. h.mu must be held until the message is published, as an agent publishes in the
+// order of its stamps: a gate ignores a message whose stamp is older than the last one.
+func (h *host) stamp() record.Stamp { return record.Stamp{Epoch: 1, Seq: h.seq.Add(1)} }
+
+// sayLocked publishes the record of the host. h.mu must be held.
+func (h *host) sayLocked() {
 	sum := record.Sum{}
 	for _, raw := range h.sessions {
 		sum.Toggle(record.SumOf(raw))
 	}
-	return record.Encode(record.Host{
-		Stamp: record.Stamp{Epoch: 1, Seq: h.seq.Add(1)}, Link: h.links.Load(), IsServing: true, Count: len(h.sessions), Sum: sum.String(),
-	})
+	_ = h.bus.Publish(record.KindHost, record.Encode(record.Host{ // if it is lost, the gate asks again
+		Stamp: h.stamp(), Link: h.links.Load(), IsServing: true, Count: len(h.sessions), Sum: sum.String(),
+	}))
+}
+
+// say publishes the record of the host, as an agent does when it is connected and when a gate asks.
+func (h *host) say() {
+	<-h.isReady
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sayLocked()
 }
 
 // sayAll publishes all sessions, as an agent does when a gate asks.
@@ -254,16 +264,8 @@ func (h *host) sayAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_ = h.bus.Publish(record.KindPiece, record.Encode(record.Piece{ // if it is lost, the gate asks again
-		Stamp: record.Stamp{Epoch: 1, Seq: h.seq.Add(1)}, Total: 1, Sessions: slices.Collect(maps.Values(h.sessions)),
+		Stamp: h.stamp(), Total: 1, Sessions: slices.Collect(maps.Values(h.sessions)),
 	}))
-}
-
-// say publishes the record of the host, as an agent does when it is connected and when a gate asks.
-func (h *host) say() {
-	go func() {
-		<-h.isReady
-		_ = h.bus.Publish(record.KindHost, h.record()) // if it is lost, the gate asks again
-	}()
 }
 
 func (h *host) publish(t *testing.T, kind string, data []byte) {

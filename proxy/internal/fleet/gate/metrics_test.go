@@ -41,7 +41,7 @@ func (b *bench) metrics() map[string]string {
 func (b *bench) expect(when string, want map[string]any) {
 	b.t.Helper()
 	wrong := ""
-	testkit.Eventually(b.t, limit, func() bool {
+	isRight := testkit.Poll(limit, func() bool {
 		all := b.metrics()
 		wrong = ""
 		for name, value := range want {
@@ -50,9 +50,9 @@ func (b *bench) expect(when string, want map[string]any) {
 			}
 		}
 		return wrong == ""
-	}, "the metrics are right "+when)
-	if wrong != "" {
-		b.t.Errorf("%s:\n%s", when, wrong)
+	})
+	if !isRight {
+		b.t.Fatalf("%s, the metrics are not right within %v:\n%s", when, limit, wrong)
 	}
 }
 
