@@ -72,15 +72,45 @@ func (o *Output) add(p past.Piece, n int) bool {
 	return len(o.Data) < n && len(o.Times) < maxStamps && len(o.Sizes) < maxStamps
 }
 
-// pieces returns the output from one offset to another: that of the store, and then that of the
-// ring.
+// pieces returns the output from one offset to another: that of the store, and that of the ring where the store
+// has none.
 func (p *Past) pieces(e extent, from, to uint64) iter.Seq2[past.Piece, error] {
 	if p.Reader == nil || from >= e.end {
 		return p.ringPieces(from, to, protocol.Size{})
 	}
-	stored := p.Reader.Range(from, min(to, e.end))
+	stored := p.filled(p.Reader.Range(from, min(to, e.end)))
 	if to <= e.end {
 		return stored
 	}
 	return joined(stored, p.ringPieces(e.end, to, protocol.Size{}))
+}
+
+// filled returns the pieces of the store, with the output of the ring where output is missing. The store lacks output
+// that the ring has if it keeps only the last keyframe and the output after it, and if a disk was too slow.
+func (p *Past) filled(stored iter.Seq2[past.Piece, error]) iter.Seq2[past.Piece, error] {
+	return func(yield func(past.Piece, error) bool) {
+		var size protocol.Size
+		for piece, err := range stored {
+			if piece.Size != (protocol.Size{}) {
+				size = piece.Size
+			}
+			end := piece.Offset + piece.Missing
+			start, _ := p.ringBounds()
+			start = max(start, piece.Offset)
+			if start >= end { // nothing is missing, or the ring does not have it
+				if !yield(piece, err) {
+					return
+				}
+				continue
+			}
+			if start > piece.Offset && !yield(past.Piece{Offset: piece.Offset, Missing: start - piece.Offset}, nil) {
+				return
+			}
+			for piece, err := range p.ringPieces(start, end, size) {
+				if !yield(piece, err) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -38,43 +38,61 @@ type unit struct {
 	continues  bool                                                // the unit begins within a line of the one before
 }
 
-// units returns the units of the output before an offset, in ascending order.
+// units returns the units of the output in ascending order: those of the store, and those of the ring where the
+// store has none.
 func (p *Past) units() ([]unit, error) {
-	var all []unit
-	end := uint64(0)
+	var spans []past.Span
 	if p.Reader != nil {
-		spans, err := p.Reader.Spans()
-		if err != nil && !past.IsMissing(err) {
+		var err error
+		if spans, err = p.Reader.Spans(); err != nil && !past.IsMissing(err) {
 			return nil, err
 		}
-		for _, s := range spans {
-			all = append(all, unit{start: s.Start, end: s.End, append: s.Append})
-			end = s.End
-		}
 	}
-	start, ringEnd := p.ringBounds()
-	for at := max(start, end); at < ringEnd; at += ringUnit {
-		to := min(at+ringUnit, ringEnd)
-		all = append(all, unit{start: at, end: to, append: func(b []byte, n int) ([]byte, []past.Stamp, error) {
-			to := min(at+uint64(max(n, 0)), to)
-			for piece, err := range p.ringPieces(at, to, p.Ring.SizeAt(at)) {
-				if err != nil {
-					return b, nil, err
-				}
-				if piece.Missing > 0 { // overwritten meanwhile; the store will have it
-					b = append(b, make([]byte, piece.Missing)...)
-				}
-				b = append(b, piece.Output...)
+	ringStart, ringEnd := p.ringBounds()
+	end := ringStart // of the units so far
+	var all []unit
+	for _, s := range spans {
+		all = p.appendRing(all, end, s.Start)
+		all = append(all, unit{start: s.Start, end: s.End, append: func(b []byte, n int) ([]byte, []past.Stamp, error) {
+			out, times, err := s.Append(b, n)
+			if past.IsMissing(err) && ringStart <= s.Start { // a later keyframe has replaced it in the store
+				return p.appendOutput(b, s.Start, min(s.Start+uint64(max(n, 0)), s.End))
 			}
-			return b, nil, nil
+			return out, times, err
 		}})
+		end = max(end, s.End)
 	}
+	all = p.appendRing(all, end, ringEnd)
 	for i := range all {
 		if i+1 < len(all) && all[i+1].start == all[i].end {
 			all[i].next, all[i+1].continues = &all[i+1], true
 		}
 	}
 	return all, nil
+}
+
+// appendRing appends units of the ring's output from one offset to another.
+func (p *Past) appendRing(all []unit, from, to uint64) []unit {
+	for ; from < to; from += ringUnit {
+		start, end := from, min(from+ringUnit, to)
+		all = append(all, unit{start: start, end: end, append: func(b []byte, n int) ([]byte, []past.Stamp, error) {
+			return p.appendOutput(b, start, min(start+uint64(max(n, 0)), end))
+		}})
+	}
+	return all
+}
+
+// appendOutput appends the ring's output from one offset to another. Output that the ring does not have any more is
+// zeros.
+func (p *Past) appendOutput(b []byte, from, to uint64) ([]byte, []past.Stamp, error) {
+	for piece, err := range p.ringPieces(from, to, p.Ring.SizeAt(from)) {
+		if err != nil {
+			return b, nil, err
+		}
+		b = append(b, make([]byte, piece.Missing)...)
+		b = append(b, piece.Output...)
+	}
+	return b, nil, nil
 }
 
 // Search returns the lines of the past that match, the newest first.
@@ -238,7 +256,7 @@ func longest(text string, fold bool) (best literal) {
 
 // find returns the last lines of a unit that match, at most limit, in ascending order. The lines begin
 // before the offset before. base is the offset of the first line that begins in the unit. The bytes
-// before it continue the last line of the unit before, and are searched with that.
+// before it continue the last line of a unit before, and are searched with that.
 func (f *finder) find(u unit, room *searchRoom, before uint64, limit int) (found []protocol.PastMatch, base uint64, err error) {
 	output, times, err := u.append(slices.Grow(room.output[:0], int(u.end-u.start)), int(u.end-u.start))
 	if err != nil {
@@ -246,17 +264,26 @@ func (f *finder) find(u unit, room *searchRoom, before uint64, limit int) (found
 	}
 	room.output = output
 	base = u.start
-	isEnded := len(output) > 0 && output[len(output)-1] == '\n'
 	if u.continues {
 		n := continued(output)
 		output, base = output[n:], base+uint64(n)
 	}
-	if u.next != nil && !isEnded {
+	if len(output) == 0 {
+		return nil, base, nil
+	}
+	for left := protocol.MaxLineBytes; u.next != nil && left > 0 && output[len(output)-1] != '\n'; {
+		u = *u.next
 		n := len(output)
-		if output, _, err = u.next.append(output, protocol.MaxLineBytes); err != nil && !past.IsMissing(err) {
-			return nil, u.start, err
+		output, _, err = u.append(output, left)
+		if past.IsMissing(err) {
+			output = output[:n]
+			break
+		}
+		if err != nil {
+			return nil, base, err
 		}
 		output = output[:n+continued(output[n:])]
+		left -= len(output) - n
 	}
 	t := &room.lines
 	t.Reset()

@@ -14,6 +14,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/shared/escseq"
 	"holdfast/supervisor/internal/past"
+	"holdfast/supervisor/internal/ring"
 )
 
 // find returns all matches of a pattern, by as many requests as necessary, in ascending order.
@@ -169,27 +170,28 @@ func TestRead(t *testing.T) {
 	p.print([]byte("second\r\n"), false)
 	p.print(bytes.Repeat([]byte("missing\r\n"), 20_000), true)
 	from := uint64(len(p.printed))
-	p.print([]byte("third\r\n"), false)
-	end := from + 7
+	third := strings.Repeat("third\r\n", ring.MinBytes/6) // so that the ring has no missing output
+	p.print([]byte(third), false)
+	end := from + uint64(len(third))
 	p.print([]byte("in the ring"), true)
 	q := p.past()
 	var got strings.Builder
 	var places []uint64
 	for at := uint64(0); ; {
-		o, err := q.Read(t.Context(), at, 5)
+		o, err := q.Read(t.Context(), at, 500)
 		must(t, err)
 		if len(o.Data) == 0 {
 			break
 		}
-		if len(o.Sizes) == 0 || o.Sizes[0].Offset != o.Offset || len(o.Data) > 5 || o.End != uint64(len(p.printed)) || (len(o.Times) == 0) != (o.Offset >= end) {
+		if len(o.Sizes) == 0 || o.Sizes[0].Offset != o.Offset || len(o.Data) > 500 || o.End != uint64(len(p.printed)) || (len(o.Times) == 0) != (o.Offset >= end) {
 			t.Errorf("at %d: %+v", at, o)
 		}
 		got.Write(o.Data)
 		places = append(places, o.Offset)
 		at = o.Offset + uint64(len(o.Data))
 	}
-	if got.String() != "first\r\nsecond\r\nthird\r\nin the ring" || !slices.Contains(places, from) {
-		t.Errorf("read %q at %v; want a part at %d", got.String(), places, from)
+	if got.String() != "first\r\nsecond\r\n"+third+"in the ring" || !slices.Contains(places, from) {
+		t.Errorf("read %d bytes, %.40q, at %v; want a part at %d", got.Len(), got.String(), places, from)
 	}
 	o, err := q.Read(t.Context(), 0, 1<<20)
 	if err != nil || string(o.Data) != "first\r\nsecond\r\n" || len(o.Sizes) != 2 || o.Sizes[1].Offset != 7 || o.Sizes[1].Cols != 100 {
@@ -197,5 +199,36 @@ func TestRead(t *testing.T) {
 	}
 	if o, err = q.Read(t.Context(), 1<<40, 5); err != nil || len(o.Data) > 0 || o.Offset != o.End {
 		t.Errorf("behind the end: %+v, %v", o, err)
+	}
+}
+
+// Output that the store does not have is read, and searched, in the ring: in the mode screen the output before the
+// last keyframe, in the mode full output that could not be stored. Lines across both are complete.
+func TestStoreLacksOutput(t *testing.T) {
+	for _, mode := range []past.Mode{past.Screen, past.Full} {
+		t.Run(string(mode), func(t *testing.T) {
+			p := newTape(t, mode)
+			p.print([]byte("before the key"), mode == past.Full)
+			p.resize(protocol.Size{Cols: 100, Rows: 30}, false)
+			p.print([]byte("frame\r\nfrom sto"), mode == past.Full)
+			p.keyframe(true)
+			p.print([]byte("re to ri"), false)
+			p.print([]byte("ng\r\n"), true)
+			q := p.past()
+			if found := find(t, q, protocol.PastSearchSpec{Pattern: "."}); len(found) != 2 || found[0].Text != "before the keyframe" || found[1].Text != "from store to ring" {
+				t.Errorf("found %+v", found)
+			}
+			o, err := q.Read(t.Context(), 3, 1<<20)
+			if err != nil || o.Offset != 3 || string(o.Data) != string(p.printed[3:]) || len(o.Sizes) != 2 || o.Sizes[1].Offset != 14 {
+				t.Errorf("read %q from %d, sizes %+v, %v", o.Data, o.Offset, o.Sizes, err)
+			}
+			q.ClearedTo = 10
+			if found := find(t, q, protocol.PastSearchSpec{Pattern: "before"}); len(found) != 0 {
+				t.Errorf("found cleared output: %+v", found)
+			}
+			if o, err := q.Read(t.Context(), 3, 1<<20); err != nil || o.Offset != 10 {
+				t.Errorf("read from %d, %v", o.Offset, err)
+			}
+		})
 	}
 }
