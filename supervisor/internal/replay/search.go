@@ -82,8 +82,8 @@ func (p *Past) appendRing(all []unit, from, to uint64) []unit {
 	return all
 }
 
-// appendOutput appends the ring's output from one offset to another. Output that the ring does not have any more is
-// zeros.
+// appendOutput appends the ring's output from one offset to another, whose times are unknown. Output that the ring does
+// not have any more is zeros.
 func (p *Past) appendOutput(b []byte, from, to uint64) ([]byte, []past.Stamp, error) {
 	for piece, err := range p.ringPieces(from, to, p.Ring.SizeAt(from)) {
 		if err != nil {
@@ -92,7 +92,7 @@ func (p *Past) appendOutput(b []byte, from, to uint64) ([]byte, []past.Stamp, er
 		b = append(b, make([]byte, piece.Missing)...)
 		b = append(b, piece.Output...)
 	}
-	return b, nil, nil
+	return b, []past.Stamp{{Offset: from}}, nil
 }
 
 // Search returns the lines of the past that match, the newest first.
@@ -255,8 +255,8 @@ func longest(text string, fold bool) (best literal) {
 }
 
 // find returns the last lines of a unit that match, at most limit, in ascending order. The lines begin
-// before the offset before. base is the offset of the first line that begins in the unit. The bytes
-// before it continue the last line of a unit before, and are searched with that.
+// before the offset before. base is the offset behind the first line feed, if the unit continues another one: the
+// bytes before it are searched with the unit before, because they may continue its last line.
 func (f *finder) find(u unit, room *searchRoom, before uint64, limit int) (found []protocol.PastMatch, base uint64, err error) {
 	output, times, err := u.append(slices.Grow(room.output[:0], int(u.end-u.start)), int(u.end-u.start))
 	if err != nil {
@@ -266,15 +266,16 @@ func (f *finder) find(u unit, room *searchRoom, before uint64, limit int) (found
 	base = u.start
 	if u.continues {
 		n := continued(output)
+		if n == len(output) && !bytes.HasSuffix(output, []byte{'\n'}) {
+			return nil, u.end, nil
+		}
 		output, base = output[n:], base+uint64(n)
 	}
-	if len(output) == 0 {
-		return nil, base, nil
-	}
-	for left := protocol.MaxLineBytes; u.next != nil && left > 0 && output[len(output)-1] != '\n'; {
+	for left := protocol.MaxLineBytes; u.next != nil && left > 0; {
 		u = *u.next
 		n := len(output)
-		output, _, err = u.append(output, left)
+		var stamps []past.Stamp
+		output, stamps, err = u.append(output, left)
 		if past.IsMissing(err) {
 			output = output[:n]
 			break
@@ -282,7 +283,10 @@ func (f *finder) find(u unit, room *searchRoom, before uint64, limit int) (found
 		if err != nil {
 			return nil, base, err
 		}
-		output = output[:n+continued(output[n:])]
+		output, times = output[:n+continued(output[n:])], append(times, stamps...)
+		if bytes.HasSuffix(output, []byte{'\n'}) {
+			break
+		}
 		left -= len(output) - n
 	}
 	t := &room.lines
