@@ -288,10 +288,24 @@ func (l *layout) smaller() {
 		if l.begin == 0 && l.length-j+l.made >= l.max+l.height {
 			l.begin, l.beginMade = j, l.made
 		}
-		if l.begin > 0 && j <= screen && l.base > 0 && l.base == l.max-l.height && l.savedY >= l.base+l.height-1 {
+		if l.begin > 0 && j > 0 && j <= screen && l.base > 0 && l.base == l.max-l.height && l.savedY >= l.base+l.height-1 {
+			if l.isEmptyRest() {
+				l.savedY--
+			}
 			return // nothing more changes
 		}
 	}
+}
+
+// isEmptyRest reports whether the first row continues a row that was dropped, and is empty. In xterm.js such a line
+// has no rows in fewer columns, and it is the only one that has fewer rows than before.
+func (l *layout) isEmptyRest() bool {
+	if !l.wrapped(0) || l.wrapped(1) {
+		return false
+	}
+	rows, _, _ := l.line.split(0, 1)
+	l.line.forget()
+	return rows == 0
 }
 
 // splitLine counts the rows of a line in fewer columns.
