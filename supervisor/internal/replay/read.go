@@ -48,10 +48,12 @@ func (p *Past) Read(ctx context.Context, offset uint64, n int) (Output, error) {
 func (o *Output) add(p past.Piece, n int) bool {
 	switch {
 	case p.Size != protocol.Size{}:
-		if len(o.Sizes) == 1 && len(o.Data) == 0 {
-			o.Sizes = o.Sizes[:0]
+		k := len(o.Sizes)
+		if k > 0 && o.Sizes[k-1].Offset == p.Offset { // it was replaced before it had output
+			k--
+			o.Sizes = o.Sizes[:k]
 		}
-		if k := len(o.Sizes); k > 0 && o.Sizes[k-1].Size == p.Size { // the ring repeats that of the store
+		if k > 0 && o.Sizes[k-1].Size == p.Size { // the ring repeats that of the store
 			break
 		}
 		o.Sizes = append(o.Sizes, protocol.PastSize{Offset: p.Offset, Size: p.Size})

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp/syntax"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"holdfast/protocol"
 	"holdfast/shared/escseq"
@@ -232,5 +235,99 @@ func TestStoreLacksOutput(t *testing.T) {
 				t.Errorf("read from %d, %v", o.Offset, err)
 			}
 		})
+	}
+}
+
+// Whatever the store and the ring have, a reader receives exactly what was printed, with its sizes, and everything that
+// the ring has; and a search finds each line of the ring once. HOLDFAST_SEED repeats the streams of a run.
+func TestStoreAndRing(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if v, err := strconv.ParseUint(os.Getenv("HOLDFAST_SEED"), 10, 64); err == nil {
+		seed = v
+	}
+	t.Logf("HOLDFAST_SEED=%d", seed)
+	for i := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, i))
+		p := newTape(t, []past.Mode{past.Screen, past.Full, ""}[r.IntN(3)])
+		lines := p.printLines(r)
+		checkRead(t, p, 1+r.IntN(100_000))
+		checkFound(t, p, lines, 1+r.IntN(1000))
+		if t.Failed() {
+			t.Fatalf("stream %d", i)
+		}
+	}
+}
+
+// printLines prints "line 1", "line 2" and so on. Some output is late, and some pieces end within a line. It returns the
+// number of lines.
+func (p *tape) printLines(r *rand.Rand) (lines int) {
+	for range 1 + r.IntN(30) {
+		switch r.IntN(5) {
+		case 0:
+			p.resize(protocol.Size{Cols: 20 + r.IntN(60), Rows: 5 + r.IntN(20)}, false)
+		case 1:
+			p.keyframe(p.writer != nil)
+		default:
+			var out []byte
+			for range 1 + r.IntN([]int{3, 300, 3000}[r.IntN(3)]) {
+				lines++
+				out = fmt.Appendf(out, "line %d\n", lines)
+			}
+			cut := r.IntN(len(out))
+			p.print(out[:cut], r.IntN(3) == 0)
+			p.print(out[cut:], r.IntN(3) == 0)
+		}
+	}
+	return lines
+}
+
+// checkRead reads the past in pieces of n bytes.
+func checkRead(t *testing.T, p *tape, n int) {
+	t.Helper()
+	q := p.past()
+	kept, _ := q.ringBounds()
+	for at := uint64(0); at < uint64(len(p.printed)); {
+		o, err := q.Read(t.Context(), at, n)
+		must(t, err)
+		end := o.Offset + uint64(len(o.Data))
+		if len(o.Data) == 0 || o.Offset < at || o.Offset > max(at, kept) || !bytes.Equal(o.Data, p.printed[o.Offset:end]) {
+			t.Fatalf("at %d there are %d bytes of the output at %d; the ring begins at %d", at, len(o.Data), o.Offset, kept)
+		}
+		got := slices.DeleteFunc(o.Sizes, func(s protocol.PastSize) bool { return s.Offset == end }) // the next piece has it as well
+		if want := p.sizesIn(o.Offset, end); o.Offset >= kept && !slices.Equal(got, want) {
+			t.Fatalf("the sizes from %d to %d are %+v, want %+v", o.Offset, end, got, want)
+		}
+		at = end
+	}
+}
+
+// sizesIn returns the size at from, and its changes before to.
+func (p *tape) sizesIn(from, to uint64) (sizes []protocol.PastSize) {
+	for _, s := range p.sizes {
+		switch {
+		case s.Offset <= from:
+			sizes = []protocol.PastSize{{Offset: from, Size: s.Size}}
+		case s.Offset < to:
+			sizes = append(sizes, protocol.PastSize{Offset: s.Offset, Size: s.Size})
+		}
+	}
+	return sizes
+}
+
+// checkFound searches all lines, in replies of at most limit lines.
+func checkFound(t *testing.T, p *tape, lines, limit int) {
+	t.Helper()
+	q := p.past()
+	times := map[uint64]int{} // that the line at an offset is found
+	for _, m := range find(t, q, protocol.PastSearchSpec{Pattern: "^line [0-9]+$", Limit: limit}) {
+		times[m.Offset]++
+	}
+	kept, _ := q.ringBounds()
+	at := uint64(0)
+	for i := range lines {
+		if at >= kept && times[at] != 1 {
+			t.Fatalf("line %d at %d is found %d times; the ring begins at %d", i+1, at, times[at], kept)
+		}
+		at += uint64(len(fmt.Sprintf("line %d\n", i+1)))
 	}
 }
