@@ -1,13 +1,15 @@
 package vt
 
+import "strings"
+
 // A charset is a 7-bit character set that ESC ( and similar sequences designate, stored as its
 // difference from US ASCII. The nil charset is US ASCII.
 //
 // The sets are those of xterm.js 6.0.0 (common/data/Charsets.ts), including its deviations
 // from the VT220 manual.
 type charset struct {
-	designator byte // the final byte that selects the set
-	replaced   *replacements
+	designators string // the final bytes that select the set
+	replaced    *replacements
 }
 
 // replacements holds, for each byte, the character that is shown instead of it, or 0 if the
@@ -27,7 +29,7 @@ func (c *charset) at(b byte) rune {
 // for an unknown designator, which xterm.js ignores. Use knownCharset to tell the two apart.
 func charsetFor(designator byte) *charset {
 	for i := range charsets {
-		if charsets[i].designator == designator {
+		if strings.IndexByte(charsets[i].designators, designator) >= 0 {
 			return &charsets[i]
 		}
 	}
@@ -39,20 +41,20 @@ func knownCharset(designator byte) bool {
 	return designator == 'B' || charsetFor(designator) != nil
 }
 
-// charsets lists all sets except US ASCII. Three of them have two designators.
+// charsets lists all sets except US ASCII.
 var charsets = [...]charset{
-	{'0', &decGraphics},
-	{'A', &british},
-	{'4', &dutch},
-	{'C', &finnish}, {'5', &finnish},
-	{'R', &french},
-	{'Q', &frenchCanadian},
-	{'K', &german},
-	{'Y', &italian},
-	{'E', &norwegianDanish}, {'6', &norwegianDanish},
-	{'Z', &spanish},
-	{'H', &swedish}, {'7', &swedish},
-	{'=', &swiss},
+	{"0", &decGraphics},
+	{"A", &british},
+	{"4", &dutch},
+	{"C5", &finnish},
+	{"R", &french},
+	{"Q", &frenchCanadian},
+	{"K", &german},
+	{"Y", &italian},
+	{"E6", &norwegianDanish},
+	{"Z", &spanish},
+	{"H7", &swedish},
+	{"=", &swiss},
 }
 
 // The tables are in the manuals at vt100.net/docs: DEC special graphics in the VT102 user

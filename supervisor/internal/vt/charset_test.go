@@ -2,6 +2,7 @@ package vt
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 )
 
@@ -38,8 +39,8 @@ func TestCharset(t *testing.T) {
 				if !knownCharset(designator) {
 					t.Error("the charset is not known")
 				}
-				if set != nil && set.designator != designator {
-					t.Errorf("the charset has the designator %q", set.designator)
+				if set != nil && set.designators != tt.designators {
+					t.Errorf("the charset has the designators %q", set.designators)
 				}
 			})
 		}
@@ -51,7 +52,7 @@ func TestCharsetKeepsOtherBytes(t *testing.T) {
 		set := &charsets[i]
 		for b := range 256 {
 			if got := set.at(byte(b)); (b < 0x21 || b > 0x7e || b >= '0' && b <= '9') && got != rune(b) {
-				t.Errorf("%c: %#x is %#x, want itself", set.designator, b, got)
+				t.Errorf("%s: %#x is %#x, want itself", set.designators, b, got)
 			}
 		}
 	}
@@ -64,7 +65,7 @@ func TestUnknownCharsets(t *testing.T) {
 	for b := range 256 {
 		known := b == 'B'
 		for _, set := range charsets {
-			known = known || set.designator == byte(b)
+			known = known || strings.IndexByte(set.designators, byte(b)) >= 0
 		}
 		if got := knownCharset(byte(b)); got != known {
 			t.Errorf("knownCharset(%#x) = %v, want %v", b, got, known)

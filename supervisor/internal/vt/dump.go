@@ -39,7 +39,7 @@ func (c *charset) name() string {
 	if c == nil {
 		return ""
 	}
-	return string(c.designator)
+	return c.designators[:1]
 }
 
 type dumper struct {

@@ -127,7 +127,7 @@ func (p *painter) save(s saved) {
 func (p *painter) designate(g int, cs *charset) {
 	d := byte('B')
 	if cs != nil {
-		d = cs.designator
+		d = cs.designators[0]
 	}
 	p.out = append(p.out, 0x1b, "()*+"[g], d)
 }
