@@ -236,8 +236,9 @@ func Unprintable(s *vt.State) bool {
 }
 
 // unprintableLine reports whether no bytes reproduce a line: because it has half a wide
-// character without the other half, which ICH within the character leaves, or two empty
-// columns at its end with more style than a background, which only such halves leave.
+// character without the other half, which ICH within the character leaves, or halves of
+// different styles, which a smaller screen leaves, or two empty columns at its end with more
+// style than a background, which only such halves leave.
 func unprintableLine(s *vt.State, l *vt.Line) bool {
 	odd := func(x int) bool {
 		c := cell(l, x)
@@ -251,7 +252,7 @@ func unprintableLine(s *vt.State, l *vt.Line) bool {
 	for x := range len(l.Cells) + 1 {
 		first := x > 0 && l.Cells[x-1].Width == 2
 		second := x < len(l.Cells) && l.Cells[x].Width == 0 && l.Cells[x].Text == ""
-		if first != second {
+		if first != second || second && l.Cells[x].Attr != l.Cells[x-1].Attr {
 			return true
 		}
 	}
