@@ -86,6 +86,10 @@ const designators = new Map();
 }
 const designator = charset => (charset ? designators.get(charset) : '');
 
+// widens tells whether a character can make the narrow one before it wide: a variation selector, and the second letter
+// of a flag.
+const widens = code => code === 0xfe0f || code >= 0x1f1e6 && code <= 0x1f1ff;
+
 // atWork are the defects that the screen has met to which something is done.
 let atWork;
 
@@ -126,7 +130,7 @@ class Screen {
     input._parser.setPrintHandler((data, start, end) => {
       input.print(data, start, end);
       // A wide character without room is dropped, and what joins it joins another.
-      const wide = () => data.subarray(start, end).some(code => code > 0xff && core.unicodeService.wcwidth(code) === 2);
+      const wide = () => data.subarray(start, end).some(code => code > 0xff && (core.unicodeService.wcwidth(code) === 2 || widens(code)));
       const wraps = core.coreService.decPrivateModes.wraparound;
       if (!wraps && buffer().x >= shown().cols - 1 && wide()) defects.add('no-room');
       // Where there is one line in all, a wide character that wraps early empties
