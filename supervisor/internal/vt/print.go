@@ -409,6 +409,13 @@ func (t *Term) printRune(ch rune) {
 				t.inserted = min(t.following, room-room%w)
 			}
 			t.insertCells(r, b.x, t.inserted, t.penID)
+			// A row may have more columns than are visible. As in xterm.js, a wide character that an insertion moves
+			// into the last visible column loses its first half.
+			for x := t.cols - 1; x < min(t.cols-1+t.inserted, r.w); x += max(w-old, 1) {
+				if r.cells[x].isWide() {
+					r.cells[x] = sb
+				}
+			}
 		}
 		t.inserted -= w - old
 		t.following = max(t.following-w, 0)
