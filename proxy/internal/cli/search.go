@@ -40,12 +40,12 @@ func (a *app) searchCommand() *cobra.Command {
 	cmd.Long = "Print the lines of a session's history and screen that match, as NUMBER:TEXT, oldest first.\n\n" +
 		"history --before accepts the numbers. Wrapped lines are joined. The exit code is 1 if no line\n" +
 		"matches.\n\n" +
-		"--past searches all output that is stored, also what the history no longer has, as OFFSET:TEXT;\n" +
+		"--past searches all output that is kept, also what the history no longer has, as OFFSET:TEXT;\n" +
 		"screen --at accepts the offsets. Its lines are those that were printed: a program that writes at\n" +
 		"places of the screen has printed each piece as a line. A pattern with a literal text, such as\n" +
 		"'error: .*', is searched several times faster than one without, such as '[0-9]+ms'."
 	cmd.Flags().BoolVarP(&o.IgnoreCase, "ignore-case", "i", false, "ignore the case of letters")
-	cmd.Flags().BoolVar(&whole, "past", false, "search all output that is stored")
+	cmd.Flags().BoolVar(&whole, "past", false, "search all output that is kept")
 	cmd.Flags().IntVar(&o.Limit, "limit", 0, "print only the last `n` lines that match (default all)")
 	return cmd
 }
