@@ -69,10 +69,10 @@ func (h *Handler) hasBearer(r *request) bool {
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare([]byte(token), []byte(own)) == 1
 }
 
-// answer sends the body with status 200. A client that does not read it within closeTimeout
+// answer sends the body with status 200. A client that does not read it within answerTimeout
 // receives only a part.
 func (r *request) answer(contentType string, body []byte) {
-	_ = r.nc.SetWriteDeadline(time.Now().Add(closeTimeout))
+	_ = r.nc.SetWriteDeadline(time.Now().Add(answerTimeout))
 	if answer(r.nc, http.StatusOK, contentType, "X-Content-Type-Options: nosniff\r\n", body) == nil {
 		linger(r.nc)
 	}

@@ -163,7 +163,7 @@ func TestSlowReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-done
-		if took := time.Since(began); took != closeTimeout {
+		if took := time.Since(began); took != answerTimeout {
 			t.Errorf("the connection was kept for %v", took)
 		}
 	})

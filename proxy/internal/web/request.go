@@ -76,7 +76,7 @@ func (h *Handler) serve(ctx context.Context, g *guard, a *pendingConn) {
 	if errors.As(err, &no) {
 		h.refused(no)
 		h.logRefusal(no, r, nc)
-		_ = nc.SetWriteDeadline(time.Now().Add(closeTimeout))
+		_ = nc.SetWriteDeadline(time.Now().Add(answerTimeout))
 		if no.write(nc, r) == nil {
 			linger(nc)
 		}

@@ -18,6 +18,7 @@ import (
 const (
 	closeTimeout  = 200 * time.Millisecond // for the close frame, to a client that does not read
 	lingerTimeout = time.Second            // for a client to read the last bytes and to close
+	answerTimeout = time.Second            // for a client to receive an answer that is not a file
 )
 
 // Close statuses that package ws does not name.
