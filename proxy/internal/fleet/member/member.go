@@ -651,7 +651,7 @@ func (a *agent) publish(ctx context.Context) {
 		case <-tick.C:
 			host()
 		case result := <-a.o.Leave:
-			err := errors.Join(a.bus.Publish(record.KindLeave, nil), a.bus.Flush(flushLimit))
+			err := a.sayLeave()
 			a.mu.Lock()
 			a.isOver = true
 			a.mu.Unlock()
@@ -667,6 +667,22 @@ func (a *agent) publish(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// sayLeave tells the gate that the host leaves. The gate closes the connection of a host that has left, so the end of
+// the connection is no failure if it could be used just before.
+func (a *agent) sayLeave() error {
+	err := a.bus.Flush(flushLimit)
+	if err == nil {
+		err = a.bus.Publish(record.KindLeave, nil)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.bus.Flush(flushLimit); !bus.IsClosed(err) {
+		return err
+	}
+	return nil
 }
 
 // link returns the number of times that the bus was connected.
