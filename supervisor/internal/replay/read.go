@@ -91,11 +91,7 @@ func (p *Past) pieces(e extent, from, to uint64) iter.Seq2[past.Piece, error] {
 // that the ring has if it keeps only the last keyframe and the output after it, and if a disk was too slow.
 func (p *Past) filled(stored iter.Seq2[past.Piece, error]) iter.Seq2[past.Piece, error] {
 	return func(yield func(past.Piece, error) bool) {
-		var size protocol.Size
 		for piece, err := range stored {
-			if piece.Size != (protocol.Size{}) {
-				size = piece.Size
-			}
 			end := piece.Offset + piece.Missing
 			start, _ := p.ringBounds()
 			start = max(start, piece.Offset)
@@ -108,7 +104,7 @@ func (p *Past) filled(stored iter.Seq2[past.Piece, error]) iter.Seq2[past.Piece,
 			if start > piece.Offset && !yield(past.Piece{Offset: piece.Offset, Missing: start - piece.Offset}, nil) {
 				return
 			}
-			for piece, err := range p.ringPieces(start, end, size) {
+			for piece, err := range p.ringPieces(start, end, protocol.Size{}) {
 				if !yield(piece, err) {
 					return
 				}

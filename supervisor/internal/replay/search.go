@@ -34,8 +34,8 @@ const (
 type unit struct {
 	start, end uint64
 	append     func(p []byte, n int) ([]byte, []past.Stamp, error) // appends the first n bytes
-	next       *unit                                               // continues the last line; nil: the line ends here
-	continues  bool                                                // the unit begins within a line of the one before
+	next       *unit                                               // begins where this one ends; nil: output is missing there, or this is the last one
+	continues  bool                                                // the unit begins where the one before ends
 }
 
 // units returns the units of the output in ascending order: those of the store, and those of the ring where the
@@ -56,7 +56,7 @@ func (p *Past) units() ([]unit, error) {
 		all = append(all, unit{start: s.Start, end: s.End, append: func(b []byte, n int) ([]byte, []past.Stamp, error) {
 			out, times, err := s.Append(b, n)
 			if past.IsMissing(err) && ringStart <= s.Start { // a later keyframe has replaced it in the store
-				return p.appendOutput(b, s.Start, min(s.Start+uint64(max(n, 0)), s.End))
+				return p.appendOutput(b, s.Start, s.End, n)
 			}
 			return out, times, err
 		}})
@@ -76,15 +76,16 @@ func (p *Past) appendRing(all []unit, from, to uint64) []unit {
 	for ; from < to; from += ringUnit {
 		start, end := from, min(from+ringUnit, to)
 		all = append(all, unit{start: start, end: end, append: func(b []byte, n int) ([]byte, []past.Stamp, error) {
-			return p.appendOutput(b, start, min(start+uint64(max(n, 0)), end))
+			return p.appendOutput(b, start, end, n)
 		}})
 	}
 	return all
 }
 
-// appendOutput appends the ring's output from one offset to another, whose times are unknown. Output that the ring does
-// not have any more is zeros.
-func (p *Past) appendOutput(b []byte, from, to uint64) ([]byte, []past.Stamp, error) {
+// appendOutput appends the first n bytes of the ring's output from one offset to another, whose times are unknown.
+// Output that the ring does not have any more is zeros.
+func (p *Past) appendOutput(b []byte, from, to uint64, n int) ([]byte, []past.Stamp, error) {
+	to = min(from+uint64(max(n, 0)), to)
 	for piece, err := range p.ringPieces(from, to, p.Ring.SizeAt(from)) {
 		if err != nil {
 			return b, nil, err
@@ -302,8 +303,8 @@ func (f *finder) find(u unit, room *searchRoom, before uint64, limit int) (found
 	return found, base, nil
 }
 
-// continued returns the length of the part of a unit's output that belongs to the last line of the
-// unit before.
+// continued returns the length of a unit's output up to its first line feed. It may belong to the last line of the unit
+// before.
 func continued(output []byte) int {
 	output = output[:min(len(output), protocol.MaxLineBytes)]
 	if i := bytes.IndexByte(output, '\n'); i >= 0 {

@@ -325,7 +325,7 @@ func (h *Host) Publish(kind string, data []byte) error {
 // Flush returns when the gate's server has received all messages.
 func (h *Host) Flush(limit time.Duration) error { return h.lane.flush(limit) }
 
-// IsClosed reports whether the connection has ended before all messages were received.
+// IsClosed reports whether a Flush has failed because the connection has ended.
 func IsClosed(err error) bool { return errors.Is(err, nats.ErrConnectionClosed) }
 
 // A Peer is the connection of a gate with the server of another gate.
