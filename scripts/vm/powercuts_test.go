@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 const (
@@ -50,10 +52,7 @@ func TestPowerCuts(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("HOLDFAST_CUTS")); err == nil {
 		cuts = n
 	}
-	seed, err := strconv.ParseUint(os.Getenv("HOLDFAST_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
+	seed := testkit.Seed()
 	t.Logf("HOLDFAST_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	dir, d := programs(t), newDisk(t, diskBytes)

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -74,6 +75,15 @@ func Eventually(t testing.TB, limit time.Duration, cond func() bool, msg string)
 	if !Poll(limit, cond) {
 		t.Fatalf("not within %v: %s", limit, msg)
 	}
+}
+
+// Seed returns a seed for random tests: that of HOLDFAST_SEED, which repeats an earlier run, or else a new one. The test
+// must print it.
+func Seed() uint64 {
+	if s, err := strconv.ParseUint(os.Getenv("HOLDFAST_SEED"), 10, 64); err == nil {
+		return s
+	}
+	return rand.Uint64()
 }
 
 // Poll calls cond until it returns true or limit has passed, and returns the last result. The pauses between

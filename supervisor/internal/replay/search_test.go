@@ -6,16 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"regexp/syntax"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"holdfast/protocol"
 	"holdfast/shared/escseq"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/past"
 	"holdfast/supervisor/internal/ring"
 )
@@ -241,10 +239,7 @@ func TestStoreLacksOutput(t *testing.T) {
 // Whatever the store and the ring have, a reader receives exactly what was printed, with its sizes, and everything that
 // the ring has; and a search finds each line of the ring once. HOLDFAST_SEED repeats the streams of a run.
 func TestStoreAndRing(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if v, err := strconv.ParseUint(os.Getenv("HOLDFAST_SEED"), 10, 64); err == nil {
-		seed = v
-	}
+	seed := testkit.Seed()
 	t.Logf("HOLDFAST_SEED=%d", seed)
 	for i := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, i))

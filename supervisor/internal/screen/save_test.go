@@ -9,19 +9,14 @@ import (
 	"reflect"
 	"strconv"
 	"testing"
-	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/vt/vttest"
 )
 
 // seed is the seed of the streams of this run. HOLDFAST_SEED repeats an earlier run.
-var seed = func() uint64 {
-	if s, err := strconv.ParseUint(os.Getenv("HOLDFAST_SEED"), 10, 64); err == nil {
-		return s
-	}
-	return uint64(time.Now().UnixNano())
-}()
+var seed = testkit.Seed()
 
 // streams returns the number of streams: HOLDFAST_STREAMS, or else n.
 func streams(t testing.TB, n int) int {

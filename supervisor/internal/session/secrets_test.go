@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -199,10 +198,7 @@ func (f *finder) noneStored(store *past.Store, dir string) {
 // A thousand planted secrets are printed, and none is stored or returned. HOLDFAST_SEED repeats a run.
 // demand: D8
 func TestPlantedSecrets(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if v, err := strconv.ParseUint(os.Getenv("HOLDFAST_SEED"), 10, 64); err == nil {
-		seed = v
-	}
+	seed := testkit.Seed()
 	t.Logf("HOLDFAST_SEED=%d", seed)
 	p := &planter{rng: rand.New(rand.NewPCG(seed, 0))}
 	var env []string
