@@ -252,7 +252,8 @@ func (f *finder) run(p *planter, s *Session, terminal *fakePTY) {
 	var printed []byte
 	for i := range plantedSecrets / 2 {
 		if i == plantedSecrets/4 { // so that a keyframe is stored in the mode screen, too
-			filler := strings.Repeat("filler\r\n", past.CapsuleBytes/8)
+			line := strings.Repeat("filler ", 11) + "\r\n"
+			filler := strings.Repeat(line, past.CapsuleBytes/len(line)+1)
 			terminal.print([]byte(filler))
 			printed = append(printed, filler...)
 		}
@@ -340,7 +341,7 @@ func (f *finder) past(s *Session) {
 		}
 		at = o.Offset + uint64(len(o.Data))
 	}
-	f.searchPast(s, protocol.PastSearchSpec{Pattern: ".", Limit: protocol.MaxMatches})
+	f.searchPast(s, protocol.PastSearchSpec{Pattern: ".+", Limit: protocol.MaxMatches})
 	c, err := s.Past(t.Context(), protocol.PastSpec{})
 	if err != nil {
 		t.Fatal(err)

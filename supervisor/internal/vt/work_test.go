@@ -36,7 +36,7 @@ func TestWriteSome(t *testing.T) {
 
 // In insert mode REP inserts the columns of all its characters at once. If it inserted them one after the other, a
 // few bytes would move each cell of a row thousands of times.
-func TestInsertedAtOnce(t *testing.T) {
+func TestInsertedTogether(t *testing.T) {
 	pieces := []string{"a", "word ", "中", "é", "e\u0301", "\U0001f600", "\x1b[9b", "\x1b[30b", "\x1b[4h", "\x1b[4h", "\x1b[4l", "\r", "\b", "\x1b[5G", "\x1b[31m", "\x1b[44m", "\x1b(0", "\x1b(B", "\x1b(R", "\x1b[?7l", "\x1b[?7h", "\x1b[?2027h", "\x1b[?2027l", "\x1b[K", "\x1b['}"}
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 1))
