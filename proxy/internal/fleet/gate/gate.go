@@ -129,11 +129,11 @@ type Gate struct {
 	dials    map[string]*dial // by ticket
 	hostDial map[string]int   // number of dials by the key of the host
 	onBus    map[string]net.Conn
-	askedAt  map[string]time.Time
-	peers    map[string]*peer // by address
-	isMoved  bool             // a successor accepts connections
-	link     net.Conn         // of the successor with the bus, or nil
-	left     map[string]bool  // keys of hosts that have left the gate before this one
+	roster   map[string]*rosterQuestion // by the key of the host
+	peers    map[string]*peer           // by address
+	isMoved  bool                       // a successor accepts connections
+	link     net.Conn                   // of the successor with the bus, or nil
+	left     map[string]bool            // keys of hosts that have left the gate before this one
 }
 
 // ofClient marks, in Gate.conns, the connection of a client whose token was right. It is no key of a host.
@@ -187,7 +187,7 @@ func newGate(ctx context.Context, store *credential.Store, log zerolog.Logger, o
 	g := &Gate{
 		o: o, now: o.Now, store: store, address: address, log: log, dir: directory.New(address), crowds: crowd.New(log), drainLimit: goaway.DrainLimit, recalled: make(chan struct{}),
 		conns: map[net.Conn]string{}, unproven: map[net.Conn]bool{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
-		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{}, peers: map[string]*peer{}, left: map[string]bool{},
+		onBus: map[string]net.Conn{}, roster: map[string]*rosterQuestion{}, peers: map[string]*peer{}, left: map[string]bool{},
 	}
 	g.counts.refusals, g.counts.dialFailures = map[string]uint64{}, map[string]uint64{}
 	g.web = web.New(web.Config{

@@ -250,6 +250,13 @@ func (h *host) sayLocked() {
 	}))
 }
 
+// hide adds a session of which the gate is not told.
+func (h *host) hide(id protocol.SessionID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sessions[id] = record.Of(protocol.SessionInfo{ID: id, State: protocol.StateRunning, Argv: []string{"run"}})
+}
+
 // say publishes the record of the host, as an agent does when it is connected and when a gate asks.
 func (h *host) say() {
 	<-h.isReady
@@ -578,5 +585,17 @@ func TestProofIsLate(t *testing.T) {
 	}
 	if _, err := gate.Read(conn, gate.MaxAnswer); !says(err, gate.RefusedBusy) {
 		t.Errorf("got %v, want %s", err, gate.RefusedBusy)
+	}
+}
+
+// If a host's record differs twice from the gate's copy, the gate asks for all its sessions twice, although it waits
+// between the questions. Without the second question, the list would lack a session until the host's next record.
+func TestAsksAgain(t *testing.T) {
+	b := newBench(t)
+	h := b.join("h")
+	for n, id := range []protocol.SessionID{"first", "second"} {
+		h.hide(id)
+		h.say()
+		testkit.Eventually(t, limit, func() bool { return len(b.sessions()) == n+1 }, "the gate knows the "+string(id)+" session")
 	}
 }

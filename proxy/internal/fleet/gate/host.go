@@ -103,7 +103,7 @@ func (g *Gate) takeOffBus(conn net.Conn, key string) bool {
 		return false
 	}
 	delete(g.onBus, key)
-	delete(g.askedAt, key)
+	delete(g.roster, key)
 	g.disconnected(key)
 	return true
 }
@@ -208,18 +208,42 @@ func (g *Gate) receive(at, key, kind string, data []byte) {
 	}
 }
 
-// askRoster asks a host, which is connected to the gate at, for all its sessions, unless it was asked just
-// now. The next record of the host shows whether the copy is still stale.
+// A rosterQuestion is the state of the questions to a host for all its sessions.
+type rosterQuestion struct {
+	askedAt   time.Time
+	isPlanned bool // a timer will ask the next one
+}
+
+// askRoster asks a host, which is connected to the gate at, for all its sessions. If it was asked just now, the
+// question waits until askPause has passed, because the answer may have been sent before the host's last change.
 func (g *Gate) askRoster(at, key string) {
 	g.mu.Lock()
-	now := time.Now()
-	isEarly := now.Sub(g.askedAt[key]) < askPause
-	if !isEarly {
-		g.askedAt[key] = now
+	q, now := g.roster[key], time.Now()
+	if q == nil {
+		q = &rosterQuestion{}
+		g.roster[key] = q
+	}
+	pause := askPause - now.Sub(q.askedAt)
+	if pause <= 0 {
+		q.askedAt = now
+	} else if !q.isPlanned {
+		q.isPlanned = true
+		time.AfterFunc(pause, func() { g.askRosterAgain(at, key, q) })
 	}
 	g.mu.Unlock()
-	if !isEarly {
+	if pause <= 0 {
 		_ = g.publish(at, key, record.KindRoster, nil) // the next record of the host asks again
+	}
+}
+
+// askRosterAgain asks the question that has waited, unless the host's connection to this gate has ended meanwhile.
+func (g *Gate) askRosterAgain(at, key string, q *rosterQuestion) {
+	g.mu.Lock()
+	q.isPlanned = false
+	isCurrent := g.roster[key] == q && !g.isClosed
+	g.mu.Unlock()
+	if isCurrent {
+		g.askRoster(at, key)
 	}
 }
 
@@ -236,6 +260,9 @@ func (g *Gate) revoke(name, event string) (bool, error) {
 // drop forgets a host whose key was revoked, and closes all its connections.
 func (g *Gate) drop(key string) {
 	g.dir.Remove(key) // from here on, belongs refuses its connections
+	g.mu.Lock()
+	delete(g.roster, key)
+	g.mu.Unlock()
 	g.abortAll(key)
 }
 
