@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -36,6 +37,88 @@ func TestFullDisk(t *testing.T) {
 	p.print([]byte("room again"))
 	await(t, store, p)
 	testkit.Eventually(t, limit, func() bool { c, err := r.Counts(); return c.Failing == 0 && err == nil }, "the recording has recovered")
+	if err := r.Close(limit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// While a recording fails because the disk is full, older recordings are deleted if they exceed the budgets.
+// demand: D4
+func TestFullDiskIsTrimmed(t *testing.T) {
+	if !testkit.Alone(t) {
+		return
+	}
+	store := past.New(t.TempDir())
+	w, err := store.OpenWriter(past.Life{ID: "old", Instance: "1"}, past.Full)
+	if err == nil {
+		err = w.SetMeta(past.Meta{})
+	}
+	for n := range uint64(5) { // each screen closes a segment
+		err = errors.Join(err, w.Keyframe(n, []byte("screen")), w.Append(n, []byte("o")))
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	size := func() (n int64) {
+		t.Helper()
+		all, err := store.List()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			n += e.Bytes
+		}
+		return n
+	}
+	before := size()
+	p := newTape(t, "a")
+	p.print([]byte("no room"))
+	lift := testkit.LimitFiles(t, 10)
+	r := New(Config{Store: store, Sync: time.Millisecond, Retry: 10 * time.Millisecond, Budgets: past.Policy{Total: 1}, Log: zerolog.Nop()})
+	r.Add(p, past.Full)
+	if err := <-p.failed; err == nil {
+		t.Error("the recording does not fail")
+	}
+	testkit.Eventually(t, limit, func() bool { return size() < before }, "older recordings are deleted")
+	lift()
+	if err := <-p.failed; err != nil {
+		t.Errorf("the recording does not resume: %v", err)
+	}
+	if err := r.Close(limit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// If the disk is full when a silent session's recording is completed, it is completed when there is room.
+// demand: D4
+func TestFullDiskInSilence(t *testing.T) {
+	if !testkit.Alone(t) {
+		return
+	}
+	store := past.New(t.TempDir())
+	r := New(Config{Store: store, Sync: time.Millisecond, Retry: 10 * time.Millisecond, Idle: 100 * time.Millisecond, Log: zerolog.Nop()})
+	p := newTape(t, "a")
+	var wholes int
+	var lift func()
+	p.whole = func() { // the recorder completes the recording
+		if wholes++; wholes == 1 {
+			lift = testkit.LimitFiles(t, 10)
+		}
+	}
+	r.Add(p, past.Screen)
+	p.print([]byte("silent from here on"))
+	if err := <-p.failed; err == nil {
+		t.Error("the recording does not fail")
+	}
+	lift()
+	if err := <-p.failed; err != nil {
+		t.Errorf("the recording does not resume: %v", err)
+	}
+	testkit.Eventually(t, limit, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return wholes > 1
+	}, "the recording is completed")
 	if err := r.Close(limit); err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func New(cfg Config) *Recorder {
 
 // Add begins to record a session in the given mode, or continues the recording that an earlier
 // program has begun. It returns without waiting for the disk. The recording ends when the ring
-// is finished and all of it is stored.
+// is finished and all of it is stored. Add after that stores the Meta again.
 func (r *Recorder) Add(s Source, mode past.Mode) {
 	t := &track{
 		recorder: r, source: s, mode: mode, life: s.Life(), ring: s.Ring(),
@@ -139,8 +139,11 @@ func (r *Recorder) Add(s Source, mode past.Mode) {
 	t.log = r.cfg.Log.With().Str(logging.Session, string(t.life.ID)).Str(logging.Instance, string(t.life.Instance)).Logger()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.isClosed || r.tracks[t.life] != nil {
+	if old := r.tracks[t.life]; old != nil || r.isClosed {
 		s.Release()
+		if old != nil {
+			old.poke()
+		}
 		return
 	}
 	r.tracks[t.life] = t
@@ -396,17 +399,19 @@ func (t *track) run() {
 			began := time.Now()
 			_ = t.do(t.store)
 			t.pace.note(time.Since(began))
+			t.recorder.trim() // also after a failure, because the disk may be full
 			if t.isFailing.Load() || t.triesAgain() {
 				t.poke()
 				continue
 			}
-			if t.isComplete() {
+			if t.isComplete() && t.complete() {
 				return
 			}
-			t.recorder.trim()
 			closeAt.Reset(t.recorder.cfg.Idle)
 		case <-closeAt.C:
-			_ = t.do(t.finish)
+			if t.do(t.finish) != nil {
+				t.poke() // the next step stores again, and so begins the time until finish again
+			}
 		case done := <-t.renewals:
 			done <- t.renewNow()
 		case <-t.stop:
@@ -693,6 +698,27 @@ func (t *track) triesAgain() bool {
 	return isBehind && t.tries <= maxTries
 }
 
+// complete closes the files, and removes the recording from those of the recorder, unless the Meta has changed since
+// it was stored. It reports whether it has done so. Until then, Add and Poke find this track.
+func (t *track) complete() bool {
+	t.close()
+	r := t.recorder
+	for {
+		r.mu.Lock()
+		if len(t.wake) == 0 {
+			delete(r.tracks, t.life)
+			r.mu.Unlock()
+			return true
+		}
+		r.mu.Unlock()
+		<-t.wake
+		if t.last != t.present() {
+			t.poke()
+			return false
+		}
+	}
+}
+
 // leave ends the recording.
 func (t *track) leave() {
 	t.ring.Unwatch(t.wake)
@@ -700,7 +726,9 @@ func (t *track) leave() {
 	t.close()
 	r := t.recorder
 	r.mu.Lock()
-	delete(r.tracks, t.life)
+	if r.tracks[t.life] == t { // otherwise complete has removed it, and another one may have its place
+		delete(r.tracks, t.life)
+	}
 	r.mu.Unlock()
 	close(t.ended)
 	if t.isForgotten.Load() {

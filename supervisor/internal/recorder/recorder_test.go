@@ -33,6 +33,7 @@ type tape struct {
 	text     []byte // all output
 	meta     past.Meta
 	isBusy   bool
+	whole    func() // not nil: called when the history is asked for
 	released bool
 	failed   chan error // receives the errors of Failed
 }
@@ -68,9 +69,12 @@ func (p *tape) Release() {
 	p.released = true
 }
 
-func (p *tape) Frame(after uint64, _ bool) (Frame, error) {
+func (p *tape) Frame(after uint64, lines bool) (Frame, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if lines && p.whole != nil {
+		p.whole()
+	}
 	if p.isBusy {
 		return Frame{}, errors.New("busy")
 	}
@@ -78,7 +82,7 @@ func (p *tape) Frame(after uint64, _ bool) (Frame, error) {
 		return Frame{}, nil
 	}
 	end := uint64(len(p.text))
-	return Frame{Offset: end, Data: fmt.Appendf(nil, "screen at %d", end), IsWhole: true}, nil
+	return Frame{Offset: end, Data: fmt.Appendf(nil, "screen at %d", end), IsWhole: lines || p.whole == nil}, nil
 }
 
 // print writes output.
@@ -356,4 +360,34 @@ func TestBusySession(t *testing.T) {
 	r.Add(p, past.Full)
 	p.print(bytes.Repeat([]byte("text "), 1000))
 	await(t, store, p)
+}
+
+// The description of a session whose recording is complete is stored again.
+func TestMetaAfterEnd(t *testing.T) {
+	r, store := newRecorder(t, t.TempDir())
+	p := newTape(t, "a")
+	describe := func(m past.Meta) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.meta = m
+	}
+	describe(past.Meta{Exit: &protocol.ExitRecord{}})
+	p.print([]byte("the end"))
+	p.ring.Finish()
+	for i := range 100 {
+		title := fmt.Sprint("title ", i)
+		describe(past.Meta{Exit: &protocol.ExitRecord{}, Title: title})
+		r.Add(p, past.Full) // the track of the Add before may be ending
+		if i%10 != 9 {
+			continue
+		}
+		testkit.Eventually(t, limit, func() bool {
+			reader, err := store.Open(p.life)
+			if err != nil {
+				return false
+			}
+			m, err := reader.Meta()
+			return err == nil && m.Title == title
+		}, "the store has the "+title)
+	}
 }
