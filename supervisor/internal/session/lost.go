@@ -26,6 +26,17 @@ func isOver(x *protocol.ExitRecord) bool {
 	return x != nil && (x.Reason != protocol.ReasonShutdown || x.EndedBy == StopRequest)
 }
 
+// stopTime is how long before a shutdown by a signal a child may have ended because of the same shutdown. The
+// system sends the signal to all processes at once, and a busy machine delays the supervisor's.
+const stopTime = 5 * time.Second
+
+// endedWithMachine reports whether a session with this exit record may have ended because the machine stops: its child
+// has ended by itself, and not longer than stopTime before the shutdown began. A program may end with any exit code
+// when it is told to stop.
+func endedWithMachine(x *protocol.ExitRecord, shutdown time.Time) bool {
+	return x.Reason == protocol.ReasonExited && x.EndedBy == "" && shutdown.Sub(x.ExitedAt) <= stopTime
+}
+
 // AddLost adds the sessions that the store has and that no process holds any more: the machine
 // has lost power, or keeper and supervisor were killed at once. held are the instances that the
 // keeper holds, although this table may not have adopted them. AddLost reads one screen after
@@ -184,6 +195,7 @@ func (t *Table) newLost(e past.Entry, exact uint64) (*Session, error) {
 	if err := s.load(&v); err != nil {
 		return nil, fmt.Errorf("meta: %w", err)
 	}
+	s.recording.mode = protocol.Durable(e.Meta.Mode) // the setting may have changed
 	s.recording.lost = &protocol.Lost{Offset: exact, SeenAt: e.Modified, Cwd: e.Meta.Cwd}
 	s.unmasked = nil // the values of secret variables were masked, and were not stored
 	s.openLog()

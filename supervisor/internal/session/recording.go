@@ -21,6 +21,7 @@ type recording struct {
 	mode     protocol.Durable
 
 	isOpen    bool                                   // the recorder has the session; owned by loop
+	isStopped atomic.Bool                            // the session has ended with the machine; see endWithMachine
 	isLocked  bool                                   // the machine has lost the session, and its recording cannot be read without its key
 	lost      *protocol.Lost                         // not nil if the machine has lost the session; its recording made it
 	clears    atomic.Uint64                          // how often lines were cleared
@@ -43,6 +44,13 @@ func (r *recording) begin(s recorder.Source, ended commandLog) {
 	r.recorder.Add(s, past.Mode(r.mode))
 }
 
+// endWithMachine stores that the shutdown of the machine has ended the session, although the exit record says that the
+// child has ended by itself. The session must have its exit record.
+func (r *recording) endWithMachine(s recorder.Source) {
+	r.isStopped.Store(true)
+	r.recorder.Add(s, past.Mode(r.mode)) // the recording may be complete
+}
+
 // changed tells the recorder that the description of the session has changed. Only loop may call it.
 func (r *recording) changed() {
 	if r.isOpen {
@@ -50,19 +58,28 @@ func (r *recording) changed() {
 	}
 }
 
-// erase erases the recording, because a user has forgotten the session.
+// erase erases the recording, because a user has forgotten the session. A session that is not stored may have a
+// recording, too, from before the setting was changed.
 func (r *recording) erase() {
-	if r.isStored() {
+	if r.recorder != nil {
 		r.recorder.Forget(r.life())
 	}
 }
 
-// renew replaces the recording by one without the lines that were cleared. It waits at most for the given time.
+// renew replaces the recording by one without the lines that were cleared, or erases it if the session is not stored any
+// more. It waits at most for the given time.
 func (r *recording) renew(within time.Duration) error {
 	if r.recorder == nil {
 		return nil
 	}
-	return r.recorder.Renew(r.life(), within)
+	if r.isStored() {
+		return r.recorder.Renew(r.life(), within)
+	}
+	r.recorder.Forget(r.life())
+	if left := r.recorder.AwaitErased(within, func(l past.Life) bool { return l == r.life() }); len(left) > 0 {
+		return errors.New("the disk does not answer; they are erased later")
+	}
+	return nil
 }
 
 // keepCommands makes the last ended commands a part of the description of the session. Only loop may call it.

@@ -5,11 +5,15 @@ package session
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -300,13 +304,17 @@ func TestLostAreNoLoad(t *testing.T) {
 // supervisor itself ended it, as the shutdown of a machine does.
 func TestEndedIsNotLost(t *testing.T) {
 	dir := t.TempDir()
-	m := boot(t, dir)
+	cfg, store := recorded(t, dir)
+	var later atomic.Int64 // how far the clock is ahead
+	cfg.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	m := &machine{newTable(t, cfg), store, cfg.Recorder}
 	done, err := m.Create("done", bash("echo READY"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.ready(t, "stopped")
 	ended(t, done)
+	later.Store(int64(stopTime + time.Second)) // otherwise the machine's shutdown may have ended it
 	shutdown(t, m.Table)
 	m.cut(t)
 	m = boot(t, dir)
@@ -497,6 +505,113 @@ func TestStoppedIsNotLost(t *testing.T) {
 		t.Errorf("the list is %+v", all)
 	}
 	m.has(t)
+}
+
+// The system sends SIGTERM to all processes at once when the machine stops, so a child may end before the supervisor
+// asks it to. Its session is lost then, like the others. It is not if a user has stopped the supervisor.
+func TestEndedWithMachine(t *testing.T) {
+	for _, tt := range []struct {
+		asker string
+		want  []protocol.SessionID
+	}{{"supervisor, by SIGTERM", []protocol.SessionID{"early", "late"}}, {StopRequest, nil}} {
+		t.Run(tt.asker, func(t *testing.T) {
+			dir := t.TempDir()
+			m := boot(t, dir)
+			early := m.ready(t, "early")
+			m.ready(t, "late")
+			if err := syscall.Kill(early.pty.PID(), syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if e := ended(t, early); e.Reason != protocol.ReasonExited {
+				t.Fatalf("the exit record is %+v", e)
+			}
+			m.stored(t, early, func(m past.Meta) bool { return m.Exit != nil })
+			if err := m.ShutdownFor(t.Context(), protocol.Asker{By: tt.asker}); err != nil {
+				t.Fatal(err)
+			}
+			m.cut(t)
+			m = boot(t, dir)
+			var got []protocol.SessionID
+			for _, i := range m.List("") {
+				if got = append(got, i.ID); i.State != protocol.StateLost {
+					t.Errorf("session %s is %s", i.ID, i.State)
+				}
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("lost are %q, want %q", got, tt.want)
+			}
+		})
+	}
+	begun := time.Now()
+	for _, tt := range []struct {
+		exit protocol.ExitRecord
+		want bool
+	}{
+		{protocol.ExitRecord{Reason: protocol.ReasonExited, ExitedAt: begun.Add(time.Second)}, true},
+		{protocol.ExitRecord{Reason: protocol.ReasonExited, ExitedAt: begun.Add(-stopTime - time.Second)}, false},
+		{protocol.ExitRecord{Reason: protocol.ReasonExited, ExitedAt: begun, EndedBy: "ann"}, false},
+		{protocol.ExitRecord{Reason: protocol.ReasonUserRequested, ExitedAt: begun, EndedBy: "ann"}, false},
+	} {
+		if got := endedWithMachine(&tt.exit, begun); got != tt.want {
+			t.Errorf("%+v has ended with the machine: %v", tt.exit, got)
+		}
+	}
+}
+
+// A user who sets durable=off can still erase all that was stored before: by Clear and Forget of a session that runs, and by
+// Forget of a lost one.
+func TestStoringIsOff(t *testing.T) {
+	t.Run("running", func(t *testing.T) {
+		l, m := recordedLife(t, t.TempDir())
+		s := m.ready(t, "a")
+		l.cfg.Durable = protocol.DurableOff
+		l = l.restart(Heritage{})
+		if err := l.get("a").Clear(true); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.store.Open(s.life()); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("after Clear, the recording is opened with %v", err)
+		}
+		if err := l.get("a").Terminate(End{}); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, l.get("a"))
+		if err := l.Forget("a", ""); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("forgotten", func(t *testing.T) {
+		l, m := recordedLife(t, t.TempDir())
+		m.ready(t, "a")
+		l.cfg.Durable = protocol.DurableOff
+		l = l.restart(Heritage{})
+		if err := l.get("a").Terminate(End{}); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, l.get("a"))
+		if err := l.Forget("a", ""); err != nil {
+			t.Fatal(err)
+		}
+		m.has(t)
+	})
+	t.Run("lost", func(t *testing.T) {
+		dir := t.TempDir()
+		m := boot(t, dir)
+		m.ready(t, "a")
+		m.cut(t)
+		cfg, store := recorded(t, dir)
+		cfg.Durable = protocol.DurableOff
+		m = &machine{newTable(t, cfg), store, cfg.Recorder}
+		m.AddLost(store, nil)
+		o, err := m.must(t, "a").ReadPast(t.Context(), 0, 100)
+		if err != nil || !strings.Contains(string(o.Data), "READY") {
+			t.Errorf("the stored output is %q, %v", o.Data, err)
+		}
+		if err := m.Forget("a", ""); err != nil {
+			t.Fatal(err)
+		}
+		m.has(t)
+	})
 }
 
 // Lines that were cleared are in no file any more when Clear returns, and not in those of a

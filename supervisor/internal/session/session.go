@@ -575,6 +575,15 @@ func (s *Session) discard() error {
 	return err
 }
 
+// leaveWithMachine ends the session as leave does. Its recording says that the machine has ended it.
+func (s *Session) leaveWithMachine() error {
+	if s.recording.isStored() {
+		s.ringHolders.Add(1)
+		s.recording.endWithMachine(source{s})
+	}
+	return s.leave()
+}
+
 // leave is called in loop and makes loop end, if the session has exited. Errors:
 // session_running.
 func (s *Session) leave() error {

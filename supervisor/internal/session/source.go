@@ -99,6 +99,11 @@ func (r source) Meta() past.Meta {
 	m.Commands = s.recording.commands()
 	if s.hasExited() {
 		m.Exit = s.exit
+		if s.recording.isStopped.Load() {
+			exit := *s.exit
+			exit.Reason = protocol.ReasonShutdown
+			m.Exit = &exit
+		}
 		m.Cwd = cmp.Or(s.exit.Cwd, m.Cwd)
 	} else if seen, ok := postmortem.Observe(s.pty.PID()); ok {
 		m.Cwd = s.masker.Text(cmp.Or(seen.Cwd, m.Cwd))

@@ -352,7 +352,7 @@ func (t *Table) Shutdown(ctx context.Context) error {
 // asker.
 func (t *Table) ShutdownFor(ctx context.Context, asker protocol.Asker) error {
 	if t.registry.close() {
-		go t.shutdown(asker)
+		go t.shutdown(asker, asker.By != StopRequest)
 	}
 	select {
 	case <-t.closed:
@@ -368,13 +368,15 @@ func (t *Table) ShutdownFor(ctx context.Context, asker protocol.Asker) error {
 func (t *Table) CloseIfIdle(records bool) bool {
 	closed, isFirst := t.registry.closeIfIdle(records)
 	if isFirst {
-		go t.shutdown(protocol.Asker{})
+		go t.shutdown(protocol.Asker{}, false)
 	}
 	return closed
 }
 
-func (t *Table) shutdown(asker protocol.Asker) {
+// shutdown ends all sessions. isSignal tells that no user has requested it.
+func (t *Table) shutdown(asker protocol.Asker, isSignal bool) {
 	defer close(t.closed)
+	begun := t.cfg.Now()
 	t.registry.opens.Wait()
 	all := t.registry.everyLife()
 	for _, s := range all {
@@ -383,7 +385,11 @@ func (t *Table) shutdown(asker protocol.Asker) {
 	for _, s := range all {
 		<-s.exited
 		end := s.leave
-		if !s.isLost() && isOver(s.exit) {
+		switch {
+		case s.isLost():
+		case isSignal && endedWithMachine(s.exit, begun):
+			end = s.leaveWithMachine
+		case isOver(s.exit):
 			end = s.discard
 		}
 		_ = s.try(end)
