@@ -63,9 +63,24 @@ func (t *Table) AddLost(store *past.Store, held []protocol.Instance) {
 	})
 	// The latest instance of an id comes first, because it may have replaced the earlier ones.
 	slices.SortFunc(entries, func(a, b past.Entry) int { return b.Meta.Created.Compare(a.Meta.Created) })
+	putReplacedLast(entries)
 	for _, e := range entries {
 		if err := t.addLost(store, e, replaced[e.Instance]); err != nil {
 			t.cfg.Log.Error().Err(err).Str("recording", e.Life.String()).Msg("stored session not restored; its files stay")
+		}
+	}
+}
+
+// putReplacedLast moves an entry before the one that it has replaced, if that comes first because the clock was set
+// back between them.
+func putReplacedLast(entries []past.Entry) {
+	for i, e := range entries {
+		if e.Meta.Replaces == "" {
+			continue
+		}
+		if j := slices.IndexFunc(entries[:i], func(o past.Entry) bool { return o.Instance == e.Meta.Replaces }); j >= 0 {
+			copy(entries[j+1:], entries[j:i])
+			entries[j] = e
 		}
 	}
 }

@@ -193,7 +193,7 @@ func (r *registry[S]) adopt(s S) (newer, older S) {
 	defer r.mu.Unlock()
 	id := s.known().id
 	newer, older = s, r.sessions[id]
-	if older != none && older.known().created.After(s.known().created) {
+	if older != none && isLater(older, s) {
 		newer, older = older, s
 	}
 	r.sessions[id] = newer
@@ -202,6 +202,20 @@ func (r *registry[S]) adopt(s S) (newer, older S) {
 		r.exited = append(r.exited, s)
 	}
 	return newer, older
+}
+
+// isLater reports whether a is a later instance of a session than b. Their times of creation decide last, because the
+// clock may have been set back: an instance is started only after the one before it has ended.
+func isLater[S registered](a, b S) bool {
+	switch {
+	case a.known().replaces == b.known().instance:
+		return true
+	case b.known().replaces == a.known().instance:
+		return false
+	case a.hasExited() != b.hasExited():
+		return b.hasExited()
+	}
+	return a.known().created.After(b.known().created)
 }
 
 // adoptLost enters a lost session. It counts as exited, but it is never surplus: it is not in the

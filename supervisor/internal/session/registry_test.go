@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/past"
 )
 
 // An entry is an instance of a session that exists only in the registry.
@@ -208,18 +209,45 @@ func TestRegistryAsideLimit(t *testing.T) {
 	}
 }
 
-// Of two instances that were adopted, the later one gets the id, in each order of adoption.
+// Of two instances that were adopted, the later one gets the id, in each order of adoption, also if the clock was set
+// back between them.
 func TestRegistryAdopt(t *testing.T) {
-	early := &entry{identity: identity{id: "s", instance: "1", created: time.Unix(1, 0)}, exited: true}
-	late := &entry{identity: identity{id: "s", instance: "2", created: time.Unix(2, 0)}}
-	for _, order := range [][]*entry{{early, late}, {late, early}} {
-		h := newShelf(t, bounds{})
-		if _, older := h.adopt(order[0]); older != nil {
-			t.Errorf("%v is older than the only instance", older)
+	at := func(sec int64, instance, replaces protocol.Instance, exited bool) *entry {
+		return &entry{identity: identity{id: "s", instance: instance, replaces: replaces, created: time.Unix(sec, 0)}, exited: exited}
+	}
+	for _, tt := range []struct {
+		name        string
+		early, late *entry
+	}{
+		{"by the clock", at(1, "1", "", true), at(2, "2", "", true)},
+		{"by what it replaces", at(2, "1", "", true), at(1, "2", "1", true)},
+		{"by the end", at(2, "1", "", true), at(1, "2", "", false)},
+	} {
+		for _, order := range [][]*entry{{tt.early, tt.late}, {tt.late, tt.early}} {
+			h := newShelf(t, bounds{})
+			if _, older := h.adopt(order[0]); older != nil {
+				t.Errorf("%s: %v is older than the only instance", tt.name, older)
+			}
+			if newer, older := h.adopt(order[1]); newer != tt.late || older != tt.early || h.get("s") != tt.late {
+				t.Errorf("%s: %v, then %v: %v has the id", tt.name, order[0].instance, order[1].instance, newer.instance)
+			}
 		}
-		if newer, older := h.adopt(order[1]); newer != late || older != early || h.get("s") != late || h.live() != 1 {
-			t.Errorf("%v, then %v: %v has the id, %d live", order[0].instance, order[1].instance, newer.instance, h.live())
-		}
+	}
+}
+
+// Of the recordings of a session, that of the latest instance comes first.
+func TestReplacedLast(t *testing.T) {
+	entry := func(id, instance, replaces string) past.Entry {
+		return past.Entry{Life: past.Life{ID: protocol.SessionID(id), Instance: protocol.Instance(instance)}, Meta: past.Meta{Replaces: protocol.Instance(replaces)}}
+	}
+	all := []past.Entry{entry("a", "1", ""), entry("b", "5", "4"), entry("a", "2", "1"), entry("b", "4", ""), entry("a", "3", "2")}
+	putReplacedLast(all)
+	var got []string
+	for _, e := range all {
+		got = append(got, string(e.Instance))
+	}
+	if want := []string{"3", "2", "1", "5", "4"}; !slices.Equal(got, want) {
+		t.Errorf("the order is %q, want %q", got, want)
 	}
 }
 
