@@ -45,7 +45,7 @@ func endedWithMachine(x *protocol.ExitRecord, shutdown time.Time) bool {
 // A recording of this supervisor does not belong to a lost session, and neither does one of a
 // predecessor from which this supervisor has taken sessions over: the session runs, it has exited, or
 // a user has forgotten it and its files are not erased yet. Such supervisors have the same
-// Config.Supervisor.
+// Config.Supervisor. A recording of another supervisor that runs (Config.IsRunning) is left alone.
 func (t *Table) AddLost(store *past.Store, held []protocol.Instance) {
 	store.AwaitKey()
 	if err := store.Sweep(); err != nil {
@@ -57,10 +57,21 @@ func (t *Table) AddLost(store *past.Store, held []protocol.Instance) {
 		return
 	}
 	replaced := t.replaced(entries)
+	ofOthers := 0
 	entries = slices.DeleteFunc(entries, func(e past.Entry) bool {
 		isOwn := t.cfg.Supervisor != "" && e.Meta.Supervisor == t.cfg.Supervisor
-		return isOwn || slices.Contains(held, e.Instance) || t.cfg.Recorder.IsForgotten(e.Life)
+		if isOwn || slices.Contains(held, e.Instance) || t.cfg.Recorder.IsForgotten(e.Life) {
+			return true
+		}
+		isOther := t.cfg.IsRunning != nil && t.cfg.IsRunning(e.Meta.Supervisor)
+		if isOther {
+			ofOthers++
+		}
+		return isOther
 	})
+	if ofOthers > 0 {
+		t.cfg.Log.Warn().Int("recordings", ofOthers).Msg("another supervisor has the same state directory; its sessions are not listed here")
+	}
 	// The latest instance of an id comes first, because it may have replaced the earlier ones.
 	slices.SortFunc(entries, func(a, b past.Entry) int { return b.Meta.Created.Compare(a.Meta.Created) })
 	putReplacedLast(entries)

@@ -472,6 +472,31 @@ func TestReviveThenCrash(t *testing.T) {
 	}
 }
 
+// The sessions of another supervisor that runs, and has the same state directory, are not lost.
+func TestOtherSupervisorRuns(t *testing.T) {
+	dir := t.TempDir()
+	first := boot(t, dir)
+	s := first.ready(t, "a")
+	cfg, store := recorded(t, dir)
+	isRunning := true
+	cfg.IsRunning = func(i protocol.Instance) bool { return isRunning && i == first.cfg.Supervisor }
+	second := &machine{newTable(t, cfg), store, cfg.Recorder}
+	second.AddLost(store, nil)
+	if all := second.List(""); len(all) > 0 {
+		t.Errorf("the list is %+v", all)
+	}
+	if err := s.Terminate(End{}); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, s)
+	first.stored(t, s, func(m past.Meta) bool { return m.Exit != nil })
+	second.AddLost(store, nil) // it would erase the recording of a session that has ended
+	first.has(t, "a")
+	isRunning = false
+	second.AddLost(store, nil)
+	first.has(t)
+}
+
 // A lost session whose id was taken by another session before it was listed keeps its files.
 func TestIDIsTaken(t *testing.T) {
 	dir := t.TempDir()

@@ -36,17 +36,18 @@ type Config struct {
 	SpawnBurst         int // sessions started at once; default 1,024
 	SpawnRate          int // sessions started per second beyond the burst; default 128
 
-	Env        []string           // environment that children inherit, as K=V; default empty
-	Cages      Cages              // makes each session's control group; if nil, sessions have none
-	Vault      Vault              // keeps the files that must outlive this process; may be nil
-	Published  func(seq uint64)   // called with each event's number, so that a successor continues the numbers; may be nil
-	Program    string             // version of this program; another version tries again to restore a screen that this one gave up
-	ReportDir  string             // directory for reports about panics of the terminal core; "" means none
-	Recorder   *recorder.Recorder // stores sessions on disk; nil means that none is stored
-	Supervisor protocol.Instance  // identity of this supervisor, and of the successors that take its sessions over; "" means that there are none
-	Durable    protocol.Durable   // how much is stored of a session if its spec does not tell it; default screen
-	SecretEnv  []string           // names of variables with secret values, besides those that a session names
-	Mask       []*regexp.Regexp   // patterns of text that is masked
+	Env        []string                                // environment that children inherit, as K=V; default empty
+	Cages      Cages                                   // makes each session's control group; if nil, sessions have none
+	Vault      Vault                                   // keeps the files that must outlive this process; may be nil
+	Published  func(seq uint64)                        // called with each event's number, so that a successor continues the numbers; may be nil
+	Program    string                                  // version of this program; another version tries again to restore a screen that this one gave up
+	ReportDir  string                                  // directory for reports about panics of the terminal core; "" means none
+	Recorder   *recorder.Recorder                      // stores sessions on disk; nil means that none is stored
+	Supervisor protocol.Instance                       // identity of this supervisor, and of the successors that take its sessions over; "" means that there are none
+	IsRunning  func(supervisor protocol.Instance) bool // whether another supervisor runs, whose recordings belong to it; nil if none can
+	Durable    protocol.Durable                        // how much is stored of a session if its spec does not tell it; default screen
+	SecretEnv  []string                                // names of variables with secret values, besides those that a session names
+	Mask       []*regexp.Regexp                        // patterns of text that is masked
 	Log        zerolog.Logger
 
 	// Shared by all sessions of a table.
