@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/config"
 )
 
 // A command about a running supervisor does not make a directory, even if --dir is mistyped.
@@ -26,6 +28,24 @@ func TestMistypedDir(t *testing.T) {
 		}
 		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("%s has made the directory: %v", name, err)
+		}
+	}
+}
+
+// The error about a silent supervisor must not advise to kill process 0, which is the process group of the user.
+func TestSilentSupervisorOfUnknownPID(t *testing.T) {
+	u := upgrader{dirs: config.Dirs{Runtime: t.TempDir()}}
+	lock := u.dirs.Socket(config.SupervisorSocket) + ".lock"
+	for _, tt := range []struct {
+		pid     string
+		advises bool
+	}{{"", false}, {"123", true}} {
+		if err := os.WriteFile(lock, []byte(tt.pid), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		text := u.silent(errors.New("timeout")).Error()
+		if strings.Contains(text, "supervisor 0") || strings.Contains(text, "kill -9 "+tt.pid) != tt.advises || !strings.Contains(text, "timeout") {
+			t.Errorf("with pid %q in the lock: %s", tt.pid, text)
 		}
 	}
 }

@@ -427,9 +427,16 @@ func (u *upgrader) lastWords() (words string) {
 	return fmt.Sprintf("%.200s", words)
 }
 
-// silent returns the error for a supervisor that runs and does not answer.
+// silent returns the error for a supervisor that runs and does not answer. The error advises to
+// kill the supervisor only if its pid is known.
 func (u *upgrader) silent(err error) error {
-	pid := socket.Holder(u.dirs.Socket(config.SupervisorSocket))
+	path := u.dirs.Socket(config.SupervisorSocket)
+	pid := socket.Holder(path)
+	if pid == 0 { // kill -9 0 would end the process group of the user's shell or script
+		return protocol.Errorf(protocol.CodeSupervisorUnreachable, fmt.Sprintf(
+			"the supervisor does not answer: %v; its process id is not known, because %s.lock contains none; free space if the disk is full, and find the process \"supervisor run\" with ps. Its end ends no session, and another is started then",
+			err, path))
+	}
 	return protocol.Errorf(protocol.CodeSupervisorUnreachable, fmt.Sprintf(
 		"supervisor %d does not answer: %v; to end it, which ends no session: kill -9 %d. Another is started then", pid, err, pid))
 }

@@ -94,9 +94,7 @@ func (l *Listener) adoptNames() error {
 			return fmt.Errorf("the passed lock is not the file %s; another process has replaced that file", lockPath(l.path))
 		}
 	}
-	if err := writePID(l.lock); err != nil {
-		return err
-	}
+	writePID(l.lock)
 	id, err := idOf(l.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

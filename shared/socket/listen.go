@@ -73,9 +73,10 @@ func (l *Listener) listen() error {
 		return err
 	}
 	l.lock = lock
-	if err := errors.Join(l.removeStale(), writePID(lock)); err != nil {
+	if err := l.removeStale(); err != nil {
 		return errors.Join(err, l.unlock())
 	}
+	writePID(lock)
 	if err := l.bind(); err != nil {
 		return errors.Join(err, l.unlock())
 	}
@@ -319,9 +320,7 @@ func (l *Listener) check(rebound *bool) error {
 	}
 	// After a handoff that was taken back, the file names the pid of another process.
 	// The write also renews the modification time, so that a cleaner does not remove the file.
-	if err := writePID(l.lock); err != nil {
-		return err
-	}
+	writePID(l.lock)
 	if id, err := idOf(l.path); err == nil && id == l.bound {
 		return nil
 	}

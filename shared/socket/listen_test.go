@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ import (
 // roles are the programs that the test binary runs as a child of a test; see spawn.
 var roles = map[string]func(args []string) error{
 	"dial":   dialRole,
+	"full":   fullRole,
 	"listen": listenRole,
 }
 
@@ -255,9 +257,7 @@ func TestStaleSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writePID(lock); err != nil {
-		t.Fatal(err)
-	}
+	writePID(lock)
 	before, _ := idOf(path)
 	var inUse *InUseError
 	if _, err := Listen(path, Options{}); !errors.As(err, &inUse) || inUse.PID != os.Getpid() {
@@ -283,6 +283,7 @@ func TestCheckLetsTheDiskRest(t *testing.T) {
 		{"own pid, young", strconv.Itoa(os.Getpid()), renewEvery / 2, false},
 		{"own pid, old", strconv.Itoa(os.Getpid()), 2 * renewEvery, true},
 		{"another pid, young", "1", renewEvery / 2, true},
+		{"a longer pid, young", "12345678901", renewEvery / 2, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			at := time.Now().Add(-tt.age).Truncate(time.Second)
@@ -294,10 +295,69 @@ func TestCheckLetsTheDiskRest(t *testing.T) {
 				t.Fatal(err)
 			}
 			info, err := os.Stat(name)
-			if err != nil || info.ModTime().Equal(at) == tt.writes || readPID(l.lock) != os.Getpid() {
-				t.Errorf("the time of the lock file was %v; now it is %v (%v); the pid is %d", at, info.ModTime(), err, readPID(l.lock))
+			text, _ := os.ReadFile(name)
+			if err != nil || info.ModTime().Equal(at) == tt.writes || string(text) != strconv.Itoa(os.Getpid()) {
+				t.Errorf("the time of the lock file was %v; now it is %v (%v); the file contains %q", at, info.ModTime(), err, text)
 			}
 		})
+	}
+}
+
+// fullRole uses a listener while the process cannot write to files, as on a full disk. It prints the first step
+// that fails, or "served".
+func fullRole(args []string) error {
+	signal.Ignore(unix.SIGXFSZ)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	fill := limit
+	fill.Cur = 0
+	isFull := func() error { return unix.Setrlimit(unix.RLIMIT_FSIZE, &fill) }
+	hasSpace := func() error { return unix.Setrlimit(unix.RLIMIT_FSIZE, &limit) }
+	path := args[0]
+	old := time.Now().Add(-2 * renewEvery)
+
+	ln, err := Listen(path, Options{})
+	if err := errors.Join(err, os.Chtimes(lockPath(path), old, old), os.Remove(path), isFull()); err != nil {
+		return err
+	}
+	if rebound, err := ln.Check(); !rebound || err != nil {
+		return fmt.Errorf("Check of a removed path: %v, %w", rebound, err)
+	}
+	if pid := Holder(path); pid != os.Getpid() {
+		return fmt.Errorf("after Check the lock's file names process %d", pid)
+	}
+	files, err := ln.Files()
+	if err := errors.Join(err, hasSpace(), os.WriteFile(lockPath(path), []byte("1"), 0o600), isFull()); err != nil {
+		return err
+	}
+	next, err := Adopt(path, files, Options{})
+	if err != nil {
+		return err
+	}
+	if pid := Holder(path); pid != 0 {
+		return fmt.Errorf("the lock's file names process %d, which does not hold the lock", pid)
+	}
+	if err := errors.Join(ln.Release(), next.Close()); err != nil {
+		return err
+	}
+	if ln, err = Listen(path, Options{}); err != nil {
+		return err
+	}
+	lock, err := Acquire(path + ".other")
+	if err != nil {
+		return err
+	}
+	fmt.Println("served")
+	return errors.Join(lock.Close(), ln.Close())
+}
+
+// A process must serve although it cannot write its pid into the lock's file.
+func TestFullDisk(t *testing.T) {
+	out, err := spawn(t, "full", filepath.Join(testDir(t), "a.sock")).CombinedOutput()
+	if err != nil || string(out) != "served\n" {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

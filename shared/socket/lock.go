@@ -46,15 +46,14 @@ func lockPath(path string) string { return path + ".lock" }
 
 // Acquire creates the file path+".lock" if it does not exist, locks it, and returns it.
 // The lock ends when all duplicates of the file are closed. If another process holds the
-// lock, the error is an *InUseError with the pid that the file contains.
+// lock, the error is an *InUseError with the pid that the file contains. Acquire also
+// succeeds if the pid of this process cannot be written to the file.
 func Acquire(path string) (*os.File, error) {
 	lock, err := acquire(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := writePID(lock); err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
+	writePID(lock)
 	return lock, nil
 }
 
@@ -84,7 +83,8 @@ func acquire(path string) (*os.File, error) {
 }
 
 // Holder returns the pid in the lock's file of the socket at path, or 0 if the file
-// contains none. The pid is meant for messages, because it may be outdated.
+// contains none, as on a full disk. The pid is meant for messages, because it may be
+// outdated.
 func Holder(path string) int {
 	f, err := os.OpenFile(lockPath(path), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -154,24 +154,38 @@ func flock(f *os.File, how int) error {
 // directories remove files that are older than some days.
 const renewEvery = time.Hour
 
+// maxPIDText is how many bytes of a lock's file are read. No decimal pid is longer.
+const maxPIDText = 20
+
 // writePID writes the pid of this process to the lock's file in decimal. It writes nothing if the
 // file has that pid and was modified in the last hour, because the file may be on a disk, and a
-// process whose sessions are silent must not write to the disk. Other processes use the pid in
-// messages only.
-func writePID(f *os.File) error {
-	if info, err := f.Stat(); err == nil && time.Since(info.ModTime()) < renewEvery && readPID(f) == os.Getpid() {
-		return nil
+// process whose sessions are silent must not write to the disk.
+//
+// writePID returns no error. Other processes use the pid in messages only, so a process must serve
+// even if it cannot write its pid, for example because the disk is full.
+//
+// The new pid replaces the old pid in place, and the file is shortened afterwards. If the file were
+// emptied first, the system would free its block, and on a full disk another process could take
+// that block before the pid is written. In the meantime spaces replace the other digits of a longer
+// old pid, because every release of readPID ignores spaces.
+func writePID(f *os.File) {
+	info, err := f.Stat()
+	if err != nil || time.Since(info.ModTime()) < renewEvery && readPID(f) == os.Getpid() {
+		return
 	}
-	if err := f.Truncate(0); err != nil {
-		return err
+	pid := strconv.Itoa(os.Getpid())
+	_, err = f.WriteAt(fmt.Appendf(nil, "%-*s", int(min(info.Size(), maxPIDText)), pid), 0)
+	switch {
+	case err == nil:
+		_ = f.Truncate(int64(len(pid))) // if it fails, the file has spaces after the pid
+	case readPID(f) != os.Getpid():
+		_ = f.Truncate(0) // no pid is better than the pid of an earlier holder, which a user might kill
 	}
-	_, err := f.WriteAt(strconv.AppendInt(nil, int64(os.Getpid()), 10), 0)
-	return err
 }
 
 // readPID returns the pid in the lock's file, or 0 if the file contains none.
 func readPID(f *os.File) int {
-	var b [20]byte
+	var b [maxPIDText]byte
 	n, _ := f.ReadAt(b[:], 0) // a read that fails leaves b empty, and the pid is then unknown
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
 	if err != nil {

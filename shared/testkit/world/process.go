@@ -108,7 +108,7 @@ func (w *World) Only(role string) Process {
 // Holder returns the pid of the process that holds a socket's lock, or 0 if no process does.
 func (w *World) Holder(socket string) int {
 	b, _ := os.ReadFile(w.Path(socket + ".lock"))
-	pid, _ := strconv.Atoi(string(b))
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(b)))
 	return pid
 }
 
