@@ -693,3 +693,76 @@ func TestLocked(t *testing.T) {
 		t.Errorf("Locked after Close: %v, %v", held, err)
 	}
 }
+
+// Calls of Locked, which commands make all the time, must not let a process that starts believe that another one serves.
+func TestListenWhileAsked(t *testing.T) {
+	path := filepath.Join(testDir(t), "s.sock")
+	if err := os.WriteFile(lockPath(path), []byte("1"), 0o600); err != nil { // as an earlier holder leaves it
+		t.Fatal(err)
+	}
+	shared := func() *os.File {
+		f, err := os.Open(lockPath(path))
+		if err := errors.Join(err, flock(f, unix.LOCK_SH|unix.LOCK_NB)); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	asking := shared()
+	time.AfterFunc(20*time.Millisecond, func() { _ = flock(asking, unix.LOCK_UN) })
+	ln, err := Listen(path, Options{})
+	_ = asking.Close()
+	if err != nil {
+		t.Fatalf("Listen while a process asks: %v", err)
+	}
+	begun := time.Now()
+	if !isInUse(path) || time.Since(begun) > askedTime/2 {
+		t.Errorf("Listen of a served path took %v", time.Since(begun))
+	}
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	stopped := shared() // as if its process was stopped in the middle of Locked
+	defer stopped.Close()
+	var inUse *InUseError
+	if _, err := Listen(path, Options{}); !errors.As(err, &inUse) || inUse.PID != 0 {
+		t.Errorf("Listen while a stopped process asks: %v", err)
+	}
+}
+
+// Of many processes that start at once while others ask, exactly one must win.
+func TestRaceWhileAsked(t *testing.T) {
+	path := filepath.Join(testDir(t), "s.sock")
+	done := make(chan struct{})
+	var asking, starting sync.WaitGroup
+	for range 2 {
+		asking.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					_, _ = Locked(path)
+					time.Sleep(10 * time.Microsecond)
+				}
+			}
+		})
+	}
+	for range 100 {
+		won := make(chan *Listener, 4)
+		for range cap(won) {
+			starting.Go(func() {
+				if ln, err := Listen(path, Options{}); err == nil {
+					won <- ln
+				}
+			})
+		}
+		starting.Wait()
+		if len(won) != 1 {
+			t.Errorf("%d calls of Listen succeeded, want 1", len(won))
+			break
+		}
+		_ = (<-won).Close()
+	}
+	close(done)
+	asking.Wait()
+}
