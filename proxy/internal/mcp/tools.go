@@ -319,6 +319,12 @@ func (s *server) news(ctx context.Context, a answer) (string, error) {
 	}
 	was := s.reading(a.session)
 	changes, err := s.Client.Changes(ctx, a.session, was.mark, limitBytes(a.maxBytes))
+	if protocol.CodeOf(err) == protocol.CodeInstanceMismatch {
+		// The id has a new instance since the last answer, because a person or the agent has forgotten the session and
+		// started it again, or has reopened it. The agent has read nothing of the new instance.
+		was = reading{}
+		changes, err = s.Client.Changes(ctx, a.session, nil, limitBytes(a.maxBytes))
+	}
 	if err != nil {
 		return "", err
 	}
