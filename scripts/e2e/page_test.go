@@ -309,6 +309,46 @@ func TestNoPage(t *testing.T) {
 	}
 }
 
+// If the user removes the token and replaces the proxy, the viewer of a share link and the user's own page must be
+// told that they are unauthorized, and their connections must end. Through a handoff before that, they must stay.
+func TestShareLinkRevoked(t *testing.T) {
+	t.Parallel()
+	needPage(t)
+	w := newWorld(t)
+	address, _ := w.webProxy()
+	c := w.connect(client.Options{Name: "e2e"})
+	shown := w.echo(c, "shown")
+	v := w.visitor()
+	v.visit(strings.TrimSpace(w.Must("proxy", "web", "--no-open")))
+	at, _ := v.visit(strings.TrimSpace(w.Must("proxy", "share", "shown")))
+	link, page := v.open(address, at.Path+"api"), v.open(address, "/v1/api")
+	link.send(api.Attach{Request: protocol.Request{RequestID: "a"}, Attachment: 1, Text: true, AttachSpec: protocol.AttachSpec{SessionID: "shown", Mode: protocol.ModeReadOnly}})
+	receiveMessage[*api.Attached](link)
+	w.handOff()
+	shown.ask("through a handoff")
+	for printed := ""; !strings.Contains(printed, "through a handoff"); {
+		printed += string(receiveMessage[*api.TerminalData](link).Data)
+	}
+	page.send(api.Info{Request: protocol.Request{RequestID: "i"}, SessionID: "shown"})
+	receiveMessage[*api.Session](page)
+	if err := os.Remove(w.Path("proxy.token")); err != nil {
+		t.Fatal(err)
+	}
+	w.handOff()
+	for _, s := range []*pageSocket{link, page} {
+		if e := receiveMessage[*api.Error](s); e.Code != protocol.CodeUnauthorized {
+			t.Errorf("after the token was removed, the browser receives %+v", e)
+		}
+		if _, _, err := s.Read(s.ctx); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+			t.Errorf("closed with %v", err)
+		}
+	}
+	if _, err := v.dial(address, at.Path+"api"); err == nil || v.signedIn(at.String()+"page") {
+		t.Error("the revoked share link is still valid")
+	}
+	shown.ask("after the revocation")
+}
+
 // A share link must show one session alone, through a handoff, until it expires. The browser must also stay
 // signed in as before.
 func TestShareLink(t *testing.T) {

@@ -36,6 +36,10 @@ type Record struct {
 	Requests    []json.RawMessage  `json:"requests,omitempty"` // to be made again, in their received form
 	In          []byte             `json:"in,omitempty"`       // read, and not decoded yet
 	Out         []byte             `json:"out,omitempty"`      // must be written before anything else
+	// PassKey is the fingerprint of the key of the passes, if the client has shown a pass: the cookie of the page or
+	// of a share link. It was added without a new version, because a proxy that ignores it serves the client as
+	// each proxy did before, and must still be able to take over from this one.
+	PassKey string `json:"pass_key,omitempty"`
 }
 
 // AttachmentRecord tells how to make an attachment again.
@@ -56,6 +60,9 @@ type EventsRecord struct {
 // fillRecord completes the record. No goroutine of the connection may run any more.
 func (c *conn) fillRecord(r *Record, t Movable) {
 	r.From.Principal = c.recordedPrincipal()
+	if c.from.Cookie {
+		r.PassKey = c.s.passes.Fingerprint()
+	}
 	if c.hello != nil {
 		hello := *c.hello
 		hello.Token, hello.Secret = "", ""

@@ -8,6 +8,7 @@ import (
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
+	"holdfast/shared/logging"
 )
 
 // Restore continues a connection at the state of its record and serves it until it ends. The
@@ -23,7 +24,10 @@ func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func()
 		t.SetLimit(frame.Max)
 	}
 	c.writeFirst(c.wg.Go, t, r.Out)
-	err := c.identify(ctx)
+	err := c.checkPassKey(r)
+	if err == nil {
+		err = c.identify(ctx)
+	}
 	isSubscribed := err == nil && c.reattachAll(r)
 	ready()
 	select {
@@ -59,6 +63,30 @@ func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func()
 		}
 	}
 	return true, c.serve()
+}
+
+// checkPassKey refuses a client whose cookie, of the page or of a share link, is void because the token was changed
+// between the proxies. The cookie is checked when the WebSocket is opened, so without this check a viewer could stay
+// after the user has revoked the link.
+//
+// The record of an earlier release does not name the key. It is refused if this proxy has made its token itself,
+// because then the previous proxy had another one. Otherwise the client is accepted: an upgrade to this release
+// must not end the connections of all viewers, and a user who revokes the links removes the token, as documented.
+func (c *conn) checkPassKey(r *Record) error {
+	isVoid := r.PassKey != c.s.passes.Fingerprint()
+	if r.PassKey == "" {
+		isVoid = c.s.cfg.IsTokenNew
+	}
+	if !c.from.Cookie || !isVoid {
+		return nil
+	}
+	text := "the token of the proxy was changed, so the browser is signed out: sign in again"
+	if c.from.Share != nil {
+		text = "the share link was revoked: ask for a new one"
+	}
+	err := protocol.Errorf(protocol.CodeUnauthorized, text)
+	c.s.refusals.Of(c.log).Info().Str(logging.Code, string(err.Code)).Msg("client refused")
+	return err
 }
 
 // reattachAll makes the attachments and the subscription of the record again. It reports false if

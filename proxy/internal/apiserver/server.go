@@ -63,8 +63,10 @@ type Config struct {
 	Link   *linkclient.Client
 	Policy policy.Policy // nil is policy.Allow
 	Token  string        // the token that clients on TCP must show; it also signs share links
-	Secret string        // if not empty, each hello must carry it
-	Web    string        // the TCP address of the web server; empty if there is none
+	// IsTokenNew is set if the token was made for this proxy, so that no earlier proxy has had it.
+	IsTokenNew bool
+	Secret     string // if not empty, each hello must carry it
+	Web        string // the TCP address of the web server; empty if there is none
 	// PlaceKey is the secret that enciphers event numbers for clients that do not see all sessions.
 	// A proxy must have the same key as its predecessor, so that clients can resume their events.
 	PlaceKey string

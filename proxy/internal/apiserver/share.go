@@ -22,7 +22,8 @@ import (
 // session.
 //
 // The proxy stores no links, because a link is a signed pass. A link ends only if it expires, if
-// the token is changed (this ends all links), or if its session ends.
+// the token is changed (this ends all links), or if its session ends. A viewer that is connected when
+// the next proxy has another token is refused by that proxy; see checkPassKey.
 
 // The default and the longest lifetime of a share link.
 const (

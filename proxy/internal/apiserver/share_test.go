@@ -1,6 +1,9 @@
 package apiserver
 
 import (
+	"context"
+	"encoding/json"
+	"net"
 	"net/url"
 	"reflect"
 	"slices"
@@ -274,6 +277,80 @@ func TestShareMoves(t *testing.T) {
 		t.Errorf("the record is %+v", r)
 	}
 	w.server.Forget()
+}
+
+// A client whose cookie, of the page or of a share link, is void in the next proxy is refused there, because its token
+// is another one. A client with a ticket, and each client of a proxy with the same token, continues.
+func TestPassesMove(t *testing.T) {
+	link, page, ticket := sharing("mine", "life-mine", time.Hour), Origin{Transport: TransportWeb, Trusted: true, Cookie: true}, Origin{Transport: TransportWeb, Trusted: true}
+	for _, tt := range []struct {
+		name      string
+		from      Origin
+		token     string // of the next proxy; that of the first is "own"
+		isNew     bool   // the next proxy has made its token
+		isEarlier bool   // the record is one of an earlier release, which does not name the key
+		want      bool
+	}{
+		{name: "a link, the same token", from: link, token: "own", want: true},
+		{name: "a link, another token", from: link, token: "other"},
+		{name: "a link, another token that is new", from: link, token: "other", isNew: true},
+		{name: "a link, no token", from: link},
+		{name: "a link of an earlier release", from: link, token: "own", isEarlier: true, want: true},
+		{name: "a link of an earlier release, a new token", from: link, token: "other", isEarlier: true, isNew: true},
+		{name: "a page, the same token", from: page, token: "own", want: true},
+		{name: "a page, another token", from: page, token: "other"},
+		{name: "a ticket, another token", from: ticket, token: "other", isNew: true, want: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			first := newWorld(t, func(c *Config) { c.Token = "own" })
+			newVault(first, map[protocol.SessionID]string{"mine": ""})
+			c := first.by(tt.from)
+			var given []*Frozen
+			take := func(f []*Frozen) error { given = append(given, f...); return nil }
+			if _, err := first.server.Freeze(testkit.Soon(t), 12, take); err != nil || len(given) != 1 {
+				t.Fatalf("%d connections were frozen, %v", len(given), err)
+			}
+			text, err := json.Marshal(given[0].Record)
+			if err != nil || strings.Contains(string(text), `"own"`) {
+				t.Fatalf("the record is %s, %v", text, err)
+			}
+			var r Record
+			if err := json.Unmarshal(text, &r); err != nil {
+				t.Fatal(err)
+			}
+			if tt.isEarlier {
+				r.PassKey = ""
+			}
+			file, err := given[0].Client().(*net.UnixConn).File() // the next proxy has a duplicate, too
+			if err != nil {
+				t.Fatal(err)
+			}
+			nc, err := net.FileConn(file)
+			file.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			first.server.Forget()
+			next := newWorld(t, func(c *Config) { c.Token, c.IsTokenNew = tt.token, tt.isNew })
+			newVault(next, map[protocol.SessionID]string{"mine": ""})
+			owned := make(chan struct{})
+			close(owned)
+			c.served = make(chan struct{})
+			next.wg.Go(func() {
+				defer close(c.served)
+				next.server.Restore(context.Background(), NewStream(nc, r.In), &r, func() {}, owned)
+			})
+			if !tt.want {
+				if e := c.wantError(protocol.CodeUnauthorized); e.RequestID != "" {
+					t.Errorf("received %+v", e)
+				}
+				c.wantEnd()
+				return
+			}
+			c.send(api.Info{Request: req("i"), SessionID: "mine"})
+			expect[*api.Session](c)
+		})
+	}
 }
 
 // A not-found error takes the same time for a session of another workspace as for an unknown id, although their

@@ -35,7 +35,8 @@ func (a *app) shareCommand() *cobra.Command {
 	cmd.Long = "Print a link that shows a session in a browser: its screen and its history, but no other sessions.\n" +
 		"The viewer cannot send input. The link can be used many times until it expires or the session\n" +
 		"ends. To revoke it earlier, remove the proxy's token from the state directory and replace the\n" +
-		"proxy; this revokes all links.\n\n" +
+		"proxy (--handoff); this revokes all links, ends the connections of their viewers, and signs out\n" +
+		"the browsers of the web page.\n\n" +
 		"A gate serves no links. For a host of a gate, run the command on the host itself."
 	cmd.Example = "  proxy share build\n  proxy share build --ttl 15m --json"
 	cmd.PreRunE = func(*cobra.Command, []string) error {

@@ -131,6 +131,15 @@ func (k *Key) mac(text string) []byte {
 	return h.Sum(nil)
 }
 
+// Fingerprint identifies the key: a pass that was sealed with k can be opened with another Key if both have the
+// same fingerprint. Neither the key nor a pass can be computed from it. The fingerprint of a nil Key is empty.
+func (k *Key) Fingerprint() string {
+	if k == nil {
+		return ""
+	}
+	return encoding.EncodeToString(k.mac("fingerprint")[:16]) // the text of a pass begins with its version, so this is the code of none
+}
+
 // Name returns a name for a pass that may appear in URLs and logs. The pass cannot be computed
 // from its name.
 func Name(text string) string {

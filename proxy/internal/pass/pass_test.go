@@ -81,6 +81,17 @@ func TestNoKey(t *testing.T) {
 	}
 }
 
+// The fingerprint tells keys apart, and is of no use without the key.
+func TestFingerprint(t *testing.T) {
+	k := NewKey("secret")
+	if got := k.Fingerprint(); got == "" || got != NewKey("secret").Fingerprint() || got == NewKey("other").Fingerprint() {
+		t.Errorf("the fingerprint is %q", got)
+	}
+	if got := NewKey("").Fingerprint(); got != "" {
+		t.Errorf("the fingerprint of no key is %q", got)
+	}
+}
+
 func TestTooMuch(t *testing.T) {
 	roles := make([]string, 64)
 	for i := range roles {

@@ -195,18 +195,18 @@ func (o *Options) serve(ctx context.Context, dirs config.Dirs, cfg config.Config
 // build sets s.server, and returns the configuration that the handlers of all web clients have in
 // common.
 func (o *Options) build(s *serving, dirs config.Dirs, cfg config.Config, secret string) (web.Config, error) {
-	token, address := "", ""
+	token, isNew, address := "", false, ""
 	if s.listeners.tcp != nil {
 		address = s.listeners.tcp.Addr().String()
 	}
 	if s.listeners.tcp != nil || s.policy != nil { // the token also identifies the clients of a policy
 		var err error
-		if token, err = webToken(dirs, o.Proxy); err != nil {
+		if token, isNew, err = webToken(dirs, o.Proxy); err != nil {
 			return web.Config{}, err
 		}
 	}
 	s.server = apiserver.New(apiserver.Config{
-		Link: s.links, Policy: policyOf(s.policy), Token: token, PlaceKey: token, Web: address, Secret: secret, EarlyExit: cfg.EarlyExit, Limits: cfg.Limits,
+		Link: s.links, Policy: policyOf(s.policy), Token: token, IsTokenNew: isNew, PlaceKey: token, Web: address, Secret: secret, EarlyExit: cfg.EarlyExit, Limits: cfg.Limits,
 		Integrate: shellint.Scripts{Runtime: dirs.Runtime}.Apply, Asked: shellint.Asked, Agent: followAgent(dirs, cfg), Log: s.log,
 	})
 	numbers := metrics.New(metrics.Config{Version: version.String(), Proxy: s.numbers, Supervisor: s.links.Stats,
@@ -420,15 +420,16 @@ func ReadToken(dirs config.Dirs, proxy string) string {
 	return token
 }
 
-// webToken returns the token of clients on TCP, and creates it if necessary. The token is kept in a
-// file, so that pages can reconnect to the next proxy.
-func webToken(dirs config.Dirs, proxy string) (string, error) {
+// webToken returns the token of clients on TCP, and creates it if necessary; isNew tells that it did. The token is
+// kept in a file, so that pages can reconnect to the next proxy.
+func webToken(dirs config.Dirs, proxy string) (token string, isNew bool, err error) {
 	if token := ReadToken(dirs, proxy); token != "" {
-		return token, nil
+		return token, false, nil
 	}
-	path, token := tokenFile(dirs, proxy), protocol.NewToken(32)
+	path := tokenFile(dirs, proxy)
+	token = protocol.NewToken(32)
 	if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("token: %w", err)
+		return "", false, fmt.Errorf("token: %w", err)
 	}
-	return token, os.Chmod(path, 0o600)
+	return token, true, os.Chmod(path, 0o600)
 }
