@@ -271,6 +271,15 @@ func TestStrangeFiles(t *testing.T) {
 	if _, err := s.OpenWriter(aLife, Full); !errors.Is(err, ErrVersion) {
 		t.Errorf("a writer behind another version: %v", err)
 	}
+
+	meta := filepath.Join(w.dir, metaName)
+	must(t, os.Remove(filepath.Join(w.dir, openName(2000))), os.WriteFile(meta, []byte(`{"version": 2, "new": 1}`), 0o600))
+	if _, err := s.OpenWriter(aLife, Full); !errors.Is(err, ErrVersion) {
+		t.Errorf("a writer beside a meta.json of another version: %v", err)
+	}
+	if data, err := os.ReadFile(meta); err != nil || string(data) != `{"version": 2, "new": 1}` {
+		t.Errorf("the meta.json of another version is %q, %v", data, err)
+	}
 }
 
 func lastPiece(pieces func(func(Piece, error) bool)) (err error) {

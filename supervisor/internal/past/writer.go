@@ -3,6 +3,7 @@ package past
 import (
 	"crypto/cipher"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -116,6 +117,11 @@ func (s *Store) OpenWriter(l Life, mode Mode) (*Writer, error) {
 		}
 	}
 	err := w.openDir()
+	if err == nil {
+		if _, metaErr := readMeta(w.dir, nil); errors.Is(metaErr, ErrVersion) { // SetMeta replaces a meta.json that is missing or damaged
+			err = metaErr
+		}
+	}
 	if err == nil {
 		err = w.openKey()
 	}
