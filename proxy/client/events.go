@@ -29,6 +29,7 @@ type Event struct {
 type Events struct {
 	c        *Client
 	conn     *conn
+	release  func() bool // ends the wait for Close that would close conn
 	ctx      context.Context
 	end      context.CancelFunc
 	instance protocol.Instance
@@ -58,7 +59,7 @@ func (c *Client) EventsAfter(ctx context.Context, after uint64) (*Events, error)
 	if err != nil {
 		return nil, err
 	}
-	_ = e.conn.Close()
+	e.drop()
 	e.newest, e.seq = e.seq, after
 	if err := e.connect(ctx); err != nil {
 		e.end()
@@ -102,8 +103,15 @@ func (e *Events) subscribe(ctx context.Context) error {
 		return errors.Join(err, conn.Close())
 	}
 	e.conn = conn
-	context.AfterFunc(e.ctx, func() { _ = conn.Close() })
+	e.release = context.AfterFunc(e.ctx, func() { _ = conn.Close() })
 	return nil
+}
+
+// drop closes the connection before the next one is made. It also ends the connection's wait for Close, which would
+// keep the connection and its buffers in memory as long as the subscription lasts.
+func (e *Events) drop() {
+	e.release()
+	_ = e.conn.Close()
 }
 
 func (e *Events) subscribed(conn *conn) error {
@@ -141,7 +149,7 @@ func (e *Events) Next() (*Event, error) {
 			if errors.Is(err, ErrDecode) {
 				return nil, err // the same message would come again
 			}
-			_ = e.conn.Close()
+			e.drop()
 			_ = pause(e.ctx, backoffMin) // if a proxy drops each connection, this wait limits the attempts
 			if err := e.connect(e.ctx); err != nil && e.ctx.Err() == nil {
 				return nil, err

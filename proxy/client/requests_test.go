@@ -6,8 +6,10 @@ import (
 	"io"
 	"net"
 	"reflect"
+	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
@@ -521,4 +523,41 @@ func TestEventsResume(t *testing.T) {
 	_ = e.Close()
 	_, err = last()
 	wantErr(t, "after Close", err, io.EOF)
+}
+
+// A subscription keeps no connection in memory that another one has replaced. A program may stay subscribed for months.
+func TestEventsDropConnections(t *testing.T) {
+	f, c, _ := dialed(t)
+	wait := start(t, func() (*Events, error) { return c.EventsAfter(t.Context(), 4) })
+	answer := func() *peer {
+		t.Helper()
+		p := f.accept()
+		p.answer(want[*api.Events](p), &api.Subscribed{Instance: "v", Seq: 4})
+		return p
+	}
+	answer()
+	p := answer()
+	e, err := wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	var replaced []weak.Pointer[conn]
+	for seq := uint64(5); seq < 8; seq++ {
+		replaced = append(replaced, weak.Make(e.conn))
+		_ = p.Close()
+		next := start(t, e.Next)
+		p = answer()
+		p.send(api.Event{Seq: seq, Event: protocol.EventCreated, Session: &session})
+		if got, err := next(); err != nil || got.Seq != seq {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+	}
+	for i, old := range replaced {
+		for deadline := time.Now().Add(patience); old.Value() != nil; time.Sleep(time.Millisecond) {
+			if runtime.GC(); time.Now().After(deadline) {
+				t.Fatalf("connection %d is still in memory, although another one has replaced it", i)
+			}
+		}
+	}
 }
