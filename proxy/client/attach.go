@@ -133,7 +133,8 @@ type Attachment struct {
 	pos           protocol.Position
 	resize        *protocol.Size       // size that is not sent yet
 	appearance    *protocol.Appearance // appearance that is not sent yet
-	needsSnapshot bool                 // the next connection needs a snapshot, because the viewer's own view has changed its size
+	needsSnapshot bool                 // the next attach needs a snapshot: the viewer's own view has changed its size, or Repaint was called
+	repaint       bool                 // Repaint was called since the last attach was made, so its answer may show an older screen
 	in            inputBuffer
 	missed        uint64
 	lost          time.Time // time when conn became nil
@@ -170,7 +171,7 @@ func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOpti
 		notify: make(chan struct{}, 1), drained: make(chan struct{}, 1),
 	}
 	a.ctx, a.end = context.WithCancel(context.Background())
-	conn, err := a.connect(ctx, a.spec, lost)
+	conn, err := a.connect(ctx, lost)
 	if err != nil {
 		a.end()
 		return nil, err
@@ -185,7 +186,7 @@ const number = 1
 
 // connect opens a connection and attaches over it. If mayRetry permits it for an error, connect tries again for the
 // time Options.Redial.
-func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec, mayRetry func(error) bool) (*conn, error) {
+func (a *Attachment) connect(ctx context.Context, mayRetry func(error) bool) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.c.o.Redial)
 	defer cancel()
 	for wait := (backoff{}); ; {
@@ -193,6 +194,7 @@ func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec, mayR
 		if err != nil {
 			return nil, err
 		}
+		spec := a.nextSpec()
 		spec.Attempt = attempt()
 		info, err := attach(ctx, conn, spec)
 		if protocol.CodeOf(err) == protocol.CodeSuperseded { // the clock was set back, so an earlier attempt has a greater number
@@ -288,7 +290,7 @@ func (a *Attachment) attached(conn *conn, spec protocol.AttachSpec, info *protoc
 	defer a.mu.Unlock()
 	first := a.info.Writer == ""
 	a.conn = conn
-	a.needsSnapshot = a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
+	a.needsSnapshot = a.repaint || a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
 	a.pos.Attached(*info, spec.Resume)
 	a.in.resume(info.InputOffset, first)
 	if first {
@@ -307,6 +309,8 @@ func (a *Attachment) attached(conn *conn, spec protocol.AttachSpec, info *protoc
 		a.skipOutput(api.Resync{
 			Offset: info.Offset, BytesMissed: info.BytesMissed, ScreenOnly: spec.ScreenOnly,
 		})
+	} else if a.repaint {
+		_ = conn.Close() // run connects again, with a snapshot
 	}
 }
 
@@ -378,7 +382,7 @@ func (a *Attachment) run(conn *conn) {
 		} else {
 			wait = backoff{}
 		}
-		if conn, err = a.connect(a.ctx, a.resumeSpec(), mayResume); err != nil {
+		if conn, err = a.connect(a.ctx, mayResume); err != nil {
 			a.fail(err)
 			return
 		}
@@ -393,9 +397,15 @@ func (a *Attachment) progress() uint64 {
 	return a.pos.Offset() + a.in.Base()
 }
 
-func (a *Attachment) resumeSpec() protocol.AttachSpec {
+// nextSpec returns the spec of the next attach. It is made for each attempt, so that it has the size and the need of a
+// snapshot at that moment.
+func (a *Attachment) nextSpec() protocol.AttachSpec {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.info.Writer == "" { // there was no attach before
+		return a.spec
+	}
+	a.repaint = false
 	return a.pos.Resume(a.spec, a.needsSnapshot)
 }
 

@@ -229,7 +229,9 @@ func (a *Attachment) Repaint() {
 	a.needsSnapshot = true
 	if a.conn != nil {
 		_ = a.conn.Close() // run connects again
-	} // run connects again
+		return
+	}
+	a.repaint = true
 }
 
 // Interrupt sends SIGINT to the session's foreground process group.

@@ -75,6 +75,74 @@ func TestReadView(t *testing.T) {
 	equal(t, "missed", a.Missed(), uint64(0))
 }
 
+// A viewer that has drawn over its screen while there is no connection gets a snapshot. Its call to Repaint may come before
+// the next attach is sent or before that is answered.
+func TestRepaintWhileAway(t *testing.T) {
+	snapshot := exact(0)
+	snapshot.Replay, snapshot.SnapshotBytes = protocol.ReplaySnapshot, 4
+	missed := Message{Kind: Missed, ScreenOnly: true}
+	painted := Message{Kind: Snapshot, Data: []byte("snap")}
+
+	t.Run("before the answer", func(t *testing.T) {
+		f, a, p := view(t)
+		_ = p.Close()
+		p = f.accept()
+		m := want[*api.Attach](p)
+		if m.Snapshot {
+			t.Errorf("the first resume is %+v", m.AttachSpec)
+		}
+		a.Repaint()
+		p.answer(m, &api.Attached{Attachment: number, AttachInfo: exact(0)})
+		p = f.accept()
+		if m = want[*api.Attach](p); !m.Snapshot || !m.ScreenOnly {
+			t.Errorf("the resume after Repaint is %+v", m.AttachSpec)
+		}
+		p.answer(m, &api.Attached{Attachment: number, AttachInfo: snapshot})
+		p.output(frame.Snapshot, 0, "snap")
+		equal(t, "message", *receive(t, a), missed)
+		equal(t, "message", *receive(t, a), painted)
+		_ = p.Close()
+		if _, m := resumed(f, 0); m.Snapshot { // the snapshot has repainted the screen, once
+			t.Errorf("the last resume is %+v", m.AttachSpec)
+		}
+	})
+
+	t.Run("before an answer with a snapshot", func(t *testing.T) {
+		f, a, p := view(t)
+		_ = p.Close()
+		p = f.accept()
+		m := want[*api.Attach](p)
+		a.Repaint()
+		lost := snapshot // the ring has overwritten the missing output
+		lost.BytesMissed = 9
+		p.answer(m, &api.Attached{Attachment: number, AttachInfo: lost})
+		p.output(frame.Snapshot, 0, "snap")
+		equal(t, "message", *receive(t, a), Message{Kind: Missed, Missed: 9})
+		equal(t, "message", *receive(t, a), painted)
+		if _, err := a.Write([]byte("x")); err != nil { // the same connection is used, because a second snapshot is of no use
+			t.Fatal(err)
+		}
+		p.wantInput(0, "x")
+	})
+
+	t.Run("before a second attempt", func(t *testing.T) {
+		f, a, p := view(t)
+		_ = p.Close()
+		p = f.accept()
+		m := want[*api.Attach](p)
+		a.Repaint()
+		p.answer(m, &api.Error{Error: unreachable})
+		p = f.accept()
+		if m = want[*api.Attach](p); !m.Snapshot || !m.ScreenOnly {
+			t.Errorf("the second attempt is %+v", m.AttachSpec)
+		}
+		p.answer(m, &api.Attached{Attachment: number, AttachInfo: snapshot})
+		p.output(frame.Snapshot, 0, "snap")
+		equal(t, "message", *receive(t, a), missed)
+		equal(t, "message", *receive(t, a), painted)
+	})
+}
+
 // Changes of size and appearance are sent once, in order with the input. The next attach has them, and those that the
 // last connection has not delivered are sent again.
 func TestTerminalIsTold(t *testing.T) {
