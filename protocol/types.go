@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Limits of the values that a peer may send.
@@ -389,6 +390,10 @@ func (r RespawnSpec) Apply(old SpawnSpec) SpawnSpec {
 	return old
 }
 
+// Validate returns invalid_argument if a text of r is not UTF-8: see SpawnSpec.ValidateText. Whether the changed session
+// can be started is checked after Apply.
+func (r RespawnSpec) Validate() error { return validateText(r.Argv, r.Cwd, r.Env) }
+
 // Size returns the requested size, normalized.
 func (s SpawnSpec) Size() Size { return Size{s.Cols, s.Rows}.Normalize() }
 
@@ -425,6 +430,9 @@ func (s SpawnSpec) Validate() error {
 	if strings.IndexByte(s.Cwd, 0) >= 0 {
 		return Errorf(CodeInvalidArgument, "cwd contains a NUL byte")
 	}
+	if err := s.ValidateText(); err != nil {
+		return err
+	}
 	if err := s.SizePolicy.Validate(); err != nil {
 		return err
 	}
@@ -438,6 +446,38 @@ func (s SpawnSpec) Validate() error {
 		return err
 	}
 	return ValidateLabels(s.Labels)
+}
+
+// ValidateText returns invalid_argument if an argument, the directory or a variable is not UTF-8. A client must call it
+// before it encodes the request, because JSON replaces each byte that is not UTF-8 by U+FFFD, so that the command would
+// act on another file, and the supervisor could not notice that.
+func (s SpawnSpec) ValidateText() error { return validateText(s.Argv, s.Cwd, s.Env) }
+
+func validateText(argv []string, cwd string, env []string) error {
+	for i, arg := range argv {
+		if !utf8.ValidString(arg) {
+			return Errorf(CodeInvalidArgument, fmt.Sprintf("argument %d is not UTF-8 text, and cannot be passed", i))
+		}
+	}
+	if !utf8.ValidString(cwd) {
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("cwd is not UTF-8 text, and cannot be passed: %.200q", cwd))
+	}
+	return validateEnvText(env)
+}
+
+// validateEnvText returns invalid_argument if a variable is not UTF-8. The error does not contain the value, which may be
+// a secret.
+func validateEnvText(env []string) error {
+	for i, e := range env {
+		if utf8.ValidString(e) {
+			continue
+		}
+		if name, _, ok := strings.Cut(e, "="); ok && utf8.ValidString(name) {
+			return Errorf(CodeInvalidArgument, fmt.Sprintf("the value of the variable %.80q is not UTF-8 text, and cannot be passed", name))
+		}
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("entry %d of env is not UTF-8 text, and cannot be passed", i))
+	}
+	return nil
 }
 
 // ValidateSecretEnv returns an error if there are too many names of variables, or one is invalid.
@@ -594,7 +634,7 @@ const (
 	MaxViewerEnvBytes = 16 << 10
 )
 
-// ValidateViewerEnv returns invalid_argument if an entry is not K=V, and limit_exceeded if there are
+// ValidateViewerEnv returns invalid_argument if an entry is not K=V or not UTF-8, and limit_exceeded if there are
 // too many entries or bytes.
 func ValidateViewerEnv(env []string) error {
 	total := 0
@@ -607,7 +647,7 @@ func ValidateViewerEnv(env []string) error {
 	if len(env) > MaxViewerEnv || total > MaxViewerEnvBytes {
 		return Errorf(CodeLimitExceeded, fmt.Sprintf("env must have at most %d entries and %d bytes", MaxViewerEnv, MaxViewerEnvBytes))
 	}
-	return nil
+	return validateEnvText(env)
 }
 
 // AttachInfo is the reply to an attach.

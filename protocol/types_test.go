@@ -77,6 +77,10 @@ func TestSpawnSpecValidate(t *testing.T) {
 		{name: "NUL in argv", spec: protocol.SpawnSpec{Argv: []string{"sh", "\x00"}}, want: protocol.CodeInvalidArgument},
 		{name: "NUL in env", spec: protocol.SpawnSpec{Argv: sh, Env: []string{"A=\x00"}}, want: protocol.CodeInvalidArgument},
 		{name: "NUL in cwd", spec: protocol.SpawnSpec{Argv: sh, Cwd: "/\x00"}, want: protocol.CodeInvalidArgument},
+		{name: "other text in argv", spec: protocol.SpawnSpec{Argv: []string{"rm", "é\uFFFD"}, Cwd: "/é\uFFFD", Env: []string{"A=é\uFFFD"}}},
+		{name: "no text in argv", spec: protocol.SpawnSpec{Argv: []string{"rm", "a\xffb"}}, want: protocol.CodeInvalidArgument},
+		{name: "no text in env", spec: protocol.SpawnSpec{Argv: sh, Env: []string{"A=\xff"}}, want: protocol.CodeInvalidArgument},
+		{name: "no text in cwd", spec: protocol.SpawnSpec{Argv: sh, Cwd: "/a\xff"}, want: protocol.CodeInvalidArgument},
 		{name: "env without a name", spec: protocol.SpawnSpec{Argv: sh, Env: []string{"=x"}}, want: protocol.CodeInvalidArgument},
 		{name: "env without a value", spec: protocol.SpawnSpec{Argv: sh, Env: []string{"A"}}, want: protocol.CodeInvalidArgument},
 		{name: "relative cwd", spec: protocol.SpawnSpec{Argv: sh, Cwd: "src"}, want: protocol.CodeInvalidArgument},
@@ -93,6 +97,36 @@ func TestSpawnSpecValidate(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := protocol.CodeOf(tt.spec.Validate()); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// An error about bytes that are not UTF-8 names the field. It does not show arguments and values, which may be secret.
+func TestNotText(t *testing.T) {
+	tests := []struct {
+		name, want string
+		change     protocol.RespawnSpec
+	}{
+		{name: "argument", change: protocol.RespawnSpec{Argv: []string{"rm", "-v", "secret\xff"}}, want: "argument 2 is not UTF-8 text, and cannot be passed"},
+		{name: "directory", change: protocol.RespawnSpec{Cwd: "/a\xff"}, want: `cwd is not UTF-8 text, and cannot be passed: "/a\xff"`},
+		{name: "value", change: protocol.RespawnSpec{Env: []string{"A=b", "B=secret\xff"}}, want: `the value of the variable "B" is not UTF-8 text, and cannot be passed`},
+		{name: "name", change: protocol.RespawnSpec{Env: []string{"A=b", "B\xff=secret"}}, want: "entry 1 of env is not UTF-8 text, and cannot be passed"},
+		{name: "text", change: protocol.RespawnSpec{Argv: []string{"rm", "é"}, Cwd: "/é", Env: []string{"É=é"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := tt.change.Apply(protocol.SpawnSpec{Argv: []string{"sh"}})
+			for _, err := range []error{tt.change.Validate(), spec.Validate(), spec.ValidateText()} {
+				if tt.want == "" && err == nil {
+					continue
+				}
+				if e := protocol.AsError(err); e.Code != protocol.CodeInvalidArgument || e.Message != tt.want {
+					t.Errorf("got %v, want %s", err, tt.want)
+				}
+			}
+			if err := protocol.ValidateViewerEnv(tt.change.Env); (err == nil) != (len(tt.change.Env) == 0 || tt.want == "") {
+				t.Errorf("the environment of a viewer: %v", err)
 			}
 		})
 	}

@@ -46,7 +46,7 @@ type AttachOptions struct {
 	View       protocol.View // ViewOwn reflows the screen to Cols and Rows if the session has another size
 	Pace       bool          // for an exclusive attachment: the child waits, for a limited time, until this viewer has read its output
 	Appearance *protocol.Appearance
-	Env        []string // K=V of the viewer's environment, for programs that ask for it: see Client.Environment
+	Env        []string // K=V of the viewer's environment, in UTF-8, for programs that ask for it: see Client.Environment
 	Mask       bool     // mask secrets, because the program stores the output or passes it on; not allowed with ViewOwn
 	Typed      bool     // send a Typed message for the input of each writer; not allowed in mode read_only
 }
@@ -156,8 +156,11 @@ type Attachment struct {
 // Attach attaches to the session id.
 //
 // Its errors are session_not_found, session_exited (whose Exit holds the exit record),
-// already_attached, instance_mismatch and limit_exceeded.
+// already_attached, instance_mismatch, limit_exceeded and invalid_argument.
 func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOptions) (*Attachment, error) {
+	if err := protocol.ValidateViewerEnv(o.Env); err != nil { // JSON would replace bytes that are not UTF-8
+		return nil, err
+	}
 	if o.Writer == "" {
 		o.Writer = protocol.NewToken(8)
 	}

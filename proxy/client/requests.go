@@ -40,13 +40,17 @@ type Spawned struct {
 // client repeats the request without starting a second session.
 //
 // Its errors are exited_early, whose Exit holds the exit record (errors.As to *protocol.Error),
-// spawn_failed with its cause, session_exists, limit_exceeded, closed and invalid_argument.
+// spawn_failed with its cause, session_exists, limit_exceeded, closed and invalid_argument. The
+// last one is also the error if an argument, the directory or a variable is not UTF-8.
 func (c *Client) Spawn(ctx context.Context, r SpawnRequest) (*Spawned, error) {
 	if r.Argv != nil && len(r.Argv) == 0 {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty; nil starts the login shell")
 	}
 	if r.Argv == nil && c.o.SSH == nil && c.o.Gate == nil { // the proxy would take the shell of its own environment
 		r.Argv = []string{config.LoginShell(), "-l"}
+	}
+	if err := r.ValidateText(); err != nil {
+		return nil, err
 	}
 	if r.ID == "" {
 		r.ID = protocol.SessionID(protocol.NewToken(6))
@@ -61,6 +65,9 @@ func (c *Client) Spawn(ctx context.Context, r SpawnRequest) (*Spawned, error) {
 // not set keeps its earlier value. The errors are those of Spawn, session_not_found and
 // session_running.
 func (c *Client) Reopen(ctx context.Context, id protocol.SessionID, change protocol.RespawnSpec, earlyExit *time.Duration) (*Spawned, error) {
+	if err := change.Validate(); err != nil {
+		return nil, err
+	}
 	return c.spawned(ctx, &api.Reopen{
 		SessionID: id, RespawnSpec: change, EarlyExitMS: millis(earlyExit), Token: protocol.NewToken(16),
 	})

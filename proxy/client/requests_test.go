@@ -22,6 +22,20 @@ func TestSpawn(t *testing.T) {
 	if _, err := c.Spawn(t.Context(), SpawnRequest{SpawnSpec: protocol.SpawnSpec{Argv: []string{}}}); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
 		t.Errorf("empty argv: got %v, want invalid_argument", err)
 	}
+	for _, spec := range []protocol.SpawnSpec{
+		{Argv: []string{"rm", "a\xffb"}}, {Argv: []string{"rm"}, Cwd: "/a\xff"}, {Argv: []string{"rm"}, Env: []string{"A=\xff"}},
+	} { // JSON would name another file
+		if _, err := c.Spawn(t.Context(), SpawnRequest{SpawnSpec: spec}); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
+			t.Errorf("%+v: got %v, want invalid_argument", spec, err)
+		}
+		change := protocol.RespawnSpec{Argv: spec.Argv, Cwd: spec.Cwd, Env: spec.Env}
+		if _, err := c.Reopen(t.Context(), "s", change, nil); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
+			t.Errorf("reopen with %+v: got %v, want invalid_argument", change, err)
+		}
+	}
+	if _, err := c.Attach(t.Context(), "s", AttachOptions{Env: []string{"DISPLAY=\xff"}}); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
+		t.Errorf("attach: got %v, want invalid_argument", err)
+	}
 	spec := protocol.SpawnSpec{
 		Argv: []string{"sh", "-c", "true"}, Cwd: "/", Env: []string{"A=b"}, ClearInheritedEnv: true,
 		Rows: 24, Cols: 80, Originator: "o",
@@ -30,7 +44,7 @@ func TestSpawn(t *testing.T) {
 	wait := start(t, func() (*Spawned, error) {
 		return c.Spawn(t.Context(), SpawnRequest{ID: "s", SpawnSpec: spec, EarlyExit: &early})
 	})
-	m := want[*api.Spawn](p) // the refused request was not sent
+	m := want[*api.Spawn](p) // the refused requests were not sent
 	equal(t, "spec", m.SpawnSpec, spec)
 	equal(t, "early exit", *m.EarlyExitMS, int64(3))
 	created := time.Unix(1_700_000_000, 0).UTC()

@@ -45,3 +45,25 @@ func TestEnvironmentStaysWithItsCommand(t *testing.T) {
 		}
 	}
 }
+
+// A command whose argument is not UTF-8 is not started, because it would get another argument and act on another file. A
+// variable of the user's environment that is not UTF-8 is left out, with one warning.
+func TestTextOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other := w.write("a\uFFFDb", "other")
+	w.fails(64, "argument 2 is not UTF-8 text, and cannot be passed", "run", "--", "rm", "-v", w.Path("a\xffb"))
+	if got := w.read("a\uFFFDb"); got != "other" {
+		t.Errorf("%s has become %q", other, got)
+	}
+	w.fails(64, "cwd is not UTF-8 text", "new", "-d", "--cwd", "/a\xff", "--", "true")
+	w.spawn("s", "sleep", "1000")
+	w.must("kill", "s")
+	w.fails(64, "argument 1 is not UTF-8 text", "reopen", "s", "-d", "--", "rm", "a\xff")
+
+	w.Env = append(w.Env, "EDITOR=hush\xff", "DISPLAY=:\xff", "VISUAL=vi")
+	r := w.proxy("run", "--", "sh", "-c", `echo "$VISUAL-$EDITOR-$DISPLAY"`)
+	if r.Code != 0 || r.Out != "vi--\n" || strings.Count(r.Errout, "not UTF-8 text are not passed to the session: ") != 1 || strings.Contains(r.Errout, "hush") {
+		t.Errorf("%v", r)
+	}
+}

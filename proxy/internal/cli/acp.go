@@ -72,8 +72,10 @@ func (a *app) acp(ctx context.Context, argv []string) error {
 	if err := agent.Start(); err != nil {
 		return exitcode.With(sysexits.Unavailable, err)
 	}
+	env, others := splitText(config.CleanEnv(os.Environ()))
+	warnNotText(others)
 	err = acp.Run(ctx, acp.Options{
-		Sessions: c, Cwd: cwd, Env: config.CleanEnv(os.Environ()),
+		Sessions: c, Cwd: cwd, Env: env,
 		FromEditor: os.Stdin, ToEditor: os.Stdout, FromAgent: out, ToAgent: in,
 	})
 	ended := agent.Wait()

@@ -35,6 +35,7 @@ type attachOptions struct {
 	earlyInput []byte          // input from before the attachment, for the session
 	before     *front.Terminal // the terminal as the attachment before this one has left it, or nil
 	detached   bool            // the user pressed the detach keys
+	leftOut    []string        // variables that are not passed to the session, and about which the user was warned: see textOf
 
 	sent struct { // sent to the session when attaching
 		size  protocol.Size
@@ -107,7 +108,7 @@ func (o *attachOptions) mode() protocol.Mode {
 func (o *attachOptions) request(s *protocol.SessionInfo, t *front.Terminal) client.AttachOptions {
 	r := client.AttachOptions{Mode: o.mode(), Steal: o.steal, Pace: o.pace, Term: os.Getenv("TERM"), IsTTY: t.IsTerminal()}
 	if !o.readOnly && !o.isRemote { // a read-only viewer does not change the session's viewer environment, and another host cannot use it
-		r.Env = viewerEnv(os.Environ())
+		r.Env = o.textOf(viewerEnv(os.Environ()))
 	}
 	r.Answers = t.Escapes() && t.HasKeyboard()
 	o.sent.size = t.Size()

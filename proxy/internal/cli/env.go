@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +25,50 @@ import (
 var followed = []string{
 	"DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS",
 	"SSH_AUTH_SOCK", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "KRB5CCNAME",
+}
+
+// splitText divides the variables of an environment into those that are UTF-8 and the others. A request cannot carry
+// the others, because JSON would replace their bytes.
+func splitText(environ []string) (text, others []string) {
+	text = []string{}
+	for _, e := range environ {
+		if utf8.ValidString(e) {
+			text = append(text, e)
+		} else {
+			others = append(others, e)
+		}
+	}
+	return text, others
+}
+
+// warnNotText tells which variables are not passed to a session, because they are not UTF-8. It prints no values, which
+// may be secret.
+func warnNotText(others []string) {
+	var names []string
+	unnamed := 0
+	for _, e := range others {
+		if name, _, _ := strings.Cut(e, "="); utf8.ValidString(name) {
+			names = append(names, plain.Text(name))
+		} else {
+			unnamed++
+		}
+	}
+	if unnamed > 0 {
+		names = append(names, fmt.Sprintf("%d whose name is not text either", unnamed))
+	}
+	if len(names) > 0 {
+		warn(fmt.Errorf("variables that are not UTF-8 text are not passed to the session: %s", strings.Join(names, ", ")))
+	}
+}
+
+// textOf returns the variables of an environment that are UTF-8, and warns about the others. It warns about a variable
+// once, although a command that starts a session and attaches to it sends some variables twice.
+func (o *attachOptions) textOf(environ []string) []string {
+	text, others := splitText(environ)
+	others = slices.DeleteFunc(others, func(e string) bool { return slices.Contains(o.leftOut, e) })
+	warnNotText(others)
+	o.leftOut = append(o.leftOut, others...)
+	return text
 }
 
 // viewerEnv returns the part of an environment that a viewer sends when it attaches.

@@ -183,7 +183,7 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 	if !o.clearEnv && !o.isRemote {
 		// For its user the session is a child of this shell. It therefore inherits this
 		// environment, without the variables that describe this terminal.
-		r.Env = append(config.CleanEnv(os.Environ()), o.env...)
+		r.Env = append(o.attach.textOf(config.CleanEnv(os.Environ())), o.env...)
 	}
 	for _, name := range o.secretEnv { // the user has named it, so it is meant for the session
 		if value, ok := os.LookupEnv(name); ok && !isSetIn(o.env, name) {

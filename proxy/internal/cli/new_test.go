@@ -1,10 +1,15 @@
 package cli
 
 import (
+	"bytes"
+	"os"
 	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"holdfast/protocol"
+	"holdfast/shared/plain"
 )
 
 // A variable that is named as secret is passed to the session, although others like it are not.
@@ -30,6 +35,47 @@ func TestSecretEnv(t *testing.T) {
 			t.Errorf("the session gets %q, want %q", got, want)
 		}
 	}
+}
+
+// A variable that is not UTF-8 is not passed to the session. One warning names it, without its value.
+func TestEnvIsText(t *testing.T) {
+	t.Setenv("LC_ALL", "C.UTF-8")
+	t.Setenv("EDITOR", "secret\xff")
+	t.Setenv("LC_\xff", "x")
+	t.Setenv("DISPLAY", ":\xff")
+	var b bytes.Buffer
+	stderr := plain.Stderr
+	plain.Stderr = plain.NewWriter(&b)
+	defer func() { plain.Stderr = stderr }()
+	o := &newOptions{env: []string{"A=b"}, limits: &protocol.Limits{}}
+	r, err := o.request([]string{"sh"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if env := o.attach.textOf(viewerEnv(os.Environ())); !isAllText(env) || !isAllText(r.Env) {
+		t.Errorf("not text: %q, %q", env, r.Env)
+	}
+	if !slices.Contains(r.Env, "LC_ALL=C.UTF-8") || !slices.Contains(r.Env, "A=b") {
+		t.Errorf("the session gets %q", r.Env)
+	}
+	for _, name := range []string{"EDITOR", "DISPLAY", "1 whose name is not text either"} {
+		if strings.Count(b.String(), name) != 1 {
+			t.Errorf("the warning does not have %s once: %s", name, b.String())
+		}
+	}
+	if strings.Count(b.String(), "\n") != 1 || strings.Contains(b.String(), "secret") {
+		t.Errorf("the warning is %q", b.String())
+	}
+	for _, o := range []*newOptions{{env: []string{"A=\xff"}}, {secretEnv: []string{"EDITOR"}}, {cwd: "/a\xff"}} { // the user has asked for these
+		o.limits, o.clearEnv = &protocol.Limits{}, true
+		if _, err := o.request([]string{"sh"}); protocol.CodeOf(err) != protocol.CodeInvalidArgument || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%+v: got %v, want invalid_argument", o, err)
+		}
+	}
+}
+
+func isAllText(env []string) bool {
+	return !slices.ContainsFunc(env, func(e string) bool { return !utf8.ValidString(e) })
 }
 
 // --durable chooses how much of the session is stored.

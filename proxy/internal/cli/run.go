@@ -95,8 +95,11 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 		return err
 	}
 	request, err := o.spawnRequest(argv)
-	joins := &attachOptions{view: string(protocol.ViewOwn), fresh: true}
-	if err := errors.Join(err, a.notItself(request.ID), a.checkAttach(joins)); err != nil {
+	if err != nil { // the request has no id then, which notItself would take for that of this terminal
+		return err
+	}
+	joins := &attachOptions{view: string(protocol.ViewOwn), fresh: true, leftOut: o.attach.leftOut}
+	if err := errors.Join(a.notItself(request.ID), a.checkAttach(joins)); err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 4)
