@@ -165,6 +165,13 @@ func (b *before) isFresh() bool {
 	return !b.own && !slices.ContainsFunc(b.entries, func(r vault.Entry) bool { return r.ID == selfEntry })
 }
 
+// hasSessions reports whether sessions may depend on this program: it has taken over the state of
+// a supervisor that has served, or sessions from the service manager's store. The keeper's lock
+// alone is inherited by the first supervisor of a keeper, too.
+func (b *before) hasSessions() bool {
+	return b.own || slices.ContainsFunc(b.entries, func(r vault.Entry) bool { return r.ID != message.OwnID })
+}
+
 // progressInterval is the least time between two reports of progress to the keeper. The shortest
 // start_timeout is several times as long.
 const progressInterval = 200 * time.Millisecond
@@ -259,7 +266,7 @@ type self struct {
 // self returns the identity and the socket of the previous supervisor, or new ones.
 func (b *before) self(path string, log zerolog.Logger) (*self, *socket.Listener, error) {
 	refused := logging.Refuser(log)
-	opts := socket.Options{OnRefuse: func(p socket.Peer, err error) { refused(p.UID, p.PID, err) }}
+	opts := socket.Options{AnyDir: true, OnRefuse: func(p socket.Peer, err error) { refused(p.UID, p.PID, err) }}
 	var s *self
 	for _, r := range b.entries {
 		if r.ID == selfEntry {

@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -182,20 +184,40 @@ func inherited(o *options, dirs config.Dirs) []string {
 	return env
 }
 
-func openLog(o *options, dirs config.Dirs, cfg config.Config, process string) (zerolog.Logger, func(), error) {
-	lo := logging.Options{Level: cfg.LogLevel, Process: process}
+// openLog opens the log: standard error, or files in the state directory with --background. If
+// sessions depend on this process, a file that cannot be opened is no error, because the
+// sessions would end with this process: the log is standard error then, and has a warning.
+func openLog(o *options, s settings, process string, isDependedOn bool) (zerolog.Logger, func(), error) {
+	lo := logging.Options{Level: s.LogLevel, Process: process}
+	var crash error
 	if o.background {
-		lo.Path = filepath.Join(dirs.State, "supervisor.log")
-		if err := logging.CrashOutput(filepath.Join(dirs.State, process+".crash")); err != nil {
-			return zerolog.Nop(), nil, err
-		}
+		lo.Path = filepath.Join(s.dirs.State, "supervisor.log")
+		crash = logging.CrashOutput(filepath.Join(s.dirs.State, process+".crash"))
 	}
-	log, closer, err := logging.New(lo)
-	if err != nil {
-		return log, nil, err
+	if crash != nil && !isDependedOn {
+		return zerolog.Nop(), nil, crash
+	}
+	log, closer, failed := logging.New(lo)
+	if failed != nil {
+		if !isDependedOn {
+			return log, nil, failed
+		}
+		surviveBrokenPipe()
+		var err error
+		if log, closer, err = logging.New(logging.Options{Process: process}); err != nil {
+			return log, nil, err
+		}
+		log.Warn().Err(failed).Msg("log file not opened; this process logs to standard error until its next start")
+	}
+	if crash != nil {
+		log.Warn().Err(crash).Msg("crash file not opened; if this process crashes, its stacks are written to standard error only")
 	}
 	return log, func() { _ = closer.Close() }, nil
 }
+
+// surviveBrokenPipe prevents the end of this process by a write to its standard error if that is
+// a pipe that nobody reads any more. The handler does nothing, and children do not inherit it.
+func surviveBrokenPipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 func stop(ctx context.Context, o *options, sessions string) error {
 	if sessions != "keep" && sessions != "end" {

@@ -234,6 +234,10 @@ func (r *replacer) becomeKeeper(frozen *session.Frozen) error {
 		return err
 	}
 	defer func() { _ = program.Close() }()
+	// From the exec on, this process is the only one that has the terminals, so it must not fail.
+	if err := program.TryAs(context.Background(), message.EnvTrial, memory, keeperArgs(), message.ExitTried); err != nil {
+		return err
+	}
 	return program.ExecAs(message.EnvResume, memory, fds, keeperArgs())
 }
 

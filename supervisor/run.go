@@ -75,7 +75,7 @@ func run(ctx context.Context, o *options) error {
 	if err := p.inherit(); err != nil {
 		return err
 	}
-	log, closeLog, err := openLog(o, p.cfg.dirs, p.cfg.Config, "supervisor")
+	log, closeLog, err := openLog(o, p.cfg, "supervisor", p.before.hasSessions())
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (p *parts) inherit() (err error) {
 	if err := os.Chdir("/"); err != nil { // so that no directory stays in use
 		return err
 	}
-	p.cfg, err = loadSettings(p.o, p.before.own || len(p.before.entries) > 0)
+	p.cfg, err = loadSettings(p.o, p.before.hasSessions())
 	return err
 }
 

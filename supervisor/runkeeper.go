@@ -35,17 +35,21 @@ func runKeeper(o *options) error {
 	if err := checkPlace(o); err != nil {
 		return err
 	}
-	cfg, err := loadSettings(o, os.Getenv(message.EnvResume) != "" || os.Getenv(message.EnvTrial) != "")
-	if err != nil && (cfg.wrong == nil || os.Getenv(message.EnvResume) == "") {
+	isDependedOn := inheritsSessions() // read here, because keeper.Run removes the variables
+	cfg, err := loadSettings(o, isDependedOn)
+	if err != nil && !isDependedOn {
 		return err
 	}
 	dirs := cfg.dirs
 	if err != nil { // the keeper holds sessions, and needs only the defaults for that
 		cfg.Config = config.Defaults()
 	}
-	log, closeLog, err := openLog(o, dirs, cfg.Config, "keeper")
+	log, closeLog, err := openLog(o, cfg, "keeper", isDependedOn)
 	if err != nil {
 		return err
+	}
+	if cfg.wrong != nil {
+		log.Error().Err(cfg.wrong).Msg("settings cannot be used; the keeper continues with those of its last start, or the defaults")
 	}
 	argv, err := supervisorArgv()
 	if err != nil {
@@ -55,16 +59,13 @@ func runKeeper(o *options) error {
 	if err != nil {
 		return err
 	}
-	if os.Getenv("NOTIFY_SOCKET") != "" {
-		if err := keeperstate.SetManaged(dirs.Runtime, true); err != nil {
+	if os.Getenv(message.EnvTrial) == "" {
+		if err := writeNotes(dirs, log, isDependedOn); err != nil {
 			return err
 		}
 	}
 	if err := machine.Reap(); err != nil {
 		log.Error().Err(err).Msg("this process could not become a subreaper; exit codes of children whose supervisor dies will be unknown")
-	}
-	if err := keeperstate.LockPID(dirs.Runtime); err != nil {
-		log.Error().Err(err).Msg("keeper note not written; other processes cannot find the keeper")
 	}
 	if err := pty.Protect(); err != nil {
 		log.Warn().Err(err).Msg("OOM score not lowered; the kernel may end this process before sessions if memory runs out")
@@ -97,14 +98,43 @@ func firstEntries(dirs config.Dirs, log zerolog.Logger) (entries []keeper.Entry,
 	if entries, err = fromManager(dirs, log); err != nil {
 		return nil, nil, err
 	}
-	if claim, err = claimPlace(dirs); claim == nil || err != nil {
+	claim, err = claimPlace(dirs)
+	var fd int
+	if claim != nil && err == nil {
+		fd, err = session.Descriptor(claim)
+	}
+	if err != nil && os.Getenv(message.EnvResume) != "" {
+		log.Error().Err(err).Msg("keeper lock not taken; another keeper could start for the same directory")
+		return entries, claim, nil
+	}
+	if claim == nil || err != nil {
 		return entries, nil, err
 	}
-	fd, err := session.Descriptor(claim)
-	if err != nil {
-		return nil, nil, err
-	}
 	return append(entries, keeper.Entry{ID: message.OwnID, FDs: []int{fd}}), claim, nil
+}
+
+// writeNotes makes the notes by which other processes find this keeper.
+func writeNotes(dirs config.Dirs, log zerolog.Logger, isDependedOn bool) error {
+	if os.Getenv("NOTIFY_SOCKET") != "" {
+		err := keeperstate.SetManaged(dirs.Runtime, true)
+		if err != nil && !isDependedOn {
+			return err
+		}
+		if err != nil {
+			log.Error().Err(err).Msg("note of the service manager not written; a proxy may start a supervisor that the service manager would start")
+		}
+	}
+	if err := keeperstate.LockPID(dirs.Runtime); err != nil {
+		log.Error().Err(err).Msg("keeper note not written; other processes cannot find the keeper")
+	}
+	return nil
+}
+
+// inheritsSessions reports whether this keeper receives sessions from another program, or is on
+// trial for that. They would end with this process if it failed, so a file that it cannot read
+// or write must not make it fail.
+func inheritsSessions() bool {
+	return os.Getenv(message.EnvResume) != "" || os.Getenv(message.EnvTrial) != "" || fdstore.Managed() && os.Getenv("LISTEN_FDS") != ""
 }
 
 // checkPlace returns an error if another user could replace one of the directories. It must be
@@ -112,7 +142,7 @@ func firstEntries(dirs config.Dirs, log zerolog.Logger) (entries []keeper.Entry,
 // one of this user's files in its place. A keeper that inherits sessions is never refused,
 // because they depend on it.
 func checkPlace(o *options) error {
-	if os.Getenv(message.EnvResume) != "" || os.Getenv(message.EnvTrial) != "" || fdstore.Managed() && os.Getenv("LISTEN_FDS") != "" {
+	if inheritsSessions() {
 		return nil
 	}
 	dirs, err := config.Resolve(o.dir, os.Getenv)
@@ -181,9 +211,13 @@ func fromManager(dirs config.Dirs, log zerolog.Logger) (entries []keeper.Entry, 
 }
 
 // supervisorArgv returns the command line of the supervisor: this program's own, with the
-// command run.
+// command run. If the path of the program is not known, a keeper that inherits sessions uses the
+// path by which it was executed.
 func supervisorArgv() ([]string, error) {
 	exe, err := os.Executable()
+	if err != nil && inheritsSessions() {
+		exe, err = os.Args[0], nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,16 +24,18 @@ type settings struct {
 }
 
 // loadSettings loads the settings. If they cannot be used and sessions depend on this
-// process, it returns those of the last start: a mistake in holdfast.json must not keep a
-// supervisor that has died from coming back, nor a keeper from holding on to the sessions.
-func loadSettings(o *options, depended bool) (settings, error) {
+// process, it returns those of the last start: a mistake in holdfast.json, or a directory that
+// cannot be made or is open to other users, must not keep a supervisor that has died from coming
+// back, nor a keeper from holding on to the sessions. The settings in such a directory are not
+// read, because another user may have put them there.
+func loadSettings(o *options, isDependedOn bool) (settings, error) {
 	dirs, cfg, err := load(o)
 	s := settings{Config: cfg, dirs: dirs}
-	if err == nil || !depended || !errors.Is(err, config.ErrInvalid) {
+	if err == nil || !isDependedOn {
 		return s, err
 	}
 	s.wrong = err
-	data, err := os.ReadFile(filepath.Join(dirs.State, lastSettings))
+	data, err := config.ReadPrivate(filepath.Join(dirs.State, lastSettings))
 	if err == nil {
 		err = json.Unmarshal(data, &s.Config)
 	}

@@ -29,6 +29,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"holdfast/protocol"
@@ -484,20 +485,29 @@ func (c Config) Secret() (string, error) {
 	return secret, nil
 }
 
-func readSecret(path string) (string, error) {
-	f, err := os.Open(path)
+// maxPrivate bounds the bytes that ReadPrivate returns.
+const maxPrivate = 1 << 20
+
+// ReadPrivate returns the content of a regular file of this process's user. It returns an error
+// if other users have a right to the file. It does not wait for the writer of a named pipe.
+func ReadPrivate(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer f.Close()
 	fi, err := f.Stat() // of the open file, because another file may have the name by now
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := checkSecretFile(fi); err != nil {
-		return "", err
+		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	return io.ReadAll(io.LimitReader(f, maxPrivate))
+}
+
+func readSecret(path string) (string, error) {
+	data, err := ReadPrivate(path)
 	if err != nil {
 		return "", err
 	}

@@ -39,7 +39,8 @@ func (l *Listener) Files() ([]*os.File, error) {
 }
 
 // Adopt makes a Listener from the two Files of a Listener of another process, or of the
-// same process before an exec. Adopt closes the files, even if it fails.
+// same process before an exec. Adopt closes the files, even if it fails. It fails if the
+// directory is not private, unless opts.AnyDir is set.
 func Adopt(path string, files []*os.File, opts Options) (*Listener, error) {
 	l := &Listener{path: path, opts: opts, done: make(chan struct{})}
 	err := l.adopt(files)
@@ -56,7 +57,7 @@ func (l *Listener) adopt(files []*os.File) error {
 	if len(files) != 2 {
 		return fmt.Errorf("received %d files instead of 2, the listener and its lock", len(files))
 	}
-	if err := CheckDir(filepath.Dir(l.path)); err != nil {
+	if err := CheckDir(filepath.Dir(l.path)); err != nil && !l.opts.AnyDir {
 		return err
 	}
 	ln, err := net.FileListener(files[0]) // FileListener makes a close-on-exec, non-blocking duplicate

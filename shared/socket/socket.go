@@ -99,4 +99,8 @@ func (e *InUseError) Error() string {
 type Options struct {
 	UID      int               // the allowed user; 0: the user of this process
 	OnRefuse func(Peer, error) // called for each refused connection, to log a security event; may be nil
+
+	// AnyDir makes Adopt accept a directory that is not private any more. The socket refuses the
+	// connections of other users also there. Listen does not accept such a directory.
+	AnyDir bool
 }

@@ -56,7 +56,7 @@ func try(path string, argv []string, manifest *os.File) error {
 		return err
 	}
 	defer time.AfterFunc(trialTime, func() { _ = p.Kill() }).Stop() // Kill fails only if p has ended
-	if state, err := p.Wait(); err != nil || state.ExitCode() != exitTried {
+	if state, err := p.Wait(); err != nil || state.ExitCode() != message.ExitTried {
 		return errors.Join(fmt.Errorf("new keeper program cannot load the vault: %v", state), err)
 	}
 	return nil

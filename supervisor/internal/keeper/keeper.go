@@ -73,7 +73,6 @@ const (
 	maxNewDeaths    = 2               // deaths of a program that never served for GoodTime, before it is given up
 	trialTime       = 5 * time.Second // for a new keeper program to load the state that it would take over
 	exitUnavailable = 69              // EX_UNAVAILABLE of sysexits.h: no supervisor can be started or resumed
-	exitTried       = 85              // exit code of a successful trial; no other program is likely to use it
 )
 
 // caught lists the signals that the keeper passes on, and those that would end it by
@@ -119,7 +118,7 @@ func takeDescriptor(name string) int {
 // program (resume is its manifest), or only tests whether it could (trial).
 func (k *keeper) init(trial, resume int) error {
 	if trial > 0 {
-		k.exitCode = exitTried
+		k.exitCode = message.ExitTried
 		return k.load(trial)
 	}
 	if err := k.catchSignals(); err != nil {

@@ -63,6 +63,31 @@ func (p *Program) Try(ctx context.Context, manifest []byte, files []*os.File, ar
 	return strings.TrimSpace(strings.ToValidUTF8(version, "")), nil
 }
 
+// TryAs runs the program with args as a child, to find out whether it could continue with a
+// manifest of another package's format, as ExecAs gives it. The child passes if it ends with the
+// exit code passed. The manifest's descriptors are not given to the child.
+func (p *Program) TryAs(ctx context.Context, env string, memory *os.File, args []string, passed int) error {
+	ctx, cancel := context.WithTimeout(ctx, TrialTime)
+	defer cancel()
+	output := &tail.Tail{Max: maxOutputBytes}
+	cmd := exec.CommandContext(ctx, p.execPath(3), args...)
+	cmd.Args[0] = p.path
+	cmd.ExtraFiles = []*os.File{p.file, memory}
+	cmd.Env = append(os.Environ(), env+"=4")
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = output, output, childrenTime
+	apart(cmd)
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return p.failed("try", fmt.Errorf("it did not answer within %v", TrialTime))
+	case cmd.ProcessState == nil: // the program could not be started
+		return p.failed("try", err)
+	case cmd.ProcessState.ExitCode() != passed:
+		return p.failed("try", fmt.Errorf("%v: %s", cmd.ProcessState, strings.TrimSpace(strings.ToValidUTF8(output.String(), ""))))
+	}
+	return nil
+}
+
 // passed is the text that a program on trial prints before its version if it can continue. It
 // must not change, because a trial may be run by a program of another version.
 const passed = "holdfast: can go on: "

@@ -22,6 +22,10 @@ const (
 	EnvTrial  = "HOLDFAST_KEEPER_TRIAL"  // for a keeper on trial: a manifest that it must try to read
 )
 
+// ExitTried is the exit code of a keeper on trial that has read the manifest. No other program is
+// likely to use it.
+const ExitTried = 85
+
 // OwnID is the id of the keeper's own vault entry. The entry has one file. The lock of the file
 // means that the directory has a keeper. Each supervisor gets a duplicate and passes it on, so that the lock
 // is free only when keeper and supervisor have both ended.
