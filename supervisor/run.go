@@ -38,7 +38,7 @@ const (
 	lostTime = 2 * time.Second
 	// recordingEnd is how long a supervisor that stops waits until the last output is on disk.
 	recordingEnd = 5 * time.Second
-	// interruptAgain is how long after a first interrupt a second one ends the sessions.
+	// interruptAgain is how long after a first interrupt a second one ends the sessions, also if only the keeper is left.
 	interruptAgain = 5 * time.Second
 )
 

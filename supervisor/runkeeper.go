@@ -82,6 +82,8 @@ func runKeeper(o *options) error {
 		Chosen:     func() string { return keeperstate.Chosen(dirs.Runtime) },
 		StartTime:  cfg.StartTimeout,
 		MemoryFile: machine.MemoryFile,
+
+		InterruptTime: interruptAgain,
 	})
 	if code == 0 {
 		_ = keeperstate.SetManaged(dirs.Runtime, false) // if this fails, a proxy waits some seconds for the service manager

@@ -209,9 +209,10 @@ func (k *keeper) scheduleRestart(c *child, code int) {
 	k.deaths = append(slices.DeleteFunc(k.deaths, func(t time.Time) bool { return now.Sub(t) > time.Minute }), now)
 	if n := len(k.deaths); n < k.cfg.Deaths {
 		k.restartAt = now.Add(time.Duration(n-1) * k.cfg.Backoff)
-	} else if k.stopSignal != 0 {
+	} else if k.stopSignal == unix.SIGTERM {
 		k.exitCode = 128 + int(k.stopSignal)
-	} else {
+	} else { // also after a SIGINT, which must come twice to end sessions
+		k.stopSignal = 0
 		k.log("no supervisor is started any more, after %d deaths in a minute; to try again: kill -HUP %d", n, os.Getpid())
 		k.cfg.Held(n)
 	}

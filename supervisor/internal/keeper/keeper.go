@@ -44,6 +44,10 @@ type Config struct {
 	Backoff    time.Duration                       // pause before the second start in a minute, doubled for each further one; default 100 ms
 	Deaths     int                                 // after this many deaths in a minute no supervisor is started; default 5
 
+	// InterruptTime is how long after a first SIGINT a second one ends the keeper, if it
+	// holds entries and no supervisor is started any more; default 5 s.
+	InterruptTime time.Duration
+
 	// StartTime is how long a supervisor may make no progress before it serves: since its
 	// start, its exec of another program, or its last message. Then the keeper ends it.
 	// The time doubles with each supervisor that is ended in a row, at most 16 times, so
@@ -64,8 +68,10 @@ type keeper struct {
 	lateCount    int      // supervisors ended since then because they did not serve
 	deaths       []time.Time
 	restartAt    time.Time      // when the next supervisor is started; zero: never
-	stopSignal   syscall.Signal // the signal that asked the keeper to end, or 0
+	stopSignal   syscall.Signal // the request to end: SIGTERM, a SIGINT that no ready supervisor has received yet, or 0
 	exitCode     int            // the result of Run; -1 while the keeper runs
+
+	interruptedAt time.Time // when the last SIGINT came while no supervisor was started any more
 }
 
 const (
@@ -90,6 +96,7 @@ func Run(cfg Config) int {
 	debug.SetGCPercent(20)
 	cfg.Backoff, cfg.Deaths = cmp.Or(cfg.Backoff, 100*time.Millisecond), cmp.Or(cfg.Deaths, 5)
 	cfg.StartTime, cfg.GoodTime = cmp.Or(cfg.StartTime, 10*time.Second), cmp.Or(cfg.GoodTime, 10*time.Second)
+	cfg.InterruptTime = cmp.Or(cfg.InterruptTime, 5*time.Second)
 	k := &keeper{cfg: cfg, signals: make(chan os.Signal, 64), exitCode: -1}
 	k.Version, k.Entries, k.Good = message.Version, map[string]*Entry{}, -1
 	if err := k.init(takeDescriptor(message.EnvTrial), takeDescriptor(message.EnvResume)); err != nil {
@@ -215,27 +222,45 @@ func (k *keeper) recoverPanic(do func() error) (err error) {
 	return do()
 }
 
-// handleSignal passes a request to end on to the supervisor. If the keeper holds entries,
-// it does so only if the supervisor is ready, because a supervisor that is still
-// starting may not have its signal handlers yet. ready sends the signal later.
+// handleSignal handles a signal that catchSignals has received.
 func (k *keeper) handleSignal(s syscall.Signal) {
-	c := k.Supervisor
-	holdsOnly := c == nil && k.restartAt.IsZero()
 	switch {
 	case s == unix.SIGCHLD:
 		k.reap()
 	case s == unix.SIGHUP:
 		k.loadChosen()
-		if c == nil { // also if the crash limit had stopped the restarts
+		if k.Supervisor == nil { // also if the crash limit had stopped the restarts
 			k.failureCount, k.deaths = 0, nil
 			k.start()
 		}
 	case s == unix.SIGTERM || s == unix.SIGINT:
 		k.log("keeper received %v", s)
-		k.stopSignal = s
-		if holdsOnly {
-			k.exitCode = 128 + int(s)
-		} else if c != nil && (c.Ready || k.holdsNoSession()) {
+		k.requestEnd(s)
+	}
+}
+
+// requestEnd passes a request to end on to the supervisor. If the keeper holds entries,
+// it does so only if the supervisor is ready, because a supervisor that is still
+// starting may not have its signal handlers yet. handleReady sends the signal later.
+// An interrupt that a ready supervisor has received is forgotten: the supervisor may
+// continue, because only a second interrupt ends sessions, and a crash loop at a later
+// time must not end them either.
+func (k *keeper) requestEnd(s syscall.Signal) {
+	switch c := k.Supervisor; {
+	case c == nil && k.restartAt.IsZero(): // no supervisor is started any more
+		if s == unix.SIGINT && !k.holdsNoSession() && time.Since(k.interruptedAt) > k.cfg.InterruptTime {
+			k.interruptedAt = time.Now()
+			k.log("interrupt again within %v to end the sessions; %d vault entries are held", k.cfg.InterruptTime, len(k.Entries))
+			return
+		}
+		k.exitCode = 128 + int(s)
+	case c != nil && c.Ready && s == unix.SIGINT && !k.holdsNoSession():
+		k.kill(c.PID, s)
+	default:
+		if k.stopSignal != unix.SIGTERM { // an interrupt asks for less
+			k.stopSignal = s
+		}
+		if c != nil && (c.Ready || k.holdsNoSession()) {
 			k.kill(c.PID, s)
 		}
 	}

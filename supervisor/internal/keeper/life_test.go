@@ -105,6 +105,63 @@ func TestToldToEndInACrashLoop(t *testing.T) {
 	}
 }
 
+// An interrupt that a ready supervisor has received must neither be sent to the next supervisors nor let the keeper end
+// in a crash loop, because the supervisor may have demanded a second interrupt. While no supervisor is started any more,
+// the keeper demands it.
+func TestInterruptIsForgotten(t *testing.T) {
+	w := start(t, keeper.Config{Backoff: time.Microsecond, InterruptTime: patience}, "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	w.kill(w.pid(), unix.SIGINT)
+	if e := w.until("signal"); e.ID != "interrupt" {
+		t.Errorf("the supervisor got %s", e.ID)
+	}
+	for n := range 5 {
+		w.kill(w.supervisor(), unix.SIGKILL)
+		if n == 4 {
+			break
+		}
+		for e := w.next(); e.Event != "ready"; e = w.next() {
+			if e.Event == "signal" {
+				t.Errorf("supervisor %d got %s, which its predecessor had received", n, e.ID)
+			}
+		}
+		if e := w.do(command{Do: "alive"}); e.Error != "" { // an answer, so that a signal that was sent with ready has arrived
+			t.Error(e.Error)
+		}
+	}
+	w.interruptTwice()
+}
+
+// An interrupt that no supervisor could receive counts for no crash loop either.
+func TestInterruptAtTheStart(t *testing.T) {
+	w := start(t, keeper.Config{Backoff: time.Microsecond, InterruptTime: patience}, "role=supervisor", "KEEPER_TEST_READY=no")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	w.kill(w.pid(), unix.SIGINT)
+	w.logged("keeper received")
+	for n := range 5 {
+		if n > 0 {
+			w.until("ready")
+		}
+		w.kill(w.supervisor(), unix.SIGKILL)
+	}
+	w.interruptTwice()
+}
+
+// interruptTwice fails the test unless a keeper that starts no supervisor any more ends at the second interrupt, and not
+// at the first.
+func (w *world) interruptTwice() {
+	w.t.Helper()
+	w.logged("no supervisor is started any more")
+	w.kill(w.pid(), unix.SIGINT)
+	w.logged("interrupt again within")
+	w.kill(w.pid(), unix.SIGINT)
+	if got := w.exit(); got != 128+2 {
+		w.t.Errorf("exit code %d, want 130", got)
+	}
+}
+
 func TestCrashLoop(t *testing.T) {
 	cfg := keeper.Config{Backoff: time.Microsecond}
 	w := start(t, cfg, "role=supervisor")

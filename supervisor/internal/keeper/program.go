@@ -133,6 +133,9 @@ func (k *keeper) handleReady(c *child, argv []string) {
 	if k.stopSignal != 0 {
 		k.kill(c.PID, k.stopSignal)
 	}
+	if k.stopSignal == unix.SIGINT {
+		k.stopSignal = 0
+	}
 }
 
 // acceptProgram makes the program that serves the one to return to.
