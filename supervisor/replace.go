@@ -75,7 +75,17 @@ func (r *replacer) upgrade(ctx context.Context, m *link.Upgrade) (trialVersion s
 			return "", 0, err
 		}
 	}
-	return "", 0, r.freeze(func(f *session.Frozen) error { return r.become(program, f) })
+	return "", 0, r.execute(program)
+}
+
+// execute executes the program while the sessions are frozen. It returns only if that failed.
+// Then it tells the keeper that this process serves, even if the keeper has not answered the
+// leave: the leave may be in the socket, and the keeper would otherwise end this process
+// start_timeout after it has read it. The sessions continue before the keeper's answer.
+func (r *replacer) execute(program *reexec.Program) error {
+	err := r.freeze(func(f *session.Frozen) error { return r.become(program, f) })
+	r.before.ready(r.log)
+	return err
 }
 
 // upgradeKeeper lets the keeper execute the program. The keeper tries it first.
@@ -153,7 +163,6 @@ func (r *replacer) become(program *reexec.Program, frozen *session.Frozen) error
 		if err := inKeeperTime(v.Leave); err != nil { // the keeper ends a program that does not serve in time
 			return err
 		}
-		defer r.before.ready(r.log) // runs only if the exec fails
 		ctx, cancel := context.WithTimeout(context.Background(), keeperTime)
 		defer cancel()
 		fd, err := v.Detach(ctx)
