@@ -4,6 +4,7 @@ package cli
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -19,17 +20,10 @@ func TestRevive(t *testing.T) {
 	w.must("new", "-d", "--id", "resumes", "--label", "again=echo resumed; exec cat", "--", "sh", "-c", "echo first; exec cat")
 	for _, id := range []string{"asks", "shell", "argv", "resumes"} {
 		w.shows(id, "first")
-		if !eventually(func() bool {
-			stored, _ := filepath.Glob(filepath.Join(w.Dir, "sessions", id+"@*", "0*"))
-			return len(stored) > 0
-		}) {
-			t.Fatalf("session %s is not stored", id)
-		}
 	}
 	watcher := w.open("attach", "asks")
 	watcher.expect("first")
-	w.Kill(w.Only("proxy"))
-	w.KillBoth()
+	w.loseSessions("asks", "shell", "argv", "resumes")
 
 	watcher.expect("[asks was lost with the machine; this is its screen at ")
 	watcher.expect("? y or n")
@@ -58,4 +52,40 @@ func TestRevive(t *testing.T) {
 	p.close()
 	w.must("revive", "-d", "resumes")
 	w.shows("resumes", "resumed")
+}
+
+// loseSessions waits until the sessions are stored, and ends both programs, so that the sessions are lost.
+func (w *world) loseSessions(ids ...string) {
+	w.T.Helper()
+	for _, id := range ids {
+		if !eventually(func() bool {
+			stored, _ := filepath.Glob(filepath.Join(w.Dir, "sessions", id+"@*", "0*"))
+			return len(stored) > 0
+		}) {
+			w.T.Fatalf("session %s is not stored", id)
+		}
+	}
+	w.Kill(w.Only("proxy"))
+	w.KillBoth()
+}
+
+// A session that is started again without a question must be shown before a key is pressed, and must receive
+// each key once.
+// demand: D1
+func TestReviveWithoutKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("new", "-d", "--id", "argv", "--label", "revive=argv", "--", "sh", "-c", "echo first; exec cat")
+	w.shows("argv", "first")
+	w.loseSessions("argv")
+	p := w.open("attach", "argv")
+	p.expect("because revive is argv")
+	p.expect("first")
+	p.typ("echoed\r")
+	w.shows("argv", "first\nechoed\nechoed\n")
+	p.typ("\x04") // the end of the input ends cat
+	p.ends(0, "")
+	if text := w.must("screen", "argv", "--lines", "1000"); strings.Count(text, "echoed") != 2 {
+		t.Errorf("the screen is %q; cat must receive the line once", text)
+	}
 }

@@ -21,40 +21,59 @@ const maxTypedLine = 4 << 10
 type input struct {
 	file *os.File
 
-	mu     sync.Mutex // held while a read is pending
-	from   io.Reader  // what own has returned for file, from the first read on
+	reading sync.Mutex // held while a read of the file is pending, which may be for ever
+	from    io.Reader  // what own has returned for file, from the first read on
+
+	mu     sync.Mutex // never held while a read is pending, so that unread can change meanwhile
 	unread []byte     // input that comes before all that the file has
 }
 
 // read reads input. It returns errGone if gone is closed before input came. gone may be nil.
 func (i *input) read(p []byte, gone <-chan struct{}) (int, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	isGone := func() bool {
-		select {
-		case <-gone:
-			return true
-		default:
-			return false
-		}
-	}
-	if isGone() {
-		return 0, errGone
-	}
-	if len(i.unread) > 0 {
-		n := copy(p, i.unread)
-		i.unread = i.unread[n:]
+	if n := i.takeUnread(p, gone); n > 0 { // the read of a reader that has gone may still be pending
 		return n, nil
+	}
+	i.reading.Lock()
+	defer i.reading.Unlock()
+	if n := i.takeUnread(p, gone); n > 0 { // the read that was pending has put its input there
+		return n, nil
+	}
+	if isClosed(gone) {
+		return 0, errGone
 	}
 	if i.from == nil {
 		i.from = own(i.file)
 	}
 	n, err := i.from.Read(p)
-	if isGone() {
-		i.unread = slices.Clone(p[:n])
+	if isClosed(gone) {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.unread = append(i.unread, p[:n]...) // behind the input that became unread during the read
 		return 0, errGone
 	}
 	return n, err
+}
+
+// takeUnread moves unread input to p, and returns its length. It moves nothing if gone is closed.
+func (i *input) takeUnread(p []byte, gone <-chan struct{}) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if isClosed(gone) {
+		return 0
+	}
+	n := copy(p, i.unread)
+	i.unread = i.unread[n:]
+	return n
+}
+
+// isClosed reports whether c is closed. It returns false if c is nil.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // ReadLine returns the next line of the input, without its end. The terminal must not be raw.

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -54,11 +55,11 @@ func Open(in, out *os.File) *Terminal { return &Terminal{in: &input{file: in}, o
 // Again returns the terminal as Open does, for use after Restore. Input that t has not processed is not lost.
 func (t *Terminal) Again() *Terminal { return &Terminal{in: t.in, out: t.out} }
 
-// Unread makes p the input that is read before any other.
+// Unread makes p the input that is read before any other. It does not wait for a read that is pending.
 func (t *Terminal) Unread(p []byte) {
 	t.in.mu.Lock()
 	defer t.in.mu.Unlock()
-	t.in.unread = append(p, t.in.unread...)
+	t.in.unread = slices.Concat(p, t.in.unread)
 }
 
 // IsTerminal reports whether the output goes to a terminal.
