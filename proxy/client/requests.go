@@ -63,7 +63,8 @@ func (c *Client) Spawn(ctx context.Context, r SpawnRequest) (*Spawned, error) {
 
 // Reopen starts an exited session again under its id, as a new instance. A field that change does
 // not set keeps its earlier value. The errors are those of Spawn, session_not_found and
-// session_running.
+// session_running. If a secret in the command of a lost session was masked, change must name the command;
+// otherwise the error is invalid_argument.
 func (c *Client) Reopen(ctx context.Context, id protocol.SessionID, change protocol.RespawnSpec, earlyExit *time.Duration) (*Spawned, error) {
 	if err := change.Validate(); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -67,6 +68,24 @@ func (w *world) loseSessions(ids ...string) {
 	}
 	w.Kill(w.Only("proxy"))
 	w.KillBoth()
+}
+
+// The own command of a session must be complete when it is started again, although a client sees only its
+// first part.
+// demand: D1
+func TestReviveLongCommand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	argv := []string{"new", "-d", "--id", "long", "--label", "revive=argv", "--", "sh", "-c", `for last; do :; done; echo "arguments: $#, last: $last"; exec cat`, "sh"}
+	for i := range 3000 {
+		argv = append(argv, fmt.Sprintf("argument-%09d", i))
+	}
+	w.must(argv...)
+	const want = "arguments: 3000, last: argument-000002999\n"
+	w.shows("long", want)
+	w.loseSessions("long")
+	w.must("revive", "-d", "long")
+	w.shows("long", "──\n"+want)
 }
 
 // A session that is started again without a question must be shown before a key is pressed, and must receive

@@ -315,6 +315,12 @@ func (m *Masker) text(s string, isCut bool) string {
 	return b.String()
 }
 
+// MayHide reports whether an asterisk in texts may stand for a secret, because one of them has as many asterisks in a
+// row as the shortest masked value has bytes.
+func MayHide(texts []string) bool {
+	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, strings.Repeat("*", MinValue)) })
+}
+
 // Texts returns texts as Text does. It returns the slice itself if there is nothing to mask.
 func (m *Masker) Texts(all []string) []string {
 	if m == nil || len(all) == 0 {

@@ -152,6 +152,14 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestMayHide(t *testing.T) {
+	for text, want := range map[string]bool{"": false, "a*** ***": false, "--token=****": true, "********": true} {
+		if got := MayHide([]string{"tool", text}); got != want {
+			t.Errorf("MayHide returns %v for %q", got, text)
+		}
+	}
+}
+
 func TestRules(t *testing.T) {
 	m, unmasked := New([]string{"A=abc", "B=", "LONG=" + strings.Repeat("x", 3*maxForm+1), "MY_TOKEN=secret", "OTHER=other"}, []string{"A", "B", "LONG", "*_TOKEN", "TYPO"}, nil)
 	if got := strings.Join(unmasked, " "); got != "A TYPO" {

@@ -131,9 +131,10 @@ func (a *app) revive(ctx context.Context, c *client.Client, id protocol.SessionI
 	return c.Reopen(ctx, id, change, &none)
 }
 
-// restartArgv returns the command that starts a lost session again: a shell, the command that
-// continues the session's work, or the command of the session itself. It returns the last one only if
-// the user has chosen that, because a command that runs twice may do harm.
+// restartArgv returns the command that starts a lost session again: a shell, the command that continues
+// the session's work, or nil for the command of the session itself. The supervisor has that command, and
+// s may have only its first arguments (protocol.CutArgv). restartArgv returns nil only if the user has
+// chosen that, because a command that runs twice may do harm.
 func restartArgv(s *protocol.SessionInfo, cfg config.Config, shell []string) ([]string, error) {
 	way := wayToRevive(s, cfg)
 	if way == config.ReviveShell {
@@ -158,10 +159,10 @@ func restartArgv(s *protocol.SessionInfo, cfg config.Config, shell []string) ([]
 	if way != config.ReviveArgv || len(s.Argv) == 0 {
 		return shell, nil
 	}
-	if strings.Contains(strings.Join(s.Argv, " "), strings.Repeat("*", mask.MinValue)) {
+	if mask.MayHide(s.Argv) { // the supervisor refuses it, too, but cannot tell which command to use instead
 		return nil, exitcode.WrongUsage(fmt.Errorf("the command of session %s contains a secret, which is not stored: name the command, as in proxy revive %s -- COMMAND", s.ID, s.ID))
 	}
-	return s.Argv, nil
+	return nil, nil
 }
 
 // loginShell returns the command of the user's login shell.

@@ -22,30 +22,35 @@ func TestRestartArgv(t *testing.T) {
 		}
 		return all
 	}
+	var own []string // the supervisor has the session's own command
+	failure := []string{"failure"}
 	for name, tt := range map[string]struct {
 		setting config.Revive
 		argv    []string
 		labels  map[string]string
-		want    []string // nil if an error is expected
+		want    []string
 	}{
 		"by default":                   {config.ReviveAsk, []string{"make"}, nil, shell},
 		"the command of the label":     {config.ReviveAsk, []string{"make"}, resume, []string{"a", "b c"}},
 		"a command line":               {config.ReviveAsk, []string{"make"}, map[string]string{labelResume: "a | b"}, []string{"sh", "-c", "a | b"}},
-		"no command":                   {config.ReviveAsk, []string{"make"}, map[string]string{labelResume: "[1"}, nil},
+		"no command":                   {config.ReviveAsk, []string{"make"}, map[string]string{labelResume: "[1"}, failure},
 		"a template":                   {config.ReviveAsk, []string{"/opt/bin/claude", "-v"}, map[string]string{"conversation": "7"}, []string{"claude", "--resume", "7"}},
 		"a template without its label": {config.ReviveAsk, []string{"claude"}, nil, shell},
 		"a shell by the setting":       {config.ReviveShell, []string{"make"}, resume, shell},
-		"its own command":              {config.ReviveArgv, []string{"make", "all"}, nil, []string{"make", "all"}},
-		"its own command by label":     {config.ReviveShell, []string{"make"}, with(nil, "argv"), []string{"make"}},
+		"its own command":              {config.ReviveArgv, []string{"make", "all"}, nil, own},
+		"its own command by label":     {config.ReviveShell, []string{"make"}, with(nil, "argv"), own},
 		"a shell by label":             {config.ReviveArgv, []string{"make"}, with(resume, "shell"), shell},
 		"an invalid label":             {config.ReviveArgv, []string{"make"}, with(nil, "always"), shell},
 		"the label before the command": {config.ReviveArgv, []string{"make"}, resume, []string{"a", "b c"}},
-		"a secret that is not stored":  {config.ReviveArgv, []string{"tool", "--token=********"}, nil, nil},
+		"a secret that is not stored":  {config.ReviveArgv, []string{"tool", "--token=********"}, nil, failure},
 	} {
 		s := &protocol.SessionInfo{ID: "s", Argv: tt.argv, Labels: tt.labels}
 		got, err := restartArgv(s, config.Config{Revive: tt.setting}, []string{config.LoginShell(), "-l"})
 		var usage *exitcode.Error
-		if !slices.Equal(got, tt.want) || (tt.want == nil) != (err != nil) || err != nil && !errors.As(err, &usage) {
+		if errors.As(err, &usage) {
+			got = failure
+		}
+		if !slices.Equal(got, tt.want) || err != nil && usage == nil {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, tt.want)
 		}
 	}

@@ -446,6 +446,33 @@ func TestAllAreLost(t *testing.T) {
 	}
 }
 
+// A lost session whose command had a secret must not be started again with asterisks instead of it.
+// demand: D1
+func TestReviveMaskedCommand(t *testing.T) {
+	dir := t.TempDir()
+	m := boot(t, dir)
+	spec := bash("echo READY; sleep 1000 # " + strings.Repeat("x", protocol.MaxArgvInfo) + " hunter22") // clients do not see the end
+	spec.Env, spec.SecretEnv = append(spec.Env, "TOKEN=hunter22"), []string{"TOKEN"}
+	s, err := m.Create("a", spec, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	look(t, s, fromStart(s)).until(t, "READY")
+	m.stored(t, s, nil)
+	m.cut(t)
+	l, m := recordedLife(t, dir)
+	l.AddLost(m.store, nil)
+	if _, err := l.Reopen("a", "", protocol.RespawnSpec{KeepScreen: true}, ""); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
+		t.Errorf("Reopen without a command: %v, want invalid_argument", err)
+	}
+	if i := info(t, l.get("a")); i.State != protocol.StateLost {
+		t.Errorf("the session is %s, want lost", i.State)
+	}
+	if _, err := l.Reopen("a", "", protocol.RespawnSpec{Argv: bash("sleep 1000").Argv, KeepScreen: true}, ""); err != nil {
+		t.Errorf("Reopen with a command: %v", err)
+	}
+}
+
 // A supervisor that dies right after a session was started again continues with the new instance. If
 // that fails, the lost one is back.
 func TestReviveThenCrash(t *testing.T) {

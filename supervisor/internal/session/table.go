@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/shared/mask"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/recorder"
 	"holdfast/supervisor/internal/ring"
@@ -152,7 +153,8 @@ func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.S
 
 // Reopen starts an exited session again under its id, as a new instance. If instance is not
 // empty, it must be the exited one. Errors: those of Create, session_not_found,
-// instance_mismatch and session_running.
+// instance_mismatch and session_running, and invalid_argument if the command of a lost session must be
+// named, because a secret in it was not stored.
 func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change protocol.RespawnSpec, token string) (*Session, error) {
 	return t.ReopenFor(id, instance, change, token, 0)
 }
@@ -174,6 +176,9 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 		}
 		if old.recording.isLocked {
 			return "", protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("session %s is sealed, and its key is not available; see its screen", id))
+		}
+		if old.isLost() && len(change.Argv) == 0 && mask.MayHide(old.spec.Argv) { // a client sees only the first part of a long command
+			return "", protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("the command of session %s contains a secret, which is not stored: name the command in argv", id))
 		}
 		spec, replaces = old.spec, old.instance
 		spec.Labels, spec.Limits = old.Labels(), *old.cage.limits.Load()
