@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -34,6 +35,10 @@ func TestRevive(t *testing.T) {
 	p.expect("start it again in " + w.Dir + "? y or n")
 	p.typ("n\r")
 	p.ends(0, "")
+	p = w.open("attach", "asks")
+	p.expect("? y or n")
+	w.signal(p.cmd.Process, syscall.SIGTERM)
+	p.ends(143, "")
 	p = w.open("attach", "asks")
 	p.expect("? y or n")
 	p.typ("y\r")

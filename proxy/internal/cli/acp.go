@@ -47,6 +47,7 @@ func (a *app) acp(ctx context.Context, argv []string) error {
 	if err != nil {
 		return err
 	}
+	a.ending.needs(2 * agentGrace) // for the agent, and for the sessions that it has started
 	c, err := a.connect(ctx, true)
 	if err != nil {
 		return err

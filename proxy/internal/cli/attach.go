@@ -176,15 +176,15 @@ func (a *app) attachCommand() *cobra.Command {
 // attachTo connects this terminal with a session until the session ends or the viewer detaches.
 func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.SessionInfo, o *attachOptions) error {
 	// The default action of these signals would leave the terminal in raw mode.
-	ctx, stop := catch(ctx, syscall.SIGQUIT)
+	ctx, stop := a.ending.catch(ctx, syscall.SIGQUIT)
 	defer stop()
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
 
-	t := front.Open(os.Stdin, os.Stdout)
+	t := a.ending.open()
 	if o.before != nil {
-		t = o.before.Again()
+		t = a.ending.restores(o.before.Again())
 	}
 	t.Unread(o.earlyInput)
 	if !t.Escapes() && !o.fresh {

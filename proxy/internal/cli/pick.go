@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"syscall"
 
@@ -34,13 +33,13 @@ func (a *app) attachable(ctx context.Context, c *client.Client) ([]protocol.Sess
 // a list, the user chooses; otherwise it is the first one. Input after the choice is stored in
 // o.earlyInput.
 func (a *app) pick(ctx context.Context, sessions []protocol.SessionInfo, o *attachOptions) (*protocol.SessionInfo, error) {
-	t := front.Open(os.Stdin, os.Stdout)
+	t := a.ending.open()
 	if len(sessions) == 1 || !t.HasKeyboard() || !t.Escapes() {
 		return &sessions[0], nil
 	}
 	a.answered() // a user may take any time
 	defer func() { a.answered = a.watchAnswers(ctx) }()
-	ctx, stop := catch(ctx, syscall.SIGQUIT)
+	ctx, stop := a.ending.catch(ctx, syscall.SIGQUIT)
 	defer stop()
 	chosen, input, err := front.Pick(ctx, t, listItems(sessions))
 	var by signalled

@@ -60,7 +60,7 @@ func (a *app) playCommand() *cobra.Command {
 	o := &playOptions{}
 	cmd := a.oneSession("play ID", "Show the past of a session in this terminal, with its timing", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
-			return o.play(cmd.Context(), c, id)
+			return o.play(cmd.Context(), c, id, a.ending.open())
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if !(o.speed > 0 && o.speed <= 1000) {
@@ -85,12 +85,12 @@ func (a *app) playCommand() *cobra.Command {
 	return cmd
 }
 
-func (o *playOptions) play(ctx context.Context, c *client.Client, id protocol.SessionID) error {
+func (o *playOptions) play(ctx context.Context, c *client.Client, id protocol.SessionID, t *front.Terminal) error {
 	from, until, err := o.offsets(ctx, c, id)
 	if err != nil {
 		return err
 	}
-	return front.Play(ctx, front.Open(os.Stdin, os.Stdout), recording{c, id}, front.PlayOptions{From: from, Until: until, Speed: o.speed, MaxPause: o.idle})
+	return front.Play(ctx, t, recording{c, id}, front.PlayOptions{From: from, Until: until, Speed: o.speed, MaxPause: o.idle})
 }
 
 // recording is the past of a session. It implements front.Recording.

@@ -220,7 +220,10 @@ func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.At
 		t.Say("[it is started again in %s, because %s is %s]", cwd, labelRevive, wayToRevive(info, cfg))
 	default:
 		t.Say("[start it again in %s? y or n]", cwd)
-		answer, err := t.ReadLine()
+		answer, err := t.ReadLine(ctx)
+		if by, ok := context.Cause(ctx).(signalled); ok {
+			return exitcode.New(by.exitCode(), "")
+		}
 		if err != nil || !strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y") {
 			return nil
 		}

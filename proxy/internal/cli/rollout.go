@@ -117,6 +117,7 @@ func (a *app) rollOut(cmd *cobra.Command, f *rolloutFlags, isTrial bool) error {
 	if err != nil {
 		return exitcode.WrongUsage(err)
 	}
+	a.ending.needs(always) // hosts that have begun end their work
 	o, err := a.gateSettings()
 	if err != nil {
 		return err

@@ -39,8 +39,9 @@ import (
 // the error of the command. operate has the commands of package operate for the program proxy, and is nil for
 // holdfast.
 func Main(operate func(*App) []*cobra.Command) int {
-	ctx, stop := catch(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	err := newApp(operate).command(firstWord(os.Args[1:])).ExecuteContext(ctx)
+	a := newApp(operate)
+	ctx, stop := a.ending.catch(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	err := a.command(firstWord(os.Args[1:])).ExecuteContext(ctx)
 	if by, ok := context.Cause(ctx).(signalled); ok && errors.Is(err, context.Canceled) {
 		err = exitcode.New(by.exitCode(), "")
 	}
@@ -67,11 +68,12 @@ type app struct {
 	isProxy  bool                    // this program is proxy, and not holdfast
 	operate  func() []*cobra.Command // makes those of package operate, or those that execute the program proxy for them
 	answered func()                  // ends the watch of a command that waits for an answer
+	ending   *ending                 // ends the process after a signal
 }
 
 // newApp returns the fields for Main.
 func newApp(operate func(*App) []*cobra.Command) *app {
-	a := &app{isProxy: operate != nil}
+	a := &app{isProxy: operate != nil, ending: &ending{}}
 	a.operate = byProxyCommands
 	if operate != nil {
 		a.operate = func() []*cobra.Command { return operate(&App{a}) }

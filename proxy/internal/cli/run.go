@@ -53,9 +53,9 @@ func (a *app) runCommand() *cobra.Command {
 		"after it has ended and its output has been printed.\n\n" +
 		"In a terminal all keys go to the command, even ctrl-c, as with attach; the detach keys leave it\n" +
 		"running, with exit code 75. Without a terminal, standard input is not read, CRLF is printed as LF, and\n" +
-		"SIGINT is passed on to the command; a second SIGINT ends it. Any other signal, or a broken pipe, leaves\n" +
-		"a run with --id running, and ends a run without. If the output goes to a pipe, the command waits for\n" +
-		"the reader of the pipe, at most 10 s at a time, and attach needs --read-only or --steal."
+		"SIGINT is passed on to the command; a second SIGINT ends it. A third one, any other signal, or a broken\n" +
+		"pipe, leaves a run with --id running, and ends a run without. If the output goes to a pipe, the command\n" +
+		"waits for the reader of the pipe, at most 10 s at a time, and attach needs --read-only or --steal."
 	cmd.Example = "  proxy run -- make -j8\n" +
 		"  proxy run --id nightly --timeout 1h -- ./backup.sh   # the same line again returns to it\n" +
 		"  proxy run --json -- go test ./..."
@@ -107,7 +107,8 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 	defer signal.Stop(signals)
 	return a.withStarted(cmd.Context(), func(c *client.Client) error {
 		// From here on this command handles signals itself, because it must not lose sight of the
-		// run.
+		// run. A run may take any time to end after SIGINT.
+		a.ending.needs(always)
 		ctx := context.WithoutCancel(cmd.Context())
 		begin, cancel := context.WithTimeout(ctx, startTimeout)
 		defer cancel()
@@ -123,13 +124,17 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 				"run %s has another command: %s", s.SessionID, plain.Text(commandLine(s.Session.Argv))))
 		}
 		warnUnmasked(&s.Session)
-		r := &oneRun{c: c, o: o, joins: joins, s: s.Session, signals: signals, out: raw(cmd)}
+		r := &oneRun{c: c, o: o, joins: joins, s: s.Session, signals: signals, ending: a.ending, out: raw(cmd)}
 		r.ends = &lineEnds{w: r.out}
 		r.s.ID = s.SessionID
-		if t := front.Open(os.Stdin, os.Stdout); !o.text && !o.asJSON && t.IsTerminal() {
+		if t := a.ending.open(); !o.text && !o.asJSON && t.IsTerminal() {
 			r.term, r.keys = t, t.HasKeyboard()
 		}
-		return r.end(ctx, r.watch(ctx, a))
+		why := r.watch(ctx, a)
+		done := make(chan struct{})
+		defer close(done)
+		go r.exitBySignal(ctx, done)
+		return r.end(ctx, why)
 	})
 }
 
@@ -140,6 +145,8 @@ type oneRun struct {
 	joins   *attachOptions // how this terminal attaches to the run
 	s       protocol.SessionInfo
 	signals <-chan os.Signal
+	ending  *ending
+	late    *time.Timer // ends this process after a signal; nil before a signal has ended watch
 	out     io.Writer
 	term    *front.Terminal // where output is shown; nil if standard output is no terminal
 	keys    bool            // set if the terminal's input is sent to the run
@@ -188,7 +195,7 @@ func (r *oneRun) watch(parent context.Context, a *app) error {
 	return err
 }
 
-// handleSignals handles signals. A terminal in raw mode sends no signals for keys.
+// handleSignals handles signals until done is closed. A terminal in raw mode sends no signals for keys.
 func (r *oneRun) handleSignals(ctx context.Context, cancel context.CancelCauseFunc, done <-chan struct{}) {
 	for interrupts := 0; ; {
 		select {
@@ -197,20 +204,64 @@ func (r *oneRun) handleSignals(ctx context.Context, cancel context.CancelCauseFu
 		case s := <-r.signals:
 			switch s {
 			case syscall.SIGINT:
-				if interrupts++; interrupts == 1 {
+				switch interrupts++; interrupts {
+				case 1:
 					_ = r.c.Interrupt(ctx, r.s.ID) // fails if the run is ending
-				} else if interrupts == 2 {
+				case 2:
 					_ = r.c.Terminate(ctx, r.s.ID, client.End{})
+				case 3: // the run has ended, and the reader of its output does not read
+					r.leaveBySignal(ctx, syscall.SIGINT, cancel)
 				}
 			case syscall.SIGPIPE: // the write has failed, too
 			default:
 				if s, ok := s.(syscall.Signal); ok {
-					cancel(signalled{s})
+					r.leaveBySignal(ctx, s, cancel)
 				}
 			}
 		}
 	}
 }
+
+// leaveBySignal ends the watch because of a signal, and ends this process if that takes too long. A further
+// signal does not change when that is.
+func (r *oneRun) leaveBySignal(ctx context.Context, s syscall.Signal, cancel context.CancelCauseFunc) {
+	cancel(signalled{s})
+	if r.late == nil {
+		r.late = time.AfterFunc(endLimit, func() { r.abandon(ctx, s) })
+	}
+}
+
+// exitBySignal ends this process some time after a signal that comes when the run is no longer watched: the
+// command prints its result then, or waits for the end of a run that it has ended.
+func (r *oneRun) exitBySignal(ctx context.Context, done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case s := <-r.signals:
+			if s, ok := s.(syscall.Signal); ok && s != syscall.SIGPIPE { // the write has failed, too
+				time.AfterFunc(endLimit, func() { r.abandon(ctx, s) })
+				return
+			}
+		}
+	}
+}
+
+// abandon ends this process, which waits in a write or for the proxy. A run without an id must not outlive it.
+func (r *oneRun) abandon(ctx context.Context, s syscall.Signal) {
+	if r.o.id == "" {
+		ctx, cancel := context.WithTimeout(ctx, abandonLimit)
+		defer cancel()
+		_ = r.c.Terminate(ctx, r.s.ID, client.End{}) // fails if the run has ended
+		if _, err := r.c.Wait(ctx, r.s.ID, -1); err == nil {
+			_ = r.c.Forget(ctx, r.s.ID) // if this fails, the session is removed after exit_keep
+		}
+	}
+	r.ending.exit(s)
+}
+
+// abandonLimit is how long a command that a signal ends waits for the end of its run.
+const abandonLimit = time.Second
 
 // isMaskedFrom reports whether shown is text, or text in which asterisks replace secrets.
 func isMaskedFrom(shown, text string) bool {
@@ -404,6 +455,9 @@ func (r *oneRun) kill(ctx context.Context) error {
 	err := r.c.Terminate(ctx, r.s.ID, client.End{})
 	if err != nil && !errors.Is(err, protocol.ErrSessionExited) {
 		return err
+	}
+	if r.late != nil {
+		r.late.Stop() // the supervisor ends the run after the setting grace, at most a minute
 	}
 	if !r.keys && !r.o.text && !r.o.asJSON {
 		return r.print(ctx)

@@ -188,8 +188,28 @@ func sent(err error) error {
 // maxSend bounds the input that send reads, in bytes.
 const maxSend = 64 << 20
 
-// readInput reads a file, or standard input if name is "-".
+// readInput reads a file, or standard input if name is "-". It returns the error of the command's context if that
+// is done first, because a pipe may have no writer, or a silent one.
 func readInput(cmd *cobra.Command, name string) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	read := make(chan result, 1) // buffered, because the read may end after the context
+	go func() {
+		data, err := readAll(cmd, name)
+		read <- result{data, err}
+	}()
+	select {
+	case r := <-read:
+		return r.data, r.err
+	case <-cmd.Context().Done():
+		return nil, cmd.Context().Err()
+	}
+}
+
+// readAll reads a file as readInput does, and waits for its end.
+func readAll(cmd *cobra.Command, name string) ([]byte, error) {
 	in := cmd.InOrStdin()
 	if name != "-" {
 		f, err := os.Open(name)

@@ -95,6 +95,10 @@ func (p *App) HandOffAgent(ctx context.Context, dirs config.Dirs) (text string, 
 	return p.a.handOffAgent(ctx, dirs)
 }
 
+// EndsSlowly lets this command take any time to end after a signal, because it serves clients or ends processes of its
+// own. Other commands are ended if they take too long.
+func (p *App) EndsSlowly() { p.a.ending.needs(always) }
+
 // Execute executes a program in this process, with argv[0] as its name. It returns only if that fails.
 func Execute(path string, argv []string) error { return execute(path, argv) }
 

@@ -2,9 +2,14 @@ package cli
 
 import (
 	"context"
+	"math"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
+	"time"
+
+	"holdfast/proxy/internal/front"
 )
 
 // signalled is the cause of a context that was ended by a signal.
@@ -18,8 +23,8 @@ func (s signalled) exitCode() int { return 128 + int(s.Signal) }
 
 // catch returns a context that ends with the first of the signals. Further signals have no effect,
 // because timeout(1) sends its signal twice, and the second one must not interrupt the reaction to
-// the first one.
-func catch(parent context.Context, signals ...os.Signal) (ctx context.Context, stop func()) {
+// the first one. If the command has not ended some time after the first one, catch ends the process.
+func (e *ending) catch(parent context.Context, signals ...os.Signal) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, signals...)
@@ -28,9 +33,58 @@ func catch(parent context.Context, signals ...os.Signal) (ctx context.Context, s
 		case s := <-c:
 			if s, ok := s.(syscall.Signal); ok {
 				cancel(signalled{s})
+				time.AfterFunc(endLimit, func() {
+					time.Sleep(time.Duration(e.extra.Load())) // the command may have asked for it after the signal
+					e.exit(s)
+				})
 			}
 		case <-ctx.Done():
 		}
 	}()
 	return ctx, func() { signal.Stop(c); cancel(nil) }
+}
+
+const (
+	// endLimit is how long a command may take to end after a signal. A command that is attached to a session on
+	// another host needs the longest time: the client waits up to 1 s until its input is sent, 1 s until the proxy
+	// has acknowledged it, and 2 s until ssh has ended. The rest is for the terminal and the last message. A
+	// service manager and docker stop wait for at least 10 s before they send SIGKILL.
+	endLimit = 5 * time.Second
+	// restoreLimit is how long the terminal may take to accept the sequences that reset its modes.
+	restoreLimit = 250 * time.Millisecond
+
+	always time.Duration = math.MaxInt64
+)
+
+// An ending ends the process after a signal if the command does not end by itself. A command cannot look at its
+// context while it waits in a write to a pipe or a terminal that nobody reads, or in a read.
+type ending struct {
+	term  atomic.Pointer[front.Terminal] // the last one that the command has opened, or nil
+	extra atomic.Int64                   // time that the command needs beyond endLimit, in nanoseconds
+}
+
+// open returns the terminal of this command, which exit restores.
+func (e *ending) open() *front.Terminal { return e.restores(front.Open(os.Stdin, os.Stdout)) }
+
+// restores makes t the terminal that exit restores, and returns it.
+func (e *ending) restores(t *front.Terminal) *front.Terminal {
+	e.term.Store(t)
+	return t
+}
+
+// needs gives the command more time to end after a signal than endLimit.
+func (e *ending) needs(extra time.Duration) { e.extra.Store(int64(extra)) }
+
+// exit restores the terminal, and ends the process as the signal s. The attributes of the terminal are
+// restored first, which never takes long; a terminal that blocks output keeps its modes.
+func (e *ending) exit(s syscall.Signal) {
+	if t := e.term.Load(); t != nil {
+		restored := make(chan struct{})
+		go func() { defer close(restored); t.Restore() }()
+		select {
+		case <-restored:
+		case <-time.After(restoreLimit):
+		}
+	}
+	os.Exit(signalled{s}.exitCode())
 }

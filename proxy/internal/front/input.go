@@ -2,6 +2,7 @@ package front
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -76,12 +77,31 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// ReadLine returns the next line of the input, without its end. The terminal must not be raw.
-func (t *Terminal) ReadLine() (string, error) {
+// ReadLine returns the next line of the input, without its end, or the error of ctx if ctx is done before the line
+// has come. The terminal must not be raw.
+func (t *Terminal) ReadLine(ctx context.Context) (string, error) {
+	type result struct {
+		line string
+		err  error
+	}
+	read := make(chan result, 1) // buffered, because the read may end after ctx
+	go func() {
+		line, err := t.readLine(ctx.Done())
+		read <- result{line, err}
+	}()
+	select {
+	case r := <-read:
+		return r.line, r.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+func (t *Terminal) readLine(gone <-chan struct{}) (string, error) {
 	var line []byte
 	buf := make([]byte, 1<<10)
 	for len(line) < maxTypedLine {
-		n, err := t.in.read(buf, nil)
+		n, err := t.in.read(buf, gone)
 		text, rest, isWhole := bytes.Cut(buf[:n], []byte("\n"))
 		line = append(line, text...)
 		if isWhole {

@@ -146,6 +146,7 @@ func isSameDir(a, b string) bool {
 
 // chaos makes the faults, and prints the verdict.
 func (a *app) chaos(cmd *cobra.Command, o *chaosOptions) error {
+	a.EndsSlowly()
 	ctx := cmd.Context()
 	dir, err := filepath.Abs(a.Dir())
 	if err != nil {

@@ -45,6 +45,7 @@ func (a *app) conformanceCommand() *cobra.Command {
 				}
 				o.Transports = []string{transport}
 			}
+			a.EndsSlowly()
 			return judge(cmd, o)
 		},
 	}

@@ -1,0 +1,179 @@
+//go:build linux
+
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// silence starts a command whose standard output is a pipe that nobody reads, and returns it when the pipe is full.
+func (w *world) silence(args ...string) *background {
+	w.T.Helper()
+	r, out, err := os.Pipe()
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.T.Cleanup(func() { _ = r.Close() })
+	const size = 4096
+	if _, err := unix.FcntlInt(r.Fd(), unix.F_SETPIPE_SZ, size); err != nil {
+		w.T.Fatal(err)
+	}
+	b := w.beginWith(out, nil, args...)
+	_ = out.Close() // the program has its own duplicate
+	last := 0
+	if !eventually(func() bool { // a piece that does not fit may leave a part of the pipe empty
+		n, before := buffered(r), last
+		last = n
+		return n > size/2 && n == before
+	}) {
+		w.T.Fatalf("%v: the pipe does not become full: it has %d bytes", args, last)
+	}
+	return b
+}
+
+// buffered returns how many bytes a pipe has.
+func buffered(pipe *os.File) int {
+	n, err := unix.IoctlGetInt(int(pipe.Fd()), unix.TIOCINQ)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// beginWith starts a command in the background, with out and in as standard output and input.
+func (w *world) beginWith(out, in *os.File, args ...string) *background {
+	w.T.Helper()
+	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), args...)
+	var errout bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = in, out, &errout, w.Env, w.Dir
+	if err := cmd.Start(); err != nil {
+		w.T.Fatal(err)
+	}
+	w.T.Cleanup(func() { _ = cmd.Process.Kill() })
+	b := &background{cmd.Process, make(chan result, 1)}
+	go func() {
+		_ = cmd.Wait() // the exit code contains the result
+		b.end <- result{Code: cmd.ProcessState.ExitCode(), Errout: errout.String()}
+	}()
+	return b
+}
+
+// signal sends a signal to a process twice, as timeout(1) does.
+func (w *world) signal(p *os.Process, s syscall.Signal) {
+	w.T.Helper()
+	if err := p.Signal(s); err != nil {
+		w.T.Fatal(err)
+	}
+	_ = p.Signal(s) // the process may have ended
+}
+
+// endsBy waits for the end of a background command, and checks that it has ended by the signal s.
+func (w *world) endsBy(b *background, s syscall.Signal) {
+	w.T.Helper()
+	if r := w.wait(b); r.Code != 128+int(s) {
+		w.T.Errorf("%v: %v, want exit %d", s, r, 128+int(s))
+	}
+}
+
+// A command that waits for input must end by a signal.
+func TestSignalDuringRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.spawn("cat", "cat")
+	if err := syscall.Mkfifo(w.Path("fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = r.Close(), in.Close() }()
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		b := w.beginWith(nil, r, "send", "cat", "--file", "-")
+		if _, err := in.WriteString("typed"); err != nil {
+			t.Fatal(err)
+		}
+		if !eventually(func() bool { return buffered(r) == 0 }) {
+			t.Fatal("the command does not read its standard input")
+		}
+		w.signal(b.Process, s)
+		w.endsBy(b, s)
+		b = w.beginWith(nil, nil, "send", "cat", "--file", "fifo") // waits for a writer
+		w.connects(b)
+		w.signal(b.Process, s)
+		w.endsBy(b, s)
+	}
+}
+
+// connects waits until a command has a connection.
+func (w *world) connects(b *background) {
+	w.T.Helper()
+	if !eventually(func() bool {
+		open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", b.Pid))
+		return slices.ContainsFunc(open, func(fd string) bool {
+			name, _ := os.Readlink(fd)
+			return strings.HasPrefix(name, "socket:")
+		})
+	}) {
+		w.T.Fatal("the command has not connected")
+	}
+}
+
+// A command whose output is not read must end by a signal, and must end its run.
+func TestSignalDuringWrite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("start")
+	w.shell("big", "seq 100000; exec cat")
+	w.shows("big", "100000\n")
+	run := w.silence("run", "--", "yes")
+	history := w.silence("history", "big", "--lines", "0")
+	attach := w.silence("attach", "big")
+	named := w.silence("run", "--id", "named", "--", "yes")
+	all := []*background{run, history, attach, named}
+	for _, b := range all {
+		w.signal(b.Process, syscall.SIGTERM)
+	}
+	for _, b := range all {
+		w.endsBy(b, syscall.SIGTERM)
+	}
+	if !eventually(func() bool { return len(decode[[]any](t, w.must("ls", "--json"))) == 2 }) {
+		t.Errorf("the sessions are %s, want big and named", w.must("ls", "--json"))
+	}
+}
+
+// A terminal that blocks output must be restored after a signal.
+func TestSignalOnBlockedTerminal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("start")
+	w.spawn("yes", "yes")
+	all := []*terminal{w.open("run", "--", "yes"), w.open("attach", "yes")}
+	for _, p := range all {
+		p.expect("y\r\ny\r\n")
+		if p.attributes() == p.before {
+			t.Fatal("the terminal is not raw")
+		}
+		if err := unix.IoctlSetInt(int(p.slave.Fd()), unix.TCXONC, unix.TCOOFF); err != nil { // as ctrl-s
+			t.Fatal(err)
+		}
+	}
+	for _, p := range all {
+		w.signal(p.cmd.Process, syscall.SIGTERM)
+	}
+	for _, p := range all {
+		if code, now := p.wait(), p.attributes(); code != 143 || now != p.before {
+			t.Errorf("%s: exit %d, want 143; the attributes are\n%+v, want\n%+v", p.cmd, code, now, p.before)
+		}
+	}
+}
