@@ -8,12 +8,17 @@
 //     compares the two descriptions.
 //  3. The new proxy reports that it is prepared. The old one stops accepting, and sends
 //     its clients' connections in batches, each connection with its state.
-//  4. After the last batch the new proxy reports that it serves, and the old one leaves.
+//  4. After the last batch the new proxy reports that it serves. The old one confirms that, and
+//     leaves.
 //
 // The report in step 4 is the commit point. If a step before it fails, the old proxy continues to
 // serve all connections that the new one did not own by then. A failure after it harms no client,
 // because the old proxy holds no connections any more. If one side closes the conversation
 // without a message, it has died, and the other side serves.
+//
+// The report may come too late, after the old proxy has given up and serves again. The old proxy
+// has sent an error then, and the new one must end. The new proxy therefore reads the answer to its
+// report before it accepts connections.
 //
 // Invariant: at every moment a process holds the listeners open, so that no connect is refused,
 // and the socket's path is never unlinked.
@@ -58,12 +63,22 @@ const batchTime = 3 * time.Second
 // the old side may soon serve again, and both would serve.
 const LastTime = batchTime / 2
 
+// answerTime is how long a successor waits for the answer to its last message. The old proxy of a
+// release before the answer sends none, and closes the conversation only when its clients have left.
+// A successor that has waited in vain serves: if the old proxy had given up, its error would have
+// arrived.
+const answerTime = 250 * time.Millisecond
+
+// lastLook is how long the old proxy looks for the last message after its time limit. Its process may
+// not have run while the message arrived, and must then not serve again.
+const lastLook = 10 * time.Millisecond
+
 // ErrGone means that the other side has ended without a message.
 var ErrGone = errors.New("the other proxy has ended without a message")
 
 // A message is any message of the conversation; Do determines which fields count.
 type message struct {
-	Do        string                `json:"do"` // take, offer, look, looked, prepared, conns, attached, go, done, serving, leave; stop, stopping; sign_out, signed_out; error
+	Do        string                `json:"do"` // take, offer, look, looked, prepared, conns, attached, go, done, serving, committed, leave; stop, stopping; sign_out, signed_out; error
 	Versions  protocol.VersionRange `json:"versions,omitzero"`
 	Records   protocol.VersionRange `json:"records,omitzero"` // range of connection state versions that the successor can read
 	PID       int                   `json:"pid,omitempty"`

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -249,6 +250,94 @@ func TestOldDiesWhileItGives(t *testing.T) {
 				t.Errorf("Prepared returned %v", err)
 			}
 			greeted(t, far)
+		})
+	}
+}
+
+// If the last message of a successor comes after the old proxy has given up, only the old proxy serves.
+// demand: S9
+func TestServingTooLate(t *testing.T) {
+	o := newOld(t, func(o *old) { o.offer.Wait = 50 * time.Millisecond })
+	take := begin(t, o)
+	if _, _, err := take.Prepared(func([]Conn, []byte, <-chan struct{}) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Within(t, patience, "the old proxy serves on", o.back)
+	if err := take.Serving(); err == nil || errors.Is(err, ErrGone) {
+		t.Errorf("Serving returned %v, but the old proxy serves", err)
+	}
+	o.staying(t)
+}
+
+// A successor that has taken too long for its last steps must know that.
+func TestCheckTime(t *testing.T) {
+	take := &Take{prepared: time.Now()}
+	if err := take.CheckTime(); err != nil {
+		t.Error(err)
+	}
+	take.prepared = take.prepared.Add(-LastTime - time.Second)
+	if err := take.CheckTime(); err == nil {
+		t.Error("a successor may serve although the old proxy may serve again")
+	}
+}
+
+// An old proxy of a release that does not confirm the last message leaves nevertheless.
+func TestUnconfirmed(t *testing.T) {
+	path := fakeOld(t, func(c *net.UnixConn) {
+		_ = say(c, message{Do: "offer", Versions: supported}, nil)
+		_, _ = heard(c, "prepared")
+		_ = say(c, message{Do: "done"}, nil)
+		_, _ = heard(c, "serving")
+		time.Sleep(2 * answerTime) // its clients leave
+	})
+	take, err := Begin(testkit.Soon(t), path, hello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := finish(take); err != nil {
+		t.Error(err)
+	}
+}
+
+// A refused successor that reports too late that it serves, and does not read that it is refused, is killed. One that
+// has read it ends by itself.
+func TestDismiss(t *testing.T) {
+	for name, tt := range map[string]struct {
+		says     []message
+		isKilled bool
+	}{
+		"serves":           {[]message{{Do: "serving"}}, true},
+		"serves, and ends": {[]message{{Do: "serving"}, {Do: "error", Error: &protocol.Error{Code: "x"}}}, false},
+		"ends":             {nil, false},
+		"says nonsense":    {[]message{{Do: "nonsense"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			successor := exec.Command("sleep", "60")
+			if err := successor.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- successor.Wait() }()
+			near, far, err := socketPair(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range tt.says {
+				if err := say(far, m, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			far.Close()
+			dismiss(&peer{conn: near}, successor.Process.Pid)
+			near.Close()
+			if !tt.isKilled {
+				time.Sleep(20 * time.Millisecond)
+				if len(ended) > 0 {
+					t.Error("the successor was killed")
+				}
+				_ = successor.Process.Kill()
+			}
+			testkit.Within(t, patience, "the successor ends", ended)
 		})
 	}
 }

@@ -212,6 +212,13 @@ func (o *Offer) move(successor *peer) error {
 	}
 	o.step("done")
 	_, err = successor.receivePlain("serving")
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		successor.wait = lastLook
+		_, err = successor.receivePlain("serving")
+	}
+	if err == nil {
+		_ = successor.send(message{Do: "committed"}, nil) // a successor of an older release does not wait for it
+	}
 	return err
 }
 
@@ -232,11 +239,28 @@ func (o *Offer) giveBatch(successor *peer, p parcel) error {
 }
 
 // dismiss waits until a refused successor has ended the conversation. If it does not, dismiss
-// kills it, because it holds connections, and their clients must not wait for it.
+// kills it, because it holds connections, and their clients must not wait for it. It also kills a
+// successor that reports that it serves and then closes the conversation without an error: that
+// successor has not read that it is refused, so that both would serve.
 func dismiss(successor *peer, pid int) {
-	_ = successor.conn.SetDeadline(time.Now().Add(batchTime))
-	_, err := io.Copy(io.Discard, successor.conn)
-	if errors.Is(err, os.ErrDeadlineExceeded) && pid > 0 {
+	successor.wait, successor.until = batchTime, time.Now().Add(batchTime)
+	isServing := false
+	var err error
+	for err == nil {
+		var m message
+		m, err = successor.receivePlain("look", "prepared", "attached", "serving", "leave")
+		var reason *protocol.Error
+		if errors.As(err, &reason) { // the successor ends by itself
+			m, err = message{}, nil
+		}
+		if err == nil {
+			isServing = m.Do == "serving"
+		}
+	}
+	if !errors.Is(err, ErrGone) {
+		_, err = io.Copy(io.Discard, successor.conn) // after a message that is not valid; the deadline still holds
+	}
+	if (isServing || errors.Is(err, os.ErrDeadlineExceeded)) && pid > 0 {
 		if p, err := os.FindProcess(pid); err == nil {
 			_ = p.Kill()
 		}

@@ -30,9 +30,10 @@ type Take struct {
 	// Step is called after each step with its name; it may be nil.
 	Step func(name string)
 
-	peer   peer
-	groups []Group
-	files  []*os.File
+	peer     peer
+	groups   []Group
+	files    []*os.File
+	prepared time.Time // when Prepared has returned
 }
 
 // Begin asks the proxy at the control socket path for everything that it holds. That proxy
@@ -108,6 +109,7 @@ func (t *Take) Prepared(adopt func(conns []Conn, state []byte, committed <-chan 
 			break
 		}
 		if m.Do == "done" {
+			t.prepared = time.Now()
 			return m.Closed, p.state, nil
 		}
 		err = t.takeOver(p, adopt)
@@ -155,11 +157,33 @@ func (t *Take) fail(err error) error {
 	return errors.Join(err, t.peer.conn.Close())
 }
 
-// Serving reports to the old proxy that this one accepts connections. It is the last message; the
-// old proxy then leaves.
+// CheckTime returns an error if this proxy has needed more than LastTime since Prepared. The old proxy
+// may soon serve again, so this one must give up.
+func (t *Take) CheckTime() error {
+	if late := time.Since(t.prepared); late > LastTime {
+		return fmt.Errorf("the last steps took %v, and the old process may serve again", late.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// Serving reports to the old proxy that this one serves, and ends the handoff. The old proxy then
+// leaves. This proxy must accept connections only after that.
+//
+// If the error is ErrGone, the old proxy has died, so this one serves nevertheless. After any other
+// error the old proxy has given up before and serves, and this one must end.
 func (t *Take) Serving() error {
 	defer func() { _ = errors.Join(closeAll(t.files), t.peer.conn.Close()) }()
-	return t.peer.send(message{Do: "serving"}, nil)
+	err := t.peer.send(message{Do: "serving"}, nil)
+	t.peer.wait, t.peer.until = answerTime, time.Time{}
+	_, answer := t.peer.receivePlain("committed") // an error may have arrived even if send has failed
+	var refused *protocol.Error
+	if errors.As(answer, &refused) {
+		err = fmt.Errorf("the old process has given up and serves again: %w", refused)
+	}
+	if err != nil && !errors.Is(err, ErrGone) {
+		t.peer.sendError(err) // so that the old proxy knows that this one ends by itself
+	}
+	return err
 }
 
 // Leave ends a handoff that was only tried. The old proxy continues to serve.

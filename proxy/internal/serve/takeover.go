@@ -15,8 +15,8 @@ import (
 	"holdfast/shared/version"
 )
 
-// takeOver takes over from the running proxy, up to the last message. An error means that the old
-// proxy continues to serve. done reports that this was a dry run.
+// takeOver takes over from the running proxy. An error means that the old proxy continues to serve.
+// done reports that this was a dry run.
 func (s *serving) takeOver(ctx context.Context) (done bool, err error) {
 	t := s.take
 	s.report.say(handoff.Progress{Step: "offered", PID: t.PID, Version: t.Version})
@@ -34,10 +34,13 @@ func (s *serving) takeOver(ctx context.Context) (done bool, err error) {
 	s.server.HoldTickets()
 	defer s.server.IssueTickets()
 	closed, state, err := t.Prepared(s.adopt)
+	isGone := errors.Is(err, handoff.ErrGone)
 	switch {
 	case err == nil:
-		err = s.addState(state)
-	case errors.Is(err, handoff.ErrGone):
+		if err = s.addState(state); err != nil {
+			t.GiveUp(err)
+		}
+	case isGone:
 		s.log.Warn().Err(err).Int("old_pid", t.PID).Msg("old proxy ended without its last message; this proxy serves nevertheless")
 		err = nil
 	}
@@ -48,7 +51,41 @@ func (s *serving) takeOver(ctx context.Context) (done bool, err error) {
 	s.took.Store(&metrics.Takeover{Connections: n, Median: median, Worst: longest})
 	s.report.say(handoff.Progress{Step: "moved", Connections: n, Closed: closed, StallMedianMS: ms(median), StallMaxMS: ms(longest)})
 	s.log.Info().Int("connections", n).Int("closed", closed).Dur("stall_median", median).Dur("stall_max", longest).Msg("clients taken over")
+	if err := s.commit(isGone); err != nil {
+		return false, fmt.Errorf("rolled back, the old proxy continues to serve: %w", err)
+	}
 	return false, nil
+}
+
+// commit reports to the old proxy that this one serves, unless the old one is gone. If it returns an
+// error, the old proxy has given up and serves again, so this one must end and leave all sockets and
+// locks to it.
+//
+// A service manager must learn of its new main process before the old one ends, and that is before
+// this proxy knows whether it serves. If it does not, commit names the old process again.
+func (s *serving) commit(isGone bool) error {
+	t := s.take
+	if !isGone {
+		if err := t.CheckTime(); err != nil {
+			t.GiveUp(err)
+			return err
+		}
+	}
+	fault("accepting")
+	notifyReady(os.Getpid(), s.log)
+	if isGone {
+		return nil
+	}
+	err := t.Serving()
+	if err != nil && !errors.Is(err, handoff.ErrGone) {
+		notifyReady(t.PID, s.log)
+		return err
+	}
+	if err != nil {
+		s.log.Warn().Err(err).Msg("old proxy not notified that this proxy serves")
+	}
+	fault("serving")
+	return nil
 }
 
 // compare compares the output of sessions that this proxy and the old one see.
@@ -84,21 +121,17 @@ func (s *serving) compare(ctx context.Context) error {
 	return nil
 }
 
-// ready reports that this proxy serves: to its log, a service manager, the old proxy and the
-// process that started it.
+// ready reports that this proxy serves: to its log, a service manager and the process that started it.
+// After a handoff, commit has told the service manager.
 func (s *serving) ready() {
 	ls := s.listeners
 	if ls.tcp != nil {
 		s.log.Info().Stringer("address", ls.tcp.Addr()).Msg("serving the page and WebSockets on TCP; the token is in the state directory")
 	}
 	s.log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ls.api.Path()).Msg("proxy serves")
-	fault("accepting")
-	notifyReady(s.log)
-	if s.take != nil {
-		if err := s.take.Serving(); err != nil {
-			s.log.Warn().Err(err).Msg("old proxy not notified that this proxy serves")
-		}
-		fault("serving")
+	if s.take == nil {
+		notifyReady(os.Getpid(), s.log)
+	} else {
 		s.log.Info().Int("old_pid", s.take.PID).Msg("this proxy took over from the old one")
 	}
 	s.greet(os.Stdout)

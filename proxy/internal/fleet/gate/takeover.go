@@ -78,7 +78,6 @@ func (g *Gate) commit(take *handoff.Take) error {
 		return err
 	}
 	// From here on, the old gate changes nothing in the store.
-	began := time.Now()
 	if err := g.store.Reload(); err != nil {
 		take.GiveUp(err)
 		return err
@@ -87,15 +86,19 @@ func (g *Gate) commit(take *handoff.Take) error {
 		take.GiveUp(err)
 		return err
 	}
-	if late := time.Since(began); err == nil && late > handoff.LastTime {
-		err := fmt.Errorf("this gate took %v to read its members, and the old gate may serve again", late.Round(time.Millisecond))
-		take.GiveUp(err)
-		return err
+	if err == nil {
+		if err := take.CheckTime(); err != nil {
+			take.GiveUp(err)
+			return err
+		}
 	}
 	g.returnsUntil = time.Now().Add(returnLimit)
 	g.counts.hasTakenOver.Store(true)
 	if err == nil {
 		err = take.Serving()
+	}
+	if err != nil && !errors.Is(err, handoff.ErrGone) { // the old gate has given up before
+		return err
 	}
 	if err != nil { // it has died, so no gate serves
 		g.log.Warn().Err(err).Msg("old gate ended before its last message; this gate serves nevertheless")

@@ -256,6 +256,11 @@ func (t Takeover) Run(ctx context.Context, o Options) (next *Successor, err erro
 	if err == nil {
 		err = take.Serving()
 	}
+	if err != nil && !errors.Is(err, handoff.ErrGone) { // the old agent has given up before
+		cancel()
+		<-ended
+		return nil, fmt.Errorf("the old agent continues: %w", errors.Join(err, s.release()))
+	}
 	if err != nil {
 		o.Log.Warn().Err(err).Msg("old agent has died during the handoff; this agent serves")
 	}

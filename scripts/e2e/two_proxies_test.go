@@ -1,0 +1,44 @@
+package e2e
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// takesOver starts a successor of the proxy, which stops at a step, and returns it when it has stopped.
+func (w *world) takesOver(step string) process {
+	w.T.Helper()
+	good := w.Env
+	w.Env = append(good[:len(good):len(good)], "HOLDFAST_FAULT="+step+"=stop")
+	next := w.Start(w.Command("proxy", "serve", "--take-over"))
+	w.Env = good
+	w.Stopped(next.Process)
+	return next.Process
+}
+
+// If a successor stands still before its last message, and the old proxy serves again meanwhile, the successor must
+// end when it continues. The old proxy must keep its sockets.
+// demand: S9
+func TestLateSuccessor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Bin = testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor")
+	w.dial(client.Options{})
+	old := w.Only("proxy")
+	next := w.takesOver("accepting")
+	testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Logs(), "handoff failed") }, "the old proxy gives up")
+	if err := syscall.Kill(next.PID, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	w.Gone(next)
+	if now := w.Only("proxy"); now != old {
+		t.Errorf("process %d serves; the old proxy is process %d", now.PID, old.PID)
+	}
+	if c := w.connect(client.Options{Name: "e2e"}); c.ProxyPID() != old.PID {
+		t.Errorf("process %d has the socket; the old proxy is process %d", c.ProxyPID(), old.PID)
+	}
+}
