@@ -44,6 +44,46 @@ func isBlocking(t *testing.T, ln *Listener) bool {
 	return blocking
 }
 
+// If the old holder has closed the listener instead of releasing it, Check must make the path and take the lock again.
+// If another process was faster, Check must say so.
+func TestCheckTakesTheLockAgain(t *testing.T) {
+	path := filepath.Join(testDir(t), "a.sock")
+	for _, isTaken := range []bool{false, true} {
+		old := mustListen(t, path, Options{})
+		next, err := Adopt(path, mustFiles(t, old), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := old.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if isTaken {
+			other := mustListen(t, path, Options{})
+			var inUse *InUseError
+			if _, err := next.Check(); !errors.As(err, &inUse) {
+				t.Errorf("Check returned %v although another process serves", err)
+			}
+			if err := next.Release(); err != nil {
+				t.Error(err)
+			}
+			if !isInUse(path) {
+				t.Error("the other process has lost its lock")
+			}
+			other.Close()
+			continue
+		}
+		if rebound, err := next.Check(); !rebound || err != nil {
+			t.Errorf("Check returned %v, %v", rebound, err)
+		}
+		if locked, err := Locked(path); !locked || err != nil {
+			t.Errorf("Locked returned %v, %v", locked, err)
+		}
+		if err := next.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // The lock must be passed on: as long as either holder lives, no other process may listen.
 func TestAdoptKeepsTheLock(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")

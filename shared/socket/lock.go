@@ -141,10 +141,16 @@ func Locked(path string) (bool, error) {
 	return false, unix.Flock(int(f.Fd()), unix.LOCK_UN)
 }
 
-// relock takes the lock again if the lock's file was removed or replaced.
+// relock takes the lock again if the lock's file was removed or replaced, or if another process that
+// has a duplicate of the file has unlocked it, as Close does. If this process still holds the lock,
+// flock changes nothing.
 func (l *Listener) relock() error {
 	if isAt(l.lock, lockPath(l.path)) {
-		return nil
+		err := flock(l.lock, unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return &InUseError{l.path, readPID(l.lock)}
+		}
+		return err
 	}
 	lock, err := acquire(l.path)
 	if err != nil {

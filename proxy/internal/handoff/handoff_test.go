@@ -35,8 +35,9 @@ const (
 type old struct {
 	dir, control string
 	offer        *Offer
-	left         chan bool     // receives the argument handed of each call of Leave
-	back         chan struct{} // receives a value for each call of Back
+	ctx          context.Context // of Serve; it may end before the test
+	left         chan bool       // receives the argument handed of each call of Leave
+	back         chan struct{}   // receives a value for each call of Back
 	api          *socket.Listener
 }
 
@@ -45,7 +46,7 @@ func newOld(t *testing.T, change func(*old)) *old {
 	t.Helper()
 	testkit.CheckLeaks(t)
 	dir := testkit.Dir(t)
-	o := &old{dir: dir, control: filepath.Join(dir, "control"), left: make(chan bool, 8), back: make(chan struct{}, 8)}
+	o := &old{dir: dir, ctx: context.Background(), control: filepath.Join(dir, "control"), left: make(chan bool, 8), back: make(chan struct{}, 8)}
 	var err error
 	if o.api, err = socket.Listen(filepath.Join(dir, "api"), socket.Options{}); err != nil {
 		t.Fatal(err)
@@ -69,7 +70,7 @@ func newOld(t *testing.T, change func(*old)) *old {
 		change(o)
 	}
 	done := make(chan error, 1)
-	go func() { done <- o.offer.Serve(context.Background(), ln) }()
+	go func() { done <- o.offer.Serve(o.ctx, ln) }()
 	t.Cleanup(func() {
 		ln.Close()
 		if err := testkit.Within(t, patience, "Serve returns", done); err != nil {

@@ -103,6 +103,8 @@ type peer struct {
 	conn  *net.UnixConn // time limit of its next message; 0 means Timeout
 	wait  time.Duration // time limit of the present step; zero means none
 	until time.Time     // when the last one must have come; zero for never
+	// ending returns an error if this process ends, so that it must not wait for a message; it may be nil.
+	ending func() error
 }
 
 func (p *peer) deadline() error {
@@ -110,7 +112,10 @@ func (p *peer) deadline() error {
 	if !p.until.IsZero() && p.until.Before(at) {
 		at = p.until
 	}
-	return p.conn.SetDeadline(at)
+	if err := p.conn.SetDeadline(at); err != nil || p.ending == nil {
+		return err
+	}
+	return p.ending()
 }
 
 func (p *peer) send(m message, files []*os.File) error {

@@ -388,6 +388,51 @@ func TestPreparingTakesTooLong(t *testing.T) {
 	o.staying(t)
 }
 
+// A proxy that is ended while its successor prepares ends the handoff with an error, before it closes its listeners.
+// demand: S9
+func TestEndWhilePreparing(t *testing.T) {
+	ctx, end := context.WithCancel(context.Background())
+	o := newOld(t, func(o *old) { o.ctx = ctx })
+	take := begin(t, o)
+	defer die(take)
+	end()
+	finished := make(chan struct{}, 1)
+	go func() { o.offer.Finish(); finished <- struct{}{} }()
+	if _, err := take.Look(json.RawMessage(`[]`)); err == nil || errors.Is(err, ErrGone) {
+		t.Errorf("the successor received %v", err)
+	}
+	if len(finished) > 0 {
+		t.Error("Finish has returned before the handoff has ended")
+	}
+	take.GiveUp(errEnding)
+	testkit.Within(t, patience, "Finish returns", finished)
+	if _, err := Begin(testkit.Soon(t), o.control, hello); protocol.CodeOf(err) != protocol.CodeLimitExceeded {
+		t.Errorf("another handoff: %v", err)
+	}
+	o.staying(t)
+}
+
+// A proxy that is ended while it moves its connections completes the handoff.
+// demand: S9
+func TestEndWhileMoving(t *testing.T) {
+	ctx, end := context.WithCancel(context.Background())
+	o := newOld(t, func(o *old) { o.ctx = ctx })
+	take := begin(t, o)
+	if _, _, err := take.Prepared(func([]Conn, []byte, <-chan struct{}) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	finished := make(chan struct{}, 1)
+	go func() { o.offer.Finish(); finished <- struct{}{} }()
+	if err := take.Serving(); err != nil {
+		t.Error(err)
+	}
+	testkit.Within(t, patience, "Finish returns", finished)
+	if handed := testkit.Within(t, patience, "the old proxy leaves", o.left); !handed {
+		t.Error("Leave was called with handed = false")
+	}
+}
+
 // A failed look ends the handoff, and its error reaches the successor.
 func TestLookFails(t *testing.T) {
 	o := newOld(t, func(o *old) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,7 +53,7 @@ type Offer struct {
 	Step func(name string)
 	Log  zerolog.Logger
 
-	isBusy  atomic.Bool
+	busy    sync.Mutex // held during a request
 	hasLeft atomic.Bool
 }
 
@@ -62,6 +63,9 @@ type Pass func(conns []Conn, state []byte) error
 
 // errTrial ends a handoff that the successor has only tried.
 var errTrial = errors.New("the successor has only tried the handoff")
+
+// errEnding ends a handoff because this process was asked to end.
+var errEnding = protocol.Errorf(protocol.CodeClosed, "the running process is ending")
 
 // Serve answers requests on the control socket until ln is closed.
 func (o *Offer) Serve(ctx context.Context, ln *socket.Listener) error {
@@ -86,11 +90,11 @@ func (o *Offer) serve(ctx context.Context, conn *net.UnixConn, pid int) {
 		log.Warn().Err(err).Msg("control request refused: its message is invalid")
 		return
 	}
-	if !o.isBusy.CompareAndSwap(false, true) {
+	if !o.busy.TryLock() {
 		successor.sendError(&protocol.Error{Code: protocol.CodeLimitExceeded, Message: "another handoff is under way", Retryable: true, RetryAfterMS: 1000})
 		return
 	}
-	defer o.isBusy.Store(false)
+	defer o.busy.Unlock()
 	if m.Do == "stop" {
 		log.Info().Msg("proxy was asked to stop")
 		_ = successor.send(message{Do: "stopping"}, nil)
@@ -115,6 +119,12 @@ func (o *Offer) serve(ctx context.Context, conn *net.UnixConn, pid int) {
 		log.Warn().Err(err).Msg("handoff failed; this proxy serves on")
 	}
 }
+
+// Finish returns when no request is in progress, and refuses all further ones. A process that ends
+// must call it before it closes its listeners, because it would remove paths and locks that a
+// successor already has. If the context of Serve has ended, a handoff that still prepares ends with
+// an error, and one that moves connections is completed or rolled back.
+func (o *Offer) Finish() { o.busy.Lock() }
 
 func (o *Offer) leave(handed bool) {
 	if o.hasLeft.CompareAndSwap(false, true) {
@@ -148,8 +158,26 @@ func (o *Offer) handOff(ctx context.Context, successor *peer, m message, pid int
 	return nil
 }
 
-// prepare runs all steps that change no connection.
+// prepare runs all steps that change no connection. If ctx ends meanwhile, it returns an error at
+// once.
 func (o *Offer) prepare(ctx context.Context, successor *peer, m message) error {
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = successor.conn.SetDeadline(time.Unix(1, 0)) // wakes the step that waits; the conversation ends in any case
+		close(interrupted)
+	})
+	successor.ending = ctx.Err
+	err := o.converse(ctx, successor, m)
+	successor.ending = nil
+	if !stop() {
+		<-interrupted // so that no later deadline is changed
+		return errEnding
+	}
+	return err
+}
+
+// converse is prepare without the end of ctx.
+func (o *Offer) converse(ctx context.Context, successor *peer, m message) error {
 	timeout := Timeout
 	if m.TimeoutMS > 0 {
 		timeout = min(time.Duration(m.TimeoutMS)*time.Millisecond, MaxTimeout)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -220,6 +221,40 @@ func (ls *listeners) files() ([]handoff.Group, []*os.File, error) {
 		return nil, nil, err
 	}
 	return groups, all, nil
+}
+
+// sharedWait is the pause before another attempt to take a lock. Processes that only ask whether a
+// lock is held hold it for a moment.
+const sharedWait = 20 * time.Millisecond
+
+// check makes sure that this process has the locks and the paths of all sockets, after the old proxy
+// has left. An old proxy that ended during the handoff by itself may have removed the paths and
+// unlocked the locks, which it shared with this process. check returns an error if another process
+// serves there now. It only logs other errors, because the paths are checked again later.
+func (ls *listeners) check(log zerolog.Logger) error {
+	var taken *socket.InUseError
+	for _, l := range []*socket.Listener{ls.api, ls.web, ls.control} {
+		rebound, err := l.Check()
+		for range 5 {
+			if !errors.As(err, &taken) {
+				break
+			}
+			time.Sleep(sharedWait)
+			rebound, err = l.Check()
+		}
+		if errors.As(err, &taken) {
+			return err
+		}
+		if rebound || err != nil {
+			warnRemoved(log, l, rebound, err)
+		}
+	}
+	return nil
+}
+
+// warnRemoved logs that the path of a socket was removed.
+func warnRemoved(log zerolog.Logger, l *socket.Listener, rebound bool, err error) {
+	log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, l.Path()).Msg("path of the socket was removed")
 }
 
 // release closes this process's files, and leaves sockets and locks to the successor.

@@ -364,7 +364,7 @@ func (s *serving) run(ctx context.Context) error {
 	}
 	for _, l := range []*socket.Listener{ls.api, ls.web, ls.control} {
 		go l.Watch(ctx, socketCheck, func(rebound bool, err error) {
-			log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, l.Path()).Msg("path of the socket was removed")
+			warnRemoved(log, l, rebound, err)
 		})
 	}
 	offer := s.offer(version.String())
@@ -377,6 +377,7 @@ func (s *serving) run(ctx context.Context) error {
 	}
 	s.ready()
 	<-ctx.Done()
+	offer.Finish() // a successor may have the listeners already
 	ls.close()
 	s.stopAccepting()
 	s.goaway("stopping") // a second call has no effect

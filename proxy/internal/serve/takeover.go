@@ -54,6 +54,9 @@ func (s *serving) takeOver(ctx context.Context) (done bool, err error) {
 	if err := s.commit(isGone); err != nil {
 		return false, fmt.Errorf("rolled back, the old proxy continues to serve: %w", err)
 	}
+	if err := s.listeners.check(s.log); err != nil {
+		return false, fmt.Errorf("the old proxy has ended, and another one serves already: %w", err)
+	}
 	return false, nil
 }
 
