@@ -1,6 +1,10 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -60,4 +64,26 @@ func TestOldEndsDuringHandoff(t *testing.T) {
 	if now := w.Only("proxy"); now == old || now == next {
 		t.Errorf("process %d serves, which should have ended", now.PID)
 	}
+}
+
+// If a successor cannot report its progress, as old programs could not with a full disk, the command must find out
+// that it serves, and must not kill it.
+// demand: S9
+func TestHandoffWithoutReport(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	v := w.echo(c, "s")
+	old := w.Only("proxy")
+	dir := t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\nunset HOLDFAST_HANDOFF_REPORT\nexec %s \"$@\"\n", w.Program("proxy"))
+	if err := os.WriteFile(filepath.Join(dir, "proxy"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	out := w.Must("proxy", "--handoff", "--timeout", "500ms", "--from-dir", dir)
+	now := w.Only("proxy")
+	if now == old || !strings.Contains(out, fmt.Sprintf("serves as pid %d", now.PID)) {
+		t.Errorf("process %d serves, and the command has printed %q", now.PID, out)
+	}
+	v.ask("and goes on\n")
 }

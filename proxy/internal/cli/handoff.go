@@ -155,7 +155,7 @@ func (a *app) handoff(ctx context.Context, o *handoffOptions) error {
 	}
 	defer follow.close()
 	start := time.Now()
-	p, err := a.startSuccessor(ctx, exe, o, follow.path)
+	p, err := a.startSuccessor(ctx, exe, o, follow.pipe.Name())
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (a *app) successor(o *handoffOptions) (string, error) {
 	return exe, nil
 }
 
-// startSuccessor starts the successor, which writes its report to the given file.
+// startSuccessor starts the successor, which writes its report to the pipe with the given path.
 func (a *app) startSuccessor(ctx context.Context, exe string, o *handoffOptions, report string) (*daemon.Process, error) {
 	args, err := a.daemonArgs("serve", o.serveArgs()...)
 	if err != nil {
@@ -235,6 +235,9 @@ func (a *app) waitServing(ctx context.Context, p *daemon.Process, f *follower) e
 			}
 			return fmt.Errorf("the successor failed, the old proxy continues to serve: %s", a.lastError())
 		case <-late.C:
+			if a.serves(ctx, p.PID, f) {
+				return nil
+			}
 			if !f.early() {
 				late.Reset(startTimeout) // clients are being moved, which must not be interrupted
 				continue
@@ -248,49 +251,76 @@ func (a *app) waitServing(ctx context.Context, p *daemon.Process, f *follower) e
 	}
 }
 
-// A follower reads the report that a successor writes, and shows its steps.
-type follower struct {
-	o    *handoffOptions
-	path string
-	at   int // position up to which the report was read
-	seen map[string]handoff.Progress
-	tty  bool
+// serves asks who serves, and reports whether it is the successor. The successor may be unable to write its
+// report, and must not be ended if clients are connected to it.
+func (a *app) serves(ctx context.Context, pid int, f *follower) bool {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	c, err := a.dial(ctx, nil)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = c.Close() }()
+	if c.ProxyPID() != pid {
+		return false
+	}
+	p := handoff.Progress{Step: "serving", PID: pid}
+	if s, err := c.Status(ctx); err == nil {
+		p.Version = s.Proxy.Version
+	}
+	line, _ := json.Marshal(p) // cannot fail for numbers and strings
+	f.note(p, append(line, '\n'))
+	return true
 }
 
-// newFollower creates the file for the report.
+// A follower reads the report that a successor writes, and shows its steps.
+type follower struct {
+	o      *handoffOptions
+	pipe   *os.File
+	unread []byte // the incomplete last line of the report
+	seen   map[string]handoff.Progress
+	tty    bool
+}
+
+// newFollower makes the pipe for the report.
 func (a *app) newFollower(o *handoffOptions) (*follower, error) {
 	dirs, err := a.makeDirs()
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.CreateTemp(dirs.State, a.proxy+".handoff-")
+	pipe, err := makeReport(filepath.Join(dirs.Runtime, a.proxy+".handoff-"+protocol.NewToken(4)))
 	if err != nil {
 		return nil, err
 	}
-	return &follower{o: o, path: file.Name(), seen: map[string]handoff.Progress{}, tty: front.IsTerminal(os.Stderr)}, file.Close()
+	return &follower{o: o, pipe: pipe, seen: map[string]handoff.Progress{}, tty: front.IsTerminal(os.Stderr)}, nil
 }
 
-// close removes the file of the report.
-func (f *follower) close() { _ = os.Remove(f.path) }
+// close removes the pipe of the report.
+func (f *follower) close() {
+	_ = os.Remove(f.pipe.Name())
+	_ = f.pipe.Close() // it was only read
+}
 
 // read reads the new complete lines of the report, and shows them.
 func (f *follower) read() {
-	b, err := os.ReadFile(f.path)
-	if err != nil || len(b) <= f.at {
-		return
-	}
-	for line := range bytes.Lines(b[f.at:]) {
+	report := append(f.unread, readReport(f.pipe)...)
+	f.unread = nil
+	for line := range bytes.Lines(report) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
+			f.unread = line
 			return
 		}
-		f.at += len(line)
 		var p handoff.Progress
-		if json.Unmarshal(line, &p) != nil {
-			continue
+		if json.Unmarshal(line, &p) == nil {
+			f.note(p, line)
 		}
-		f.seen[p.Step] = p
-		f.show(p, line)
 	}
+}
+
+// note stores and shows a step.
+func (f *follower) note(p handoff.Progress, line []byte) {
+	f.seen[p.Step] = p
+	f.show(p, line)
 }
 
 // show prints a step: as JSON with --json, and as text on a terminal.

@@ -6,8 +6,8 @@ import (
 	"holdfast/protocol"
 )
 
-// ReportEnv is the environment variable with the path of the file in which a successor reports its
-// progress. It is not a flag, because an older program would refuse an unknown flag.
+// ReportEnv is the environment variable with the path of the file, usually a named pipe, in which a
+// successor reports its progress. It is not a flag, because an older program would refuse an unknown flag.
 const ReportEnv = "HOLDFAST_HANDOFF_REPORT"
 
 // Progress is one step of a handoff, as a line of JSON in the report of the successor.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"holdfast/protocol"
@@ -27,7 +28,7 @@ func openReport() *report {
 		return nil
 	}
 	_ = os.Unsetenv(handoff.ReportEnv)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0) // the open of a pipe without a reader must not wait
 	if err != nil {
 		return nil // the process that started this one has ended
 	}
@@ -42,8 +43,8 @@ func (r *report) say(p handoff.Progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.AtMS = ms(time.Since(r.begun))
-	b, _ := json.Marshal(p) // cannot fail for numbers and strings
-	_, _ = r.f.Write(append(b, '\n'))
+	b, _ := json.Marshal(p)           // cannot fail for numbers and strings
+	_, _ = r.f.Write(append(b, '\n')) // fails only if the process that reads has ended
 }
 
 // end writes the step failed if err is not nil, and closes the report. No step is written after

@@ -1,0 +1,46 @@
+//go:build unix
+
+package cli
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"holdfast/proxy/internal/handoff"
+	"holdfast/shared/testkit"
+)
+
+// A report goes through a pipe, so that it needs no room on the disk, and arrives whole in whatever pieces it is written.
+func TestFollower(t *testing.T) {
+	path := filepath.Join(testkit.Dir(t), "report")
+	pipe, err := makeReport(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &follower{o: &handoffOptions{quiet: true}, pipe: pipe, seen: map[string]handoff.Progress{}}
+	defer f.close()
+	if info, err := os.Stat(path); err != nil || info.Mode().Type() != fs.ModeNamedPipe || info.Mode().Perm() != 0o600 {
+		t.Errorf("the report is %v, %v", info.Mode(), err)
+	}
+	f.read()
+	successor, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`{"step":"linked"}` + "\n" + `{"step":"ser`, `ving","pid":7}` + "\n"} {
+		if f.over() {
+			t.Error("half of a step was read")
+		}
+		if _, err := successor.WriteString(part); err != nil {
+			t.Fatal(err)
+		}
+		f.read()
+	}
+	_ = successor.Close()
+	f.read()
+	if f.seen["linked"].Step == "" || f.seen["serving"].PID != 7 {
+		t.Errorf("the steps are %+v", f.seen)
+	}
+}
