@@ -433,6 +433,31 @@ func TestEndWhileMoving(t *testing.T) {
 	}
 }
 
+// The time for preparing does not limit how long the old proxy may take for a batch, because the clients of earlier
+// batches would lose their connections.
+// demand: S9
+func TestSlowBatch(t *testing.T) {
+	given, _ := conns(t, 2)
+	o := newOld(t, func(o *old) {
+		o.offer.Move = func(pass Pass) (int, error) {
+			if err := pass(given[:1], nil); err != nil {
+				return 0, err
+			}
+			time.Sleep(300 * time.Millisecond)
+			return 0, pass(given[1:], nil)
+		}
+	})
+	short := hello
+	short.Timeout = 200 * time.Millisecond
+	take, err := Begin(testkit.Soon(t), o.control, short)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := finish(take); err != nil {
+		t.Errorf("a slow batch has ended the handoff: %v", err)
+	}
+}
+
 // A failed look ends the handoff, and its error reaches the successor.
 func TestLookFails(t *testing.T) {
 	o := newOld(t, func(o *old) {

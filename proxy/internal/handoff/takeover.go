@@ -101,6 +101,7 @@ func (t *Take) Look(body json.RawMessage) (json.RawMessage, error) {
 // the old proxy serves, and this one must end.
 func (t *Take) Prepared(adopt func(conns []Conn, state []byte, committed <-chan struct{}) error) (closed int, state []byte, err error) {
 	err = t.peer.send(message{Do: "prepared"}, nil)
+	t.peer.wait = max(t.peer.wait, Timeout) // the caller's limit is for the preparation; a batch may take longer to be frozen
 	for err == nil {
 		var p parcel
 		var m message
