@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -107,6 +108,48 @@ func (o *orders) decide(e End, id protocol.SessionID, use inUse) (endStep, error
 	return endRemainder, nil
 }
 
+// remainders are the processes that ended children have left on their terminals, and that were asked to
+// end. Their grace may be longer than the life of their session, which does not wait for it: Hangup also
+// works after the terminal is closed. All sessions of a table share one.
+type remainders struct {
+	mu     sync.Mutex
+	ending map[chan struct{}]PTY // by a channel that is closed when all processes of the terminal have ended
+}
+
+// hangUp ends the processes of a terminal. It does not wait for their end.
+func (r *remainders) hangUp(p PTY, soft syscall.Signal, grace time.Duration) {
+	ended := make(chan struct{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ending == nil {
+		r.ending = make(map[chan struct{}]PTY)
+	}
+	r.ending[ended] = p
+	go func() {
+		p.Hangup(soft, grace)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.ending, ended)
+		close(ended)
+	}()
+}
+
+// finish waits until all remainders have ended, and kills those that still run after grace. A shutdown
+// must call it, because after it nobody would kill them.
+func (r *remainders) finish(grace time.Duration) {
+	r.mu.Lock()
+	ending := maps.Clone(r.ending)
+	r.mu.Unlock()
+	deadline := time.Now().Add(grace)
+	for ended, p := range ending {
+		select {
+		case <-ended:
+		case <-time.After(time.Until(deadline)):
+			p.Hangup(syscall.SIGKILL, 0)
+		}
+	}
+}
+
 // End tells how a session must end.
 type End struct {
 	Asker    protocol.Asker
@@ -178,7 +221,7 @@ func (s *Session) order(e End) (*ending, error) {
 	case endCage:
 		go s.cage.Kill()
 	case endRemainder:
-		s.running.Go(func() { s.pty.Hangup(soft, grace) }) // running may grow, because await runs until the exit record is sealed
+		s.cfg.remainders.hangUp(s.pty, soft, grace)
 	case endBegins:
 		end := &ending{asker: e.Asker.Cut(), reason: cmp.Or(e.Reason, protocol.ReasonUserRequested), timedOut: e.TimedOut, soft: soft, grace: grace, all: e.All}
 		o.ending.Store(end)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -438,4 +439,52 @@ func TestTerminateWhileDraining(t *testing.T) {
 	if pid := readPID(t, pidFile); running(pid) {
 		t.Errorf("process %d runs after the shutdown", pid)
 	}
+}
+
+// stubbornPTY is a terminal on which a grandchild ends by SIGKILL only, so that Hangup takes the whole grace.
+type stubbornPTY struct {
+	*fakePTY
+	killed chan struct{}
+}
+
+func (p stubbornPTY) Hangup(_ syscall.Signal, grace time.Duration) (hard bool, survivors []int) {
+	if grace == 0 {
+		close(p.killed)
+	}
+	select {
+	case <-p.killed:
+	case <-time.After(grace):
+	}
+	return true, nil
+}
+
+// A request to end what an ended child has left behind delays neither the exit nor the forgetting of its session,
+// however long its grace is. A shutdown ends the grace, because nobody could kill the processes afterwards.
+func TestForgetDuringGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := NewTable(Config{Start: func(spec pty.Spec) (PTY, error) {
+			return stubbornPTY{newFake(spec), make(chan struct{})}, nil
+		}})
+		s := create(t, tb, bash(""))
+		child := s.pty.(stubbornPTY)
+		child.change(func() { child.held = true })
+		child.exit(pty.Status{})
+		if err := s.Terminate(End{Grace: new(forever)}); err != nil {
+			t.Fatal(err)
+		}
+		within(t, patience, "the end of the session", func() {
+			<-s.Exited()
+			if err := tb.Forget(s.ID(), ""); err != nil {
+				t.Error(err)
+			}
+			<-s.gone
+		})
+		if isClosed(child.killed) {
+			t.Error("the session did not leave the grandchild its grace")
+		}
+		within(t, patience, "the shutdown", func() { shutdown(t, tb) })
+		if !isClosed(child.killed) {
+			t.Error("the grandchild outlives the shutdown")
+		}
+	})
 }

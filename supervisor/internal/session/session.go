@@ -90,7 +90,7 @@ type Session struct {
 	reader reader
 	mailbox
 	exited      chan struct{}                     // closed when exit is set
-	running     sync.WaitGroup                    // reader.run, input.await, and Hangup calls that have no other waiter
+	running     sync.WaitGroup                    // reader.run and input.await
 	ringHolders atomic.Int64                      // loop, and each attachment until its Close; the last one closes the ring
 	answers     answering                         // which writer answers the child's terminal queries
 	afterLoop   sync.Mutex                        // after loop has ended, viewers hold it while they use the screen

@@ -55,6 +55,7 @@ type Config struct {
 	frames      *frameBudget
 	courtesy    *courtesy
 	suspects    *suspects
+	remainders  *remainders
 	counts      *counts
 	trimmer     *trimmer
 	packFrom    time.Time     // from then on sessions are packed; see packDelay
@@ -79,6 +80,7 @@ func (c Config) withDefaults() Config {
 	c.SpawnBurst = cmp.Or(c.SpawnBurst, 1024)
 	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
 	c.suspects = &suspects{startAt: time.Now().Add(cmp.Or(c.suspectAfter, suspectAfter))}
+	c.remainders = &remainders{}
 	c.courtesy, c.counts, c.trimmer, c.frames, c.costlyTurns = &courtesy{}, &counts{}, &trimmer{}, newFrameBudget(), newCostlyTurns()
 	if c.Start == nil {
 		c.Start = func(s pty.Spec) (PTY, error) { return pty.Start(s) }
@@ -401,6 +403,7 @@ func (t *Table) shutdown(asker protocol.Asker, isSignal bool) {
 		_ = s.try(end)
 		<-s.gone
 	}
+	t.cfg.remainders.finish(t.cfg.Grace)
 	t.awaitErased(eraseTime, "")
 }
 
