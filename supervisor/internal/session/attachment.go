@@ -159,7 +159,12 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 		exit = nil
 	}
 	_, end, _ := s.ring.Bounds()
-	if err := s.checkAttach(spec, exit, len(s.viewers.attached), end); err != nil {
+	count := len(s.viewers.attached)
+	if !a.shadow {
+		own, _ := s.viewers.conflicts(a)
+		count -= len(own) // a replaces them
+	}
+	if err := s.checkAttach(spec, exit, count, end); err != nil {
 		return none, err
 	}
 	isReplacement := false
@@ -196,8 +201,8 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 }
 
 // checkAttach returns the error of an attach request that the session refuses to every client. exit
-// is the exit record if the session has no new viewers any more, count the number of its attachments,
-// and end the end of its output. Errors: instance_mismatch, session_exited, limit_exceeded,
+// is the exit record if the session has no new viewers any more, count the number of the attachments
+// that stay beside the new one, and end the end of its output. Errors: instance_mismatch, session_exited, limit_exceeded,
 // invalid_argument.
 func (i *identity) checkAttach(spec protocol.AttachSpec, exit *protocol.ExitRecord, count int, end uint64) error {
 	r := spec.Resume

@@ -323,10 +323,25 @@ func TestMaxAttachments(t *testing.T) {
 	}
 	_, _, err := s.Attach(protocol.AttachSpec{})
 	wantCode(t, "an attachment above the limit", err, protocol.CodeLimitExceeded)
+	// A viewer that reconnects, or whose proxy is replaced, takes the place of its own attachment.
+	all[0].Pause()
+	again, _, err := s.Attach(protocol.AttachSpec{Writer: all[0].Writer(), Resume: &protocol.Resume{Instance: s.Instance()}})
+	if err != nil {
+		t.Fatalf("a viewer that replaces its own attachment: %v", err)
+	}
+	wg.Go(again.Close)
+	wg.Wait()
+	if again, _, err = s.Attach(protocol.AttachSpec{}); err != nil {
+		t.Fatalf("an attachment in the place of one that has ended: %v", err)
+	}
+	shadow, _, err := s.Shadow(protocol.AttachSpec{Writer: all[1].Writer(), Mode: protocol.ModeReadOnly})
+	if wantCode(t, "a shadow above the limit", err, protocol.CodeLimitExceeded); err == nil {
+		shadow.Close()
+	}
 	if n := info(t, s).Attachments; n != maxAttachments {
 		t.Errorf("%d attachments are published", n)
 	}
-	for _, a := range all { // as if the proxy of the attachments had died
+	for _, a := range append(all[:], again) { // as if the proxy of the attachments had died
 		wg.Go(a.Close)
 	}
 	if wg.Wait(); info(t, s).Attachments != 0 {
