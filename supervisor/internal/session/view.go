@@ -102,11 +102,16 @@ func (a *Attachment) isViewDue() bool {
 // snapshotAs returns a view of the screen for a terminal of another size, or nil if the screen
 // is lost.
 func (s *Session) snapshotAs(size protocol.Size) (v *screen.View) {
-	take := func() { v = s.display.screen.ViewAs(size) }
-	if !s.do(func() { s.feed(); s.useScreen(take); s.idle.touch() }) {
+	take := func() {
+		s.useScreen(func() { v = s.display.screen.ViewAs(size) })
+		if s.saved.Degraded { // an empty screen is in the place of the lost one
+			v = nil
+		}
+	}
+	if !s.do(func() { s.feed(); take(); s.idle.touch() }) {
 		s.afterLoop.Lock()
 		defer s.afterLoop.Unlock()
-		s.useScreen(take)
+		take()
 	}
 	return v
 }

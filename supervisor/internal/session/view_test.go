@@ -67,6 +67,37 @@ func TestOwnView(t *testing.T) {
 	})
 }
 
+// After the terminal core has panicked, a viewer with its own view continues with the output that the ring has.
+func TestOwnViewOfLostScreen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		show(by(s), "before\r\n")
+		a, _, err := s.Attach(protocol.AttachSpec{Mode: protocol.ModeReadOnly, View: protocol.ViewOwn, Cols: 40, Rows: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		s.do(func() { s.useScreen(func() { panic("a mistake") }) })
+		show(by(s), "after\r\n")
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		var got []byte
+		for buf := make([]byte, 1<<10); !strings.HasSuffix(string(got), "before\r\nafter\r\n"); {
+			item, err := a.Next(ctx, buf)
+			if err != nil {
+				t.Fatalf("%v, after %q", err, got)
+			}
+			switch item.Kind {
+			case ItemResync: // the viewer clears its terminal
+				got = nil
+			case ItemSnapshot, ItemOutput, ItemView:
+				got = append(got, item.Data...)
+			}
+		}
+	})
+}
+
 // A viewer with its own view receives the output itself while its window has the session's size, and a snapshot in
 // between. While it does not receive the output, the session answers queries.
 func TestOwnViewAndBack(t *testing.T) {
