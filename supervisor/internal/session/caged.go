@@ -187,9 +187,16 @@ func (s *Session) SetFrozen(frozen bool) error {
 	return s.setFrozen(frozen)
 }
 
+// setFrozen holds orders.mu while it writes to the cgroup, so that a request for an end finds the
+// session either thawed, or frozen and marked as frozen. The kernel does not delay that write.
 func (s *Session) setFrozen(frozen bool) error {
 	s.orders.mu.Lock()
 	defer s.orders.mu.Unlock()
+	if frozen {
+		if err := s.checkOpen(); err != nil { // an end that has begun has thawed the session, and nobody would do so again
+			return err
+		}
+	}
 	if s.cage.Cage != nil && s.cage.frozen.Load() == frozen {
 		return nil
 	}
@@ -224,7 +231,7 @@ func (s *Session) publishFrozen() {
 }
 
 // thawForEnd thaws a frozen session before it is ended, because a frozen process reacts to no
-// signal except SIGKILL.
+// signal except SIGKILL, and once the session has ended nobody can thaw what its child has left behind.
 func (s *Session) thawForEnd() {
 	if !s.cage.frozen.Load() {
 		return

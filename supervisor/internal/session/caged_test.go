@@ -105,3 +105,17 @@ func TestWithoutCages(t *testing.T) {
 		}
 	})
 }
+
+// A request to freeze that has passed its first check is refused if the end of the session begins before the cage is
+// frozen, because the end has thawed the session already.
+func TestFreezeAfterEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		by(s).change(func() { by(s).deaf = true })
+		if err := s.Terminate(End{}); err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, "freeze", s.setFrozen(true), protocol.CodeSessionNotFound)
+	})
+}

@@ -362,6 +362,8 @@ func (s *Session) finishIfOver() {
 	if s.exit != nil || !s.reader.isOver || s.display.isBehind() || !s.childEnded || !s.orders.seal() {
 		return
 	}
+	s.thawForEnd() // the child of a frozen session may have been killed from outside
+	s.publishFrozen()
 	s.eventAlarm.disarm()
 	s.publishScreenEvents()
 	s.exit = s.exitRecord()
