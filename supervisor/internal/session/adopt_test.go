@@ -698,3 +698,37 @@ func closeFiles(files []*os.File) {
 		_ = f.Close() // closes duplicates only, so an error does not matter
 	}
 }
+
+// The successor publishes the events in output that no predecessor has seen, and none a second time.
+func TestNextLifeEvents(t *testing.T) {
+	l := newLife(t, Config{})
+	flag := t.TempDir() + "/flag"
+	s := create(t, l.Table, bash(`printf '\033]9;before\a'; echo READY; while ! [ -e `+flag+` ]; do sleep .005; done
+		printf '\033]9;needs you\a\033]2;new title\a\a\033]7;file:///tmp\a'; exec sleep 1000`))
+	v := look(t, s, fromStart(s))
+	v.until(t, "READY")
+	v.a.Detach()
+	text(t, s)
+	await(t, l.Events(), s.ID(), protocol.EventNotification)
+	before := l.State()
+	next := l.restart(Heritage{State: before})
+	if err := os.WriteFile(flag, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []protocol.EventKind{protocol.EventTitle, protocol.EventCwd, protocol.EventBell} { // the bell is published last
+		await(t, next.Events(), s.ID(), kind)
+	}
+	all, _, err := next.Events().Next(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bodies []string
+	for _, e := range all {
+		if e.Kind == protocol.EventNotification {
+			bodies = append(bodies, e.Notification.Body)
+		}
+	}
+	if !slices.Equal(bodies, []string{"before", "needs you"}) {
+		t.Errorf("notifications: %q", bodies)
+	}
+}

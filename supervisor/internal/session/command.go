@@ -193,6 +193,11 @@ func (c *commands) takeUnpublished() (kind protocol.EventKind) {
 		c.set(commandRetry)
 		return ""
 	}
+	return c.removeUnpublished()
+}
+
+// removeUnpublished returns the event that was held back, or "" if there is none.
+func (c *commands) removeUnpublished() (kind protocol.EventKind) {
 	kind, c.unpublished = c.unpublished, ""
 	return kind
 }

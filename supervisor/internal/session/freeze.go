@@ -112,6 +112,7 @@ func (s *Session) saveForSuccessor() (vault.Entry, func(), error) {
 			s.writeKeyframe(noLines)
 		}
 	}
+	s.publishHeld() // if no other program takes over, they were published a little early
 	s.ring.Unpack() // it was packed again if the session fell idle after Prepare
 	r, done, err := s.liveEntry(s.entry.id, s.pty.PID())
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"holdfast/protocol"
 	"holdfast/shared/testkit"
@@ -190,4 +191,57 @@ func TestHaltEnds(t *testing.T) {
 	if _, err := s.halt(patience, func() { t.Error("looked at") }); err == nil {
 		t.Error("a session was halted after its loop had ended")
 	}
+}
+
+// Events that wait because others were published shortly before are published before another program takes over, and
+// not a second time if none does.
+func TestFreezePublishesHeldEvents(t *testing.T) {
+	tb := newTable(t, Config{})
+	s := create(t, tb, bash(`echo READY; read -r; printf '\033]9;two\a\033]2;last title\a\033]133;A\a\033]133;C\a\033]7501;state=working:app=agent\a'; echo DONE; exec sleep 1000`))
+	v := look(t, s, fromStart(s))
+	v.until(t, "READY")
+	hold := func(limit rate.Limit, until time.Duration) {
+		s.saved.Programs.limit, s.saved.commands.limit = rate.NewLimiter(limit, 1), rate.NewLimiter(limit, 1)
+		s.saved.Programs.limit.Allow()
+		s.saved.commands.limit.Allow()
+		s.eventAlarm.set(until)
+	}
+	s.do(func() { hold(0, forever) })
+	if err := v.a.Type(0, []byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	v.until(t, "DONE")
+	if _, err := s.Show(protocol.ScreenSpec{}); err != nil { // it waits until the output is on the screen
+		t.Fatal(err)
+	}
+	want := []protocol.EventKind{protocol.EventTitle, protocol.EventNotification, protocol.EventCommandStarted, protocol.EventProgramStatus}
+	check := func(when string) {
+		t.Helper()
+		_, all := tb.Events().Saved()
+		for _, kind := range want {
+			n := 0
+			for _, e := range all {
+				if e.Kind == kind {
+					n++
+				}
+			}
+			if n != 1 {
+				t.Errorf("%s: %d events %s, want 1", when, n, kind)
+			}
+		}
+	}
+	frozen, err := tb.Freeze()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("frozen")
+	frozen.Thaw()
+	s.do(func() {
+		hold(rate.Inf, 0)
+		s.eventAlarm.disarm()
+		s.publishScreenEvents()
+		s.publishPendingCommand()
+		s.publishPendingReports()
+	})
+	check("thawed")
 }

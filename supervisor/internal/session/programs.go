@@ -195,12 +195,15 @@ func (s *Session) noteReports(marks []screen.Mark) {
 		return
 	}
 	p.isWaiting = true
-	time.AfterFunc(time.Second/reportRate, func() {
-		s.do(func() {
-			s.saved.Programs.isWaiting = false
-			s.publishEvent(protocol.EventProgramStatus)
-		})
-	})
+	time.AfterFunc(time.Second/reportRate, func() { s.do(s.publishPendingReports) })
+}
+
+// publishPendingReports publishes that reports have changed, if that waits.
+func (s *Session) publishPendingReports() {
+	if s.saved.Programs.isWaiting {
+		s.saved.Programs.isWaiting = false
+		s.publishEvent(protocol.EventProgramStatus)
+	}
 }
 
 // maskedProgram returns the report that needs a person most, without secrets.

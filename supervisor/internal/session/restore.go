@@ -30,7 +30,7 @@ type restoration struct {
 	screen      *screen.Screen
 	answeredTo  uint64 // queries in output before this offset have been answered
 	scannedTo   uint64 // output before this offset holds no unanswered query
-	publishedTo uint64 // shell marks and bells in output before this offset were published
+	publishedTo uint64 // shell marks and events in output before this offset were published
 
 	urgent bool // it cannot wait (isUrgent), so loop does it before it receives more output
 
@@ -115,6 +115,9 @@ func (d *display) step(r *restoration, look protocol.Appearance) {
 	default:
 		if r.from.Step(restoreSlice) {
 			r.screen, r.from = r.from.Screen(), nil
+			if r.screen.Offset() <= r.publishedTo {
+				r.screen.Events() // they waited when the keyframe was written, and were published later
+			}
 		}
 		return
 	}
@@ -135,7 +138,6 @@ func (d *display) step(r *restoration, look protocol.Appearance) {
 	}
 	r.screen.SetAppearance(look)
 	r.screen.Replies() // the program was notified of the size in pixels
-	r.screen.Events()  // already published, or too old
 	d.screen, d.restoring = r.screen, nil
 	if r.resized {
 		d.screen.ReportSize()
@@ -182,7 +184,8 @@ func (d *display) replay(r *restoration, at, end uint64) {
 		at = r.screen.Offset()
 	}
 	if at <= r.publishedTo {
-		r.screen.Heard() // already published and counted
+		r.screen.Heard()  // already published and counted
+		r.screen.Events() // already published, or too old
 	}
 	if at > r.answeredTo {
 		d.answer(r.screen)

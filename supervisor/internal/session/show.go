@@ -154,6 +154,9 @@ func (s *Session) restoreStep() (done bool) {
 	s.idle.touch()
 	s.awaits.notify()
 	s.processHeard() // publishes the commands that no predecessor has published
+	if s.exit == nil {
+		s.publishScreenEvents()
+	}
 	if s.saved.Away.setLeftLine(s.display.firstOpenLine) {
 		s.noteChange()
 	}
@@ -283,6 +286,17 @@ func (s *Session) packOld() {
 // Without it, titles that spin and bells that ring all the time would drive other events out of
 // the hub.
 const screenEventInterval = 100 * time.Millisecond
+
+// publishHeld publishes the events that wait because others of their kind were published shortly before.
+// It must be called before a successor takes over, which does not know of them.
+func (s *Session) publishHeld() {
+	s.eventAlarm.disarm()
+	s.publishScreenEvents()
+	if kind := s.saved.commands.removeUnpublished(); kind != "" {
+		s.publishEvent(kind)
+	}
+	s.publishPendingReports()
+}
 
 // publishScreenEvents publishes the titles, bells and notifications that the program has sent
 // to its terminal. If events were published less than screenEventInterval ago, it waits for the
