@@ -96,10 +96,10 @@ func (m Members) Sum() string {
 	return sum.String()
 }
 
-// Merge returns the members of m and n. A revoked key wins against a host that has joined with it. If two
-// hosts have joined under one name at gates that were not connected, the first one keeps the name, and the
-// other one is revoked. A key that has two names is revoked. Of two entries of a gate, and of two tokens of
-// clients, the later one wins.
+// Merge returns the members of m and n. A revoked key wins against a host that has joined with it, and such a
+// host takes no part in the conflicts that follow. If two hosts have joined under one name at gates that were
+// not connected, the first one keeps the name, and the other one is revoked. A key that has two names is
+// revoked. Of two entries of a gate, and of two tokens of clients, the later one wins.
 func (m Members) Merge(n Members) Members {
 	r := Members{Hosts: map[string]Joined{}, Revoked: maps.Clone(m.Revoked), Gates: maps.Clone(m.Gates), Client: m.Client}
 	if c := n.Client; c.Text != "" && cmp.Or(c.At.Compare(m.Client.At), cmp.Compare(c.Text, m.Client.Text)) > 0 {
@@ -119,6 +119,10 @@ func (m Members) Merge(n Members) Members {
 	for key, at := range n.Revoked {
 		revoke(key, at)
 	}
+	// A gate that was away may know a host by a key that was revoked meanwhile, and the host may have joined again with
+	// another key. The old entry is the earlier one, and would revoke the new key. The loop over the hosts revokes keys,
+	// too. They must not be skipped there, because the result would then depend on the order of the hosts.
+	gone := maps.Clone(r.Revoked)
 	for address, p := range n.Gates {
 		before := r.Gates[address] // the zero value is older than all
 		if p.At.After(before.At) || p.At.Equal(before.At) && p.IsRemoved {
@@ -132,6 +136,9 @@ func (m Members) Merge(n Members) Members {
 	uses := map[string]use{} // by key
 	for _, hosts := range []map[string]Joined{m.Hosts, n.Hosts} {
 		for name, h := range hosts {
+			if _, isGone := gone[h.Key]; isGone {
+				continue
+			}
 			if before, ok := uses[h.Key]; ok && before.name != name {
 				revoke(h.Key, before.at)
 				revoke(h.Key, h.At)

@@ -71,6 +71,7 @@ func TestMerge(t *testing.T) {
 		{"revoked twice", revoked(1, 1), revoked(1, 2), "map[] map[1:1] []"},
 		{"one name, two keys", host("a", 1, 2), host("a", 2, 1), "map[a:2] map[1:2] []"},
 		{"one key, two names", host("a", 1, 2), host("b", 1, 1), "map[] map[1:1] []"},
+		{"a host that has joined again with another key", host("a", 1, 1).Merge(revoked(1, 2)).Merge(host("a", 2, 3)), host("a", 1, 1), "map[a:2] map[1:2] []"},
 		{"the same host twice", host("a", 1, 2), host("a", 1, 1), "map[a:1] map[] []"},
 		{"a gate that was removed", place("a:1", 1, false), place("a:1", 2, true), "map[] map[] []"},
 		{"a gate that is back", place("a:1", 3, false), place("a:1", 2, true), "map[] map[] [a:1]"},
