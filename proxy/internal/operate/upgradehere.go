@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"holdfast/protocol"
 	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/fleet/hostupgrade"
 	"holdfast/proxy/internal/handoff"
@@ -31,7 +32,8 @@ func (a *app) upgrader(dirs config.Dirs, log zerolog.Logger) *hostupgrade.Upgrad
 			cfg, err := a.Settings()
 			return cfg.UpgradeFrom, err
 		},
-		Look: a.look,
+		Look:  a.look,
+		Watch: a.watchEnds,
 		Agent: func(ctx context.Context) (hostupgrade.Process, error) {
 			agent, err := cli.AgentHere(ctx, dirs)
 			if err == nil && agent == nil {
@@ -82,4 +84,36 @@ func (a *app) look(ctx context.Context) (hostupgrade.Running, error) {
 		Supervisor: hostupgrade.Process{PID: s.Supervisor.PID, Version: s.Supervisor.Version},
 		Proxy:      hostupgrade.Process{PID: s.Proxy.PID, Version: s.Proxy.Version}, Sessions: list,
 	}, err
+}
+
+// watchEnds calls ended for each session that ends, or whose exit record is deleted, until ctx is done. The subscription
+// continues when the proxy or the supervisor is replaced. If it is lost, or if events were missed, ends stay unknown.
+func (a *app) watchEnds(ctx context.Context, ended func(protocol.SessionID, protocol.Instance)) error {
+	if a.LeftInOrder() { // as in look
+		return hostupgrade.ErrIdle
+	}
+	c, err := a.Connect(ctx, false)
+	if err != nil {
+		return err
+	}
+	events, err := c.Events(ctx)
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	stop := context.AfterFunc(ctx, func() { _ = events.Close() })
+	go func() {
+		defer func() { stop(); _ = events.Close(); _ = c.Close() }()
+		for {
+			e, err := events.Next()
+			switch {
+			case err != nil:
+				return
+			case e.Exit != nil:
+				ended(e.Exit.SessionID, e.Exit.Instance)
+			case e.Event == protocol.EventForgotten && e.Session != nil:
+				ended(e.Session.ID, e.Session.Instance)
+			}
+		}
+	}()
+	return nil
 }

@@ -59,6 +59,9 @@ type Options struct {
 	Transport http.RoundTripper // of downloads; nil: http.DefaultTransport
 	// Look returns the processes and sessions of this host. It returns ErrIdle if no proxy runs.
 	Look func(ctx context.Context) (Running, error)
+	// Watch subscribes to the events of this host until ctx is done, and returns when the subscription is made. From
+	// then on, it calls ended for each session that ends, or whose exit record is deleted.
+	Watch func(ctx context.Context, ended func(protocol.SessionID, protocol.Instance)) error
 	// Agent returns the agent of this host that serves now.
 	Agent func(ctx context.Context) (Process, error)
 	// Command returns a command of the program proxy in a directory, with its arguments.
@@ -102,6 +105,13 @@ type job struct {
 	steps   []string
 	changed chan struct{}  // closed and replaced with each step
 	result  *gate.Upgraded // set at the end
+	ended   map[life]bool  // sessions that have ended during the work
+}
+
+// A life is one instance of a session.
+type life struct {
+	id       protocol.SessionID
+	instance protocol.Instance
 }
 
 // New returns an Upgrader.
@@ -251,6 +261,28 @@ func (j *job) end(result gate.Upgraded) {
 	defer j.mu.Unlock()
 	j.result = &result
 	j.signal()
+}
+
+// endSession notes that a session has ended.
+func (j *job) endSession(id protocol.SessionID, instance protocol.Instance) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended == nil {
+		j.ended = map[life]bool{}
+	}
+	j.ended[life{id, instance}] = true
+}
+
+// living returns the sessions of before that have not ended during the work.
+func (j *job) living(before []protocol.SessionInfo) (living []protocol.SessionInfo) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range before {
+		if !j.ended[life{s.ID, s.Instance}] {
+			living = append(living, s)
+		}
+	}
+	return living
 }
 
 // signal wakes all that follow. mu is held.

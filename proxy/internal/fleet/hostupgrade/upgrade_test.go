@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,6 +30,10 @@ type host struct {
 	log       strings.Builder
 	sessions  []protocol.SessionInfo
 	isIdle    bool
+	// ends has the sessions that are forgotten as soon as the first look has shown them. hidden ones are absent without
+	// an event.
+	ends, hidden []protocol.SessionInfo
+	ended        func(protocol.SessionID, protocol.Instance)
 }
 
 func newHost(t *testing.T) *host {
@@ -45,7 +50,16 @@ func newHost(t *testing.T) *host {
 				return Running{}, ErrIdle
 			}
 			self := Process{os.Getpid(), "v1"}
-			return Running{self, self, h.sessions}, nil
+			sessions := slices.Concat(h.sessions, h.ends, h.hidden)
+			for _, s := range h.ends {
+				h.ended(s.ID, s.Instance)
+			}
+			h.ends, h.hidden = nil, nil
+			return Running{self, self, sessions}, nil
+		},
+		Watch: func(_ context.Context, ended func(protocol.SessionID, protocol.Instance)) error {
+			h.ended = ended
+			return nil
 		},
 		Agent: func(context.Context) (Process, error) { return Process{os.Getpid(), "v1"}, nil },
 		Command: func(ctx context.Context, dir, command string, args ...string) (*exec.Cmd, error) {
@@ -190,6 +204,28 @@ func TestResults(t *testing.T) {
 	h.isIdle = true
 	if result, _, err := h.ask(request(gate.UpgradeCheck, silent)); err != nil || result.State != gate.UpgradeIdle {
 		t.Errorf("on an idle host: %+v, %v", result, err)
+	}
+}
+
+// A session that ends and is forgotten during the work is not missing. A session that is absent without a report of its
+// end is.
+func TestSessionEnds(t *testing.T) {
+	h := newHost(t)
+	broken := h.release("broken", "exit 1")
+	m := request(gate.UpgradeApply, broken) // the return waits for the sessions from before
+	session := protocol.SessionInfo{ID: "e", Instance: "1", State: protocol.StateRunning}
+	h.ends = []protocol.SessionInfo{session}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if result := h.work(ctx, &job{request: m, changed: make(chan struct{})}, broken); result.State != gate.UpgradeReturned {
+		t.Errorf("with a session that has ended: %+v", result)
+	}
+	h.hidden = []protocol.SessionInfo{session}
+	ctx, cancel = context.WithTimeout(t.Context(), time.Second/2)
+	defer cancel()
+	result := h.work(ctx, &job{request: m, changed: make(chan struct{})}, broken)
+	if result.State != gate.UpgradeFailed || !strings.Contains(result.Error, "session e is missing") {
+		t.Errorf("with a session that is absent: %+v", result)
 	}
 }
 

@@ -24,6 +24,12 @@ func (u *Upgrader) work(ctx context.Context, j *job, from string) gate.Upgraded 
 		result.State, result.Error = gate.UpgradeFailed, err.Error()
 		return result
 	}
+	var watchErr error
+	if j.request.Action == gate.UpgradeApply || j.request.Action == gate.UpgradeReturn { // before the look, so that the end of each session that it shows is noticed
+		watching, cancel := context.WithCancel(ctx)
+		defer cancel()
+		watchErr = u.o.Watch(watching, j.endSession)
+	}
 	before, err := u.look(ctx)
 	if errors.Is(err, ErrIdle) {
 		result.State = gate.UpgradeIdle
@@ -31,6 +37,9 @@ func (u *Upgrader) work(ctx context.Context, j *job, from string) gate.Upgraded 
 	}
 	if err != nil {
 		return fail(err)
+	}
+	if watchErr != nil { // the work is still possible; a session that ends and is forgotten meanwhile will count as missing
+		j.step("the ends of sessions are not noticed: %v", watchErr)
 	}
 	result.Supervisor, result.Proxy = before.Supervisor.Version, before.Proxy.Version
 	limit := time.Duration(j.request.LimitMS) * time.Millisecond
@@ -89,7 +98,7 @@ func (u *Upgrader) apply(ctx context.Context, j *job, dir string, target sums, b
 	}
 	var now state
 	if err == nil {
-		now, err = u.awaitHealthy(running, target, before.Sessions)
+		now, err = u.awaitHealthy(running, j, target, before.Sessions)
 	}
 	if most := j.request.MaxStallMS; err == nil && most > 0 && done.stallMS > most {
 		err = fmt.Errorf("a client was paused for %.1f ms, and at most %.1f ms are allowed", done.stallMS, most)
@@ -137,7 +146,7 @@ func (u *Upgrader) comeBack(ctx context.Context, j *job, before Running, limit t
 	}
 	var now state
 	if err == nil {
-		now, err = u.awaitHealthy(ctx, old, before.Sessions)
+		now, err = u.awaitHealthy(ctx, j, old, before.Sessions)
 	}
 	if err == nil {
 		err = u.replaceAgent(ctx, j, u.o.Dir, old.proxy)
@@ -211,9 +220,13 @@ func (u *Upgrader) look(ctx context.Context) (state, error) {
 	return s, nil
 }
 
-// awaitHealthy returns when the wanted programs run and have all sessions of before. If ctx ends earlier,
-// the error tells which condition is not met.
-func (u *Upgrader) awaitHealthy(ctx context.Context, wanted sums, before []protocol.SessionInfo) (state, error) {
+// awaitHealthy returns when the wanted programs run and have all sessions of before that have not ended during the
+// work. If ctx ends earlier, the error tells which condition is not met.
+//
+// A session that is absent and whose end was not reported counts as missing, also if events were missed. It may have
+// ended, and a return is then not necessary. But a return ends no session, while a rollout that accepts the absence
+// would bring programs that lose sessions to all other hosts.
+func (u *Upgrader) awaitHealthy(ctx context.Context, j *job, wanted sums, before []protocol.SessionInfo) (state, error) {
 	for {
 		now, err := u.look(ctx)
 		switch {
@@ -222,7 +235,7 @@ func (u *Upgrader) awaitHealthy(ctx context.Context, wanted sums, before []proto
 		case now.sums != wanted:
 			err = fmt.Errorf("other programs run: supervisor %s, proxy %s", now.Supervisor.Version, now.Proxy.Version)
 		default:
-			err = missing(before, now.Sessions)
+			err = missing(j.living(before), now.Sessions)
 		}
 		if err == nil {
 			return now, nil
