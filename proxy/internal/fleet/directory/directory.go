@@ -153,17 +153,19 @@ func (h *host) lose(gate string, m record.Lost) {
 }
 
 // Host takes the record of a host, which came over a gate. It reports whether the gate of this directory
-// should ask for the roster.
+// should ask for the roster. A host that has not listed its sessions yet is not asked, and its sessions stay as they
+// are, because an agent starts without a list while the sessions live on.
 func (d *Directory) Host(key, gate string, m record.Host, now time.Time) (isStale bool) {
-	return d.take(key, m.Stamp, func(h *host) {
+	isStale = d.take(key, m.Stamp, func(h *host) {
 		h.about, h.seenAt, h.gate = m, now, gate
 		if !m.IsAfter(h.lost) {
 			h.gate = ""
 		}
-		if m.Count != len(h.sessions) || m.Sum != h.sum.String() {
+		if !m.IsUnlisted && (m.Count != len(h.sessions) || m.Sum != h.sum.String()) {
 			h.isStale = true
 		}
 	})
+	return isStale && !m.IsUnlisted
 }
 
 // Change takes the change of a session. It reports whether the gate should ask for the roster.

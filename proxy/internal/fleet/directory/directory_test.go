@@ -101,6 +101,34 @@ func joined() *Directory {
 	return d
 }
 
+// The sessions of a host stay when its agent starts again and has not listed them yet.
+func TestUnlisted(t *testing.T) {
+	d, s := joined(), newSource()
+	d.Change("K", s.set("a", protocol.StateRunning, nil))
+	for _, p := range s.roster(1) {
+		d.Piece("K", p)
+	}
+	about := record.Host{Stamp: record.Stamp{Epoch: 2, Seq: 1}, Sum: record.Sum{}.String(), IsUnlisted: true}
+	decoded, err := record.Decode[record.Host](record.Encode(about))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Host("K", own, decoded, epoch) {
+		t.Error("a host that has no list is asked for its sessions")
+	}
+	if got := names(d, Filter{}, epoch); got != "h/a:unknown" {
+		t.Errorf("before the list: %q", got)
+	}
+	s.stamp = about.Stamp
+	d.Change("K", s.end("a"))
+	if !d.Host("K", own, s.host(), epoch) { // the gate has missed the messages of the epoch before
+		t.Error("a host with a list is not asked for its sessions")
+	}
+	if got := names(d, Filter{}, epoch); got != "" {
+		t.Errorf("after the list: %q", got)
+	}
+}
+
 func TestOrder(t *testing.T) {
 	d, s := joined(), newSource()
 	a, b := s.set("a", protocol.StateRunning, nil), s.set("b", protocol.StateRunning, nil)

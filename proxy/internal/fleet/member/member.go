@@ -159,6 +159,7 @@ type agent struct {
 	pair  nkeys.KeyPair
 	key   string
 	bus   *bus.Host
+	say   func(kind string, data []byte) error // publishes a message on the bus
 	wg    sync.WaitGroup
 
 	wake    chan struct{} // the host's record must be published now
@@ -245,6 +246,7 @@ func (a *agent) serve(ctx context.Context) (next *Successor, err error) {
 		return nil, err
 	}
 	defer a.bus.Close()
+	a.say = a.bus.Publish
 	a.o.Log.Info().Str("host", a.state.Name).Strs("gates", a.state.Gates).Msg("agent starts")
 	if a.o.Sockets != nil {
 		a.wg.Go(func() { a.serveHandoffs(ctx, cancel) })
@@ -617,20 +619,26 @@ func changesRecord(kind protocol.EventKind) bool {
 }
 
 // publish sends records until ctx is done, the host leaves, or a successor has taken over.
+//
+// It answers a question for the roster only after it has received the sessions of the local proxy for the first time. The
+// roster is empty before, and a gate that received it would delete the sessions, which live on while the proxy is stopped
+// or while an agent takes over from another one.
 func (a *agent) publish(ctx context.Context) {
 	r, isServing := newRoster(a.state.Epoch), false
+	var rosters <-chan struct{} // a.rosters after the first list
 	tick := time.NewTicker(record.Every)
 	defer tick.Stop()
 	host := func() {
 		a.put(record.KindHost, record.Encode(record.Host{
 			Stamp: r.next(), Link: a.link(), Release: version.String(), System: runtime.GOOS + "/" + runtime.GOARCH, Labels: a.state.Labels,
-			IsServing: isServing, CPUs: runtime.NumCPU(), Count: len(r.sessions), Sum: r.sum.String(),
+			IsServing: isServing, CPUs: runtime.NumCPU(), Count: len(r.sessions), Sum: r.sum.String(), IsUnlisted: rosters == nil,
 		}))
 	}
 	for {
 		select {
 		case l := <-a.lists:
 			if l.isServing {
+				rosters = a.rosters
 				for _, change := range r.update(l.sessions) {
 					a.put(record.KindChange, record.Encode(change))
 				}
@@ -642,7 +650,7 @@ func (a *agent) publish(ctx context.Context) {
 				a.mu.Unlock()
 				host()
 			}
-		case <-a.rosters:
+		case <-rosters:
 			for _, piece := range r.pieces() {
 				a.put(record.KindPiece, record.Encode(piece))
 			}
@@ -694,7 +702,7 @@ func (a *agent) link() uint64 {
 
 // put publishes a message. A message that is lost is noticed by the gate, which asks for the roster.
 func (a *agent) put(kind string, data []byte) {
-	if err := a.bus.Publish(kind, data); err != nil {
+	if err := a.say(kind, data); err != nil {
 		a.o.Log.Debug().Err(err).Str(logging.Kind, kind).Msg("the record was not published")
 	}
 }

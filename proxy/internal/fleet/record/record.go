@@ -84,6 +84,9 @@ type Host struct {
 	CPUs      int               `json:"cpus,omitempty"` // number of processors that the host may use
 	Count     int               `json:"count"`
 	Sum       string            `json:"sum"`
+	// IsUnlisted tells that this epoch of the host has not listed its sessions yet. Count and Sum then tell nothing, and
+	// the host does not send its roster.
+	IsUnlisted bool `json:"unlisted,omitempty"`
 }
 
 // Change tells the state of a session, or its end if Session is absent. A session that has ended with an
