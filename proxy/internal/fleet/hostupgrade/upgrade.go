@@ -135,7 +135,7 @@ func (u *Upgrader) Serve(ctx context.Context, conn net.Conn, request gate.Upgrad
 	if err := check(request); err != nil {
 		return u.refuse(conn, gate.RefusedInvalid, err.Error())
 	}
-	from, err := u.permit(request.From)
+	from, err := u.permit(request)
 	if err != nil {
 		return u.refuse(conn, gate.RefusedUnauthorized, err.Error())
 	}
@@ -180,15 +180,22 @@ func check(m gate.Upgrade) error {
 
 func isURL(from string) bool { return strings.HasPrefix(from, gate.ArchiveScheme) }
 
-// permit returns the directory without symbolic links, or the URL, if it is one that the owner has permitted or is
-// below one. A link that leads out of a permitted directory is not followed.
-func (u *Upgrader) permit(dir string) (string, error) {
+// permit returns the directory of a request without symbolic links, or the URL, if it is one that the owner has permitted
+// or is below one. A link that leads out of a permitted directory is not followed.
+//
+// A return needs only that the owner permits any upgrade. It executes nothing from the directory of the request, which may
+// be gone, but the copies of the programs that ran here before the upgrade with the id of the request.
+func (u *Upgrader) permit(request gate.Upgrade) (string, error) {
 	permitted, err := u.o.Permitted()
 	if err != nil {
 		return "", err
 	}
 	if len(permitted) == 0 {
 		return "", errors.New("the owner of this host permits no upgrade by clients of the gate; the setting upgrade_from on the host names the directories of programs")
+	}
+	dir := request.From
+	if request.Action == gate.UpgradeReturn {
+		return dir, nil
 	}
 	if isURL(dir) {
 		return dir, permitURL(dir, permitted)

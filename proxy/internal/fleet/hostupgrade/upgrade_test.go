@@ -191,6 +191,7 @@ func TestResults(t *testing.T) {
 		{"one that changes nothing, again", short, gate.UpgradeReturned, "", 1},
 		{"the same again", short, gate.UpgradeReturned, "", 0},
 		{"a return", request(gate.UpgradeReturn, silent), gate.UpgradeReturned, "", 0},
+		{"a return from programs that are gone", request(gate.UpgradeReturn, h.base+"/none"), gate.UpgradeReturned, "", 0},
 	} {
 		h.runs.Store(0)
 		result, steps, err := h.ask(tt.m)

@@ -264,7 +264,7 @@ func (r *rollout) check(ctx context.Context) error {
 		action = gate.UpgradeTry
 	}
 	r.each(r.inState(Waiting), func(name string) {
-		m, err := r.askUntil(ctx, name, action, checkLimit)
+		m, _, err := r.askUntil(ctx, name, action, checkLimit)
 		switch {
 		case err == nil:
 			r.set(name, State(m.State), m, nil)
@@ -297,8 +297,9 @@ func isFinal(err error) bool {
 	return errors.Is(err, client.ErrUnknownHost) || code == protocol.CodeUnauthorized || code == protocol.CodeInvalidArgument
 }
 
-// askUntil asks a host until it has ended the work, refuses it, or was unreachable for limit.
-func (r *rollout) askUntil(ctx context.Context, name string, action gate.UpgradeAction, limit time.Duration) (gate.Upgraded, error) {
+// askUntil asks a host until it has ended the work, refuses it, or was unreachable for limit. hasBegun tells that the host
+// has sent a step, so it has begun the work even if it refuses a later question.
+func (r *rollout) askUntil(ctx context.Context, name string, action gate.UpgradeAction, limit time.Duration) (result gate.Upgraded, hasBegun bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.Limit+limit+extra)
 	defer cancel()
 	m := gate.Upgrade{ID: r.o.ID, Action: action, From: r.o.From, SHA256: r.o.SHA256, LimitMS: r.o.Limit.Milliseconds(), MaxStallMS: float64(r.o.MaxStall.Microseconds()) / 1000}
@@ -313,28 +314,28 @@ func (r *rollout) askUntil(ctx context.Context, name string, action gate.Upgrade
 			}
 		})
 		if err == nil || isFinal(err) {
-			return result, err
+			return result, reported > 0, err
 		}
 		if steps > 0 { // it was connected until now
 			seenAt = time.Now()
 		}
 		if time.Since(seenAt) >= limit {
-			return gate.Upgraded{}, fmt.Errorf("unreachable for %v: %w", limit, err)
+			return gate.Upgraded{}, reported > 0, fmt.Errorf("unreachable for %v: %w", limit, err)
 		}
 		select {
 		case <-time.After(askPause):
 		case <-ctx.Done():
-			return gate.Upgraded{}, err
+			return gate.Upgraded{}, reported > 0, err
 		}
 	}
 }
 
 // upgrade upgrades a host.
 func (r *rollout) upgrade(ctx context.Context, name string) {
-	m, err := r.askUntil(ctx, name, gate.UpgradeApply, r.o.Limit)
+	m, hasBegun, err := r.askUntil(ctx, name, gate.UpgradeApply, r.o.Limit)
 	state := State(m.State)
 	switch {
-	case err != nil && isFinal(err):
+	case err != nil && isFinal(err) && !hasBegun:
 		state = Refused
 	case err != nil:
 		state = State(gate.UpgradeFailed)
@@ -362,7 +363,7 @@ func (r *rollout) comeBack(ctx context.Context) (Outcome, error) {
 	}
 	r.each(changed, func(name string) {
 		why := r.result(name).Error
-		m, err := r.askUntil(ctx, name, gate.UpgradeReturn, r.o.Limit)
+		m, _, err := r.askUntil(ctx, name, gate.UpgradeReturn, r.o.Limit)
 		state := State(m.State)
 		if err != nil {
 			state = State(gate.UpgradeFailed)

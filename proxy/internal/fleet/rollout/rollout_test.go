@@ -60,14 +60,16 @@ func TestPlan(t *testing.T) {
 
 // A fakeHost answers as the agent of a host.
 type fakeHost struct {
-	state   gate.UpgradeState // the result of an apply
-	refuses error
-	sum     string
-	lost    int           // so many requests for an apply and a return fail
-	takes   time.Duration // until an apply ends
-	current bool
-	runs    string
-	asked   []gate.UpgradeAction
+	state        gate.UpgradeState // the result of an apply
+	refuses      error
+	refusesApply error // for an apply alone
+	sum          string
+	cut          error         // the connection of the first apply is cut after a step, and the next one has this error
+	lost         int           // so many requests for an apply and a return fail
+	takes        time.Duration // until an apply ends
+	current      bool
+	runs         string
+	asked        []gate.UpgradeAction
 }
 
 // A fakeFleet is the edge of a rollout.
@@ -92,6 +94,8 @@ func (f *fakeFleet) ask(ctx context.Context, host string, m gate.Upgrade, step f
 	switch {
 	case h.refuses != nil:
 		return gate.Upgraded{}, h.refuses
+	case m.Action == gate.UpgradeApply && h.refusesApply != nil:
+		return gate.Upgraded{}, h.refusesApply
 	case isLost:
 		return gate.Upgraded{}, errors.New("lost")
 	case m.Action == gate.UpgradeReturn:
@@ -105,7 +109,13 @@ func (f *fakeFleet) ask(ctx context.Context, host string, m gate.Upgrade, step f
 		if f.began != nil {
 			f.began(host)
 		}
+		if h.cut != nil && slices.Contains(h.asked[:len(h.asked)-1], gate.UpgradeApply) {
+			return gate.Upgraded{}, h.cut
+		}
 		step(gate.UpgradeStep{Text: "begun"})
+		if h.cut != nil {
+			return gate.Upgraded{}, errors.New("cut")
+		}
 		select {
 		case <-time.After(h.takes):
 		case <-ctx.Done():
@@ -148,6 +158,8 @@ func TestRun(t *testing.T) {
 		{name: "short losses", change: func(h map[string]*fakeHost) { h["a"].lost, h["b"].lost = 30, 3 }, outcome: Done, states: "a:upgraded:v2 b:upgraded:v2 c:upgraded:v2"},
 		{name: "lost for longer than the limit", change: func(h map[string]*fakeHost) { h["b"].lost = 70 }, outcome: Returned, states: "a:returned:v1 b:returned:v1 c:waiting:v1", says: "unreachable for 1m0s"},
 		{name: "lost for ever", change: func(h map[string]*fakeHost) { h["b"].lost = 1e6 }, outcome: Failed, states: "a:returned:v1 b:failed: c:waiting:v1", says: "unreachable for 1m0s"},
+		{name: "one refuses before it begins", change: func(h map[string]*fakeHost) { h["b"].refusesApply = refusal }, outcome: Returned, states: "a:returned:v1 b:refused: c:waiting:v1", says: "b: unauthorized"},
+		{name: "one refuses after it has begun", change: func(h map[string]*fakeHost) { h["b"].cut = refusal }, outcome: Returned, states: "a:returned:v1 b:returned:v1 c:waiting:v1", says: "b: unauthorized"},
 		{name: "interrupted", stopAt: "a", outcome: Interrupted, states: "a:upgraded:v2 b:waiting:v1 c:waiting:v1"},
 		{name: "interrupted, and the host fails", stopAt: "b", change: func(h map[string]*fakeHost) { h["b"].state = gate.UpgradeReturned }, outcome: Returned, states: "a:returned:v1 b:returned:v1 c:waiting:v1"},
 	} {
