@@ -242,6 +242,9 @@ func SignedText(request protocol.Message, fingerprint, nonce string) []byte {
 type Accepted struct {
 	Password string   `json:"password"`        // valid for this connection alone
 	Gates    []string `json:"gates,omitempty"` // addresses of all gates
+	// Epoch is the last epoch of the host that the gate knows. The host must begin a later one, because the gate ignores
+	// records of earlier epochs.
+	Epoch uint64 `json:"epoch,omitempty"`
 }
 
 // Enlist asks for the identity of the gates, with which a new gate becomes one of them.

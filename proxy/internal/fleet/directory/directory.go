@@ -275,6 +275,16 @@ func (d *Directory) Name(key string) string {
 	return ""
 }
 
+// Epoch returns the epoch of the last message of the host with a key, or 0.
+func (d *Directory) Epoch(key string) uint64 {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if h := d.byKey[key]; h != nil {
+		return h.last.Epoch
+	}
+	return 0
+}
+
 // Resolve returns the key of the host with a name, or "" if there is none, and the address of the gate to
 // which the host is connected, or "" if it is not reachable.
 func (d *Directory) Resolve(name string, now time.Time) (key, gate string) {

@@ -45,7 +45,7 @@ func (g *Gate) connectBus(conn *tls.Conn, m *gate.Bus) {
 	}
 	g.log.Info().Str("host", name).Str(logging.RemoteAddr, conn.RemoteAddr().String()).Msg("host connected")
 	gates, err := g.store.Gates()
-	if err == nil && g.answer(conn, gate.Accepted{Password: password, Gates: gates}) == nil {
+	if err == nil && g.answer(conn, gate.Accepted{Password: password, Gates: gates, Epoch: g.dir.Epoch(m.Key)}) == nil {
 		splice(conn, server)
 	}
 	_ = server.Close() // the server may have closed it

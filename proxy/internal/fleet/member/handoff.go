@@ -165,15 +165,7 @@ func (a *agent) awaitDecision(ctx context.Context) error {
 func (a *agent) nextEpoch() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	written, err := Load(a.o.Path)
-	if err == nil {
-		a.state.Epoch = max(a.state.Epoch, written.Epoch) + 1
-		written.Epoch = a.state.Epoch
-		err = written.Save(a.o.Path)
-	}
-	if err != nil {
-		a.o.Log.Error().Err(err).Msg("epoch of the agent not saved")
-	}
+	a.beginEpoch(0)
 	return a.state.Epoch
 }
 

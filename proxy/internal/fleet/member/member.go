@@ -290,9 +290,11 @@ func (a *agent) dialBus(ctx context.Context) (conn net.Conn, password string, er
 		conn = c
 		a.mu.Lock()
 		a.current = address
+		isFirst := a.links == 0
 		a.links++
 		a.mu.Unlock()
 		a.learn(accepted.Gates)
+		a.learnEpoch(accepted.Epoch, isFirst)
 		return nil
 	})
 	if len(errs) == 0 {
@@ -361,6 +363,43 @@ func (a *agent) learn(gates []string) {
 	if err := state.Save(a.o.Path); err != nil {
 		a.o.Log.Error().Err(err).Msg("addresses of the gates not saved")
 	}
+}
+
+// learnEpoch begins an epoch after the last one that a gate knows, if that is not an earlier one of this agent. The file
+// has an older epoch than the gate if the host was restored from a backup or a snapshot. The gate would then ignore the
+// records of this agent. Before the first connection of this agent, an equal epoch is that of another agent, too.
+func (a *agent) learnEpoch(known uint64, isFirst bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if known < a.state.Epoch || known == a.state.Epoch && !isFirst || a.isOver || a.moving != nil {
+		return
+	}
+	a.o.Log.Warn().Uint64("epoch", a.state.Epoch).Uint64("known", known).Msg("the gate knows this epoch of the host or a later one, because the file of the join was restored; the agent begins another epoch")
+	a.beginEpoch(known)
+}
+
+// beginEpoch begins an epoch after known and after that of the file, and saves it. mu must be held.
+func (a *agent) beginEpoch(known uint64) {
+	a.state.Epoch = max(a.state.Epoch, known)
+	written, err := Load(a.o.Path)
+	if err == nil {
+		a.state.Epoch = max(a.state.Epoch, written.Epoch)
+	}
+	a.state.Epoch++
+	if err == nil {
+		written.Epoch = a.state.Epoch
+		err = written.Save(a.o.Path)
+	}
+	if err != nil {
+		a.o.Log.Error().Err(err).Msg("epoch of the agent not saved")
+	}
+}
+
+// epoch returns the epoch of this agent.
+func (a *agent) epoch() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state.Epoch
 }
 
 // rank returns the index of s in list, or its length.
@@ -624,7 +663,7 @@ func changesRecord(kind protocol.EventKind) bool {
 // roster is empty before, and a gate that received it would delete the sessions, which live on while the proxy is stopped
 // or while an agent takes over from another one.
 func (a *agent) publish(ctx context.Context) {
-	r, isServing := newRoster(a.state.Epoch), false
+	r, isServing := newRoster(a.epoch()), false
 	var rosters <-chan struct{} // a.rosters after the first list
 	tick := time.NewTicker(record.Every)
 	defer tick.Stop()
@@ -655,6 +694,7 @@ func (a *agent) publish(ctx context.Context) {
 				a.put(record.KindPiece, record.Encode(piece))
 			}
 		case <-a.wake:
+			r.begin(a.epoch()) // it is a later one if the gate that was just connected knows one
 			host()
 		case <-tick.C:
 			host()
@@ -667,7 +707,7 @@ func (a *agent) publish(ctx context.Context) {
 			result <- err
 			return
 		case <-a.back:
-			r.stamp = record.Stamp{Epoch: a.nextEpoch()}
+			r.begin(a.nextEpoch())
 			host()
 		case <-a.handed:
 			return

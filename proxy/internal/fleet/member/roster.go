@@ -23,6 +23,13 @@ func (r *roster) next() record.Stamp {
 	return r.stamp
 }
 
+// begin begins an epoch, unless it has begun.
+func (r *roster) begin(epoch uint64) {
+	if r.stamp.Epoch != epoch {
+		r.stamp = record.Stamp{Epoch: epoch}
+	}
+}
+
 // update makes list the sessions of this host, and returns the changes.
 func (r *roster) update(list []protocol.SessionInfo) (changes []record.Change) {
 	isThere := make(map[protocol.SessionID]bool, len(list))

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/nats-io/nkeys"
 
@@ -59,7 +60,7 @@ func Load(path string) (State, error) {
 }
 
 // Save writes the file at path with mode 0600. The file has either the old or the new content at every
-// moment.
+// moment, and the new one after Save, also if the machine loses its power.
 func (s State) Save(path string) error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -74,7 +75,22 @@ func (s State) Save(path string) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir writes the names of the files of a directory to the disk.
+func syncDir(path string) error {
+	if runtime.GOOS == "windows" { // a directory cannot be written to the disk there
+		return nil
+	}
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // pair returns the key of the host, and its public half.
