@@ -88,6 +88,11 @@ func (a *app) join(cmd *cobra.Command, o *joinFlags, args []string) error {
 	}
 	path := filepath.Join(dirs.State, joinFile)
 	if len(args) > 0 {
+		if _, err := member.Load(path); errors.Is(err, member.ErrNotJoined) && !o.foreground && !o.background {
+			if err := awaitNoAgent(cmd.Context(), dirs, leaveLimit); err != nil {
+				return err
+			}
+		}
 		if err := joinGate(cmd.Context(), path, o, args[0]); err != nil {
 			return err
 		}
@@ -174,8 +179,29 @@ func joinGate(ctx context.Context, path string, o *joinFlags, text string) error
 	return errors.Join(err, os.Remove(path))
 }
 
-// startAgent starts the agent in the background, and returns when it listens on its socket or another
-// agent does.
+// awaitNoAgent returns when no agent runs on this host, which has left its gate. The agent of that join would hold the
+// socket, so that the agent of the next join would end at once. After limit, awaitNoAgent returns an error.
+func awaitNoAgent(ctx context.Context, dirs config.Dirs, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		agent, err := cli.AgentHere(ctx, dirs)
+		if err == nil && agent == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if err != nil {
+				return fmt.Errorf("the agent of an earlier join still runs; end it and join again: %w", err)
+			}
+			return exitcode.New(sysexits.Unavailable, fmt.Sprintf("the agent of an earlier join still runs as pid %d; end it and join again", agent.PID))
+		case <-time.After(cli.StartPoll):
+		}
+	}
+}
+
+// startAgent starts the agent in the background, and returns when it answers on its socket. If the process that it
+// has started ends because another agent runs, that one suffices.
 func (a *app) startAgent(ctx context.Context, dirs config.Dirs) error {
 	p, err := a.StartDaemon(ctx, "join", "--background")
 	if err != nil {
@@ -183,13 +209,27 @@ func (a *app) startAgent(ctx context.Context, dirs config.Dirs) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cli.StartTimeout)
 	defer cancel()
+	return awaitAgent(ctx, dirs, p.PID, p.Exited)
+}
+
+// awaitAgent returns when the agent with a pid answers, or another one after exited is closed.
+func awaitAgent(ctx context.Context, dirs config.Dirs, pid int, exited <-chan struct{}) error {
 	for {
-		if conn, _, err := socket.Dial(ctx, dirs.Socket(cli.AgentSocket)); err == nil {
-			return conn.Close()
+		isOver := false
+		select {
+		case <-exited:
+			isOver = true
+		default:
+		}
+		agent, err := cli.AgentHere(ctx, dirs)
+		switch {
+		case err == nil && agent != nil && (isOver || agent.PID == pid):
+			return nil
+		case isOver:
+			return errors.Join(fmt.Errorf("the agent has ended; the reason is in %s", agentLog(dirs)), err)
 		}
 		select {
-		case <-p.Exited:
-			return fmt.Errorf("the agent has ended; the reason is in %s", agentLog(dirs))
+		case <-exited:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(cli.StartPoll):

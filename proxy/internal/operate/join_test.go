@@ -3,21 +3,30 @@
 package operate
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/member"
+	"holdfast/shared/config"
+	"holdfast/shared/socket"
 	"holdfast/shared/sysexits"
 	"holdfast/shared/testkit"
 )
+
+const limit = 30 * time.Second
 
 // A gate that admits the host and closes the connection without a reply knows the host. The same command
 // joins again with the same key.
@@ -93,5 +102,48 @@ func answerJoin(t *testing.T, store *credential.Store, conn net.Conn, hasReply b
 		if err := gate.Write(conn, gate.Joined{}); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// An agent that runs already is not taken for the agent that was started, and is waited for before this host joins again.
+func TestAwaitAgent(t *testing.T) {
+	dirs := config.Dirs{State: testkit.Dir(t), Runtime: testkit.Dir(t)}
+	ln, err := socket.Listen(dirs.Socket(cli.AgentSocket), socket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan struct{})
+	go func() {
+		defer close(accepted)
+		acceptCommands(t.Context(), ln, nil, &member.Link{}, func() bool { return false })
+	}()
+	exited := make(chan struct{})
+	within := func(d time.Duration) context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	if err := awaitAgent(within(limit), dirs, os.Getpid(), exited); err != nil {
+		t.Errorf("the agent that was started: %v", err)
+	}
+	if err := awaitAgent(within(50*time.Millisecond), dirs, os.Getpid()+1, exited); err == nil {
+		t.Error("another agent is taken for the one that was started")
+	}
+	close(exited)
+	if err := awaitAgent(within(limit), dirs, os.Getpid()+1, exited); err != nil {
+		t.Errorf("the process that was started has ended, because an agent runs: %v", err)
+	}
+	if err := awaitNoAgent(t.Context(), dirs, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
+		t.Errorf("while an agent runs: %v", err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	<-accepted
+	if err := awaitNoAgent(t.Context(), dirs, limit); err != nil {
+		t.Errorf("without an agent: %v", err)
+	}
+	if err := awaitAgent(within(limit), dirs, os.Getpid(), exited); err == nil {
+		t.Error("an agent that has ended is taken for one that runs")
 	}
 }

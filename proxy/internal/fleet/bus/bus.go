@@ -231,6 +231,14 @@ func (l *link) publish(subject string, data []byte) error {
 	return l.lane.add(outgoing{subject: subject, data: data})
 }
 
+// flush returns when the other end has received all messages.
+func (l *link) flush(limit time.Duration) error {
+	if !l.isUp.Load() {
+		return errNotConnected
+	}
+	return l.lane.flush(limit)
+}
+
 func (l *link) connected() {
 	l.isUp.Store(true)
 	l.o.Connected()
@@ -322,11 +330,14 @@ func (h *Host) Publish(kind string, data []byte) error {
 	return h.publish(prefixUp+h.name+"."+kind, data)
 }
 
-// Flush returns when the gate's server has received all messages.
-func (h *Host) Flush(limit time.Duration) error { return h.lane.flush(limit) }
+// Flush returns when the gate's server has received all messages. It returns an error if the host is not connected, and
+// after limit.
+func (h *Host) Flush(limit time.Duration) error { return h.flush(limit) }
 
 // IsClosed reports whether a Flush has failed because the connection has ended.
-func IsClosed(err error) bool { return errors.Is(err, nats.ErrConnectionClosed) }
+func IsClosed(err error) bool {
+	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, errNotConnected)
+}
 
 // A Peer is the connection of a gate with the server of another gate.
 type Peer struct{ *link }

@@ -76,18 +76,28 @@ func (l *lane) run() {
 	}
 }
 
-// flush returns when the other end has received all messages.
+// flush returns when the other end has received all messages, or after limit. FlushTimeout alone has no limit, because it
+// waits for a lock that a nats.Conn holds while it connects, which takes as long as Dial does.
 func (l *lane) flush(limit time.Duration) error {
 	end := time.Now().Add(limit)
 	sent := make(chan struct{})
 	if err := l.add(outgoing{sent: sent}); err != nil {
 		return err
 	}
+	late := time.NewTimer(limit)
+	defer late.Stop()
 	select {
 	case <-sent:
-		return l.conn.FlushTimeout(max(time.Until(end), time.Millisecond))
-	case <-time.After(limit):
+	case <-late.C:
 		return errFull
+	}
+	flushed := make(chan error, 1)
+	go func() { flushed <- l.conn.FlushTimeout(max(time.Until(end), time.Millisecond)) }()
+	select {
+	case err := <-flushed:
+		return err
+	case <-late.C:
+		return errNotConnected
 	}
 }
 

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nkeys"
 
-	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/fleet/bus"
 	"holdfast/proxy/internal/fleet/member"
 	"holdfast/proxy/internal/fleet/record"
@@ -22,18 +20,7 @@ import (
 // know.
 func TestRestoredEpoch(t *testing.T) {
 	b := newBench(t)
-	a := &agentHouse{bench: b, dir: testkit.Dir(t)}
-	e, err := b.store.NewJoinEntry(gate.ForHosts, time.Minute, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, err := member.NewState(e, "x", nil)
-	if err == nil {
-		err = member.Join(testkit.Soon(t), state, e.Secret)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, state := joinedHouse(b, "x")
 	pair, err := nkeys.FromSeed([]byte(state.Seed))
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,8 @@ type agentHouse struct {
 	ended chan error // receives the result of the agent that runs
 }
 
-func newAgentHouse(b *bench, name string) *agentHouse {
+// joinedHouse returns a house whose host has joined and has no agent yet.
+func joinedHouse(b *bench, name string) (*agentHouse, member.State) {
 	b.t.Helper()
 	a := &agentHouse{bench: b, dir: testkit.Dir(b.t)}
 	e, err := b.store.NewJoinEntry(gate.ForHosts, time.Minute, time.Now())
@@ -50,6 +51,12 @@ func newAgentHouse(b *bench, name string) *agentHouse {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	return a, state
+}
+
+func newAgentHouse(b *bench, name string) *agentHouse {
+	b.t.Helper()
+	a, _ := joinedHouse(b, name)
 	commands, err := socket.Listen(filepath.Join(a.dir, "commands"), socket.Options{})
 	if err != nil {
 		b.t.Fatal(err)
@@ -198,4 +205,21 @@ func TestAgentHandoff(t *testing.T) {
 	if state, err := member.Load(a.path()); err != nil || state.Epoch < 2*handoffs { // an agent that comes back begins another epoch
 		t.Errorf("the epoch is %d, %v", state.Epoch, err)
 	}
+}
+
+// A host leaves also if its agent is asked before it has connected.
+func TestAgentLeaves(t *testing.T) {
+	b := newBench(t)
+	a, _ := joinedHouse(b, "x")
+	leave, result := make(chan chan error, 1), make(chan error, 1)
+	leave <- result
+	o := a.options()
+	o.Leave = leave
+	if _, err := member.Run(testkit.Soon(t), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := testkit.Within(t, limit, "the leave has a result", result); err != nil {
+		t.Error(err)
+	}
+	testkit.Eventually(t, limit, func() bool { return b.info("x").Name == "" }, "the host is removed")
 }

@@ -59,7 +59,7 @@ const (
 	listPauseMax = 2 * time.Second
 	listEvery    = time.Minute            // after the last list, if nothing changes
 	listShare    = 10                     // at most one part of so many of the time is spent on lists
-	arrivePause  = 100 * time.Millisecond // after a connection for a client that has failed
+	arrivePause  = 100 * time.Millisecond // after a connection for a client that has failed, and before a leave is tried again
 	flushLimit   = 5 * time.Second
 	firstRefusal = time.Minute // a gate that refuses the host is asked again after this time
 )
@@ -699,7 +699,7 @@ func (a *agent) publish(ctx context.Context) {
 		case <-tick.C:
 			host()
 		case result := <-a.o.Leave:
-			err := a.sayLeave()
+			err := a.sayLeave(ctx)
 			a.mu.Lock()
 			a.isOver = true
 			a.mu.Unlock()
@@ -718,9 +718,14 @@ func (a *agent) publish(ctx context.Context) {
 }
 
 // sayLeave tells the gate that the host leaves. The gate closes the connection of a host that has left, so the end of
-// the connection is no failure if it could be used just before.
-func (a *agent) sayLeave() error {
+// the connection is no failure if it could be used just before. If the agent is not connected, sayLeave waits for
+// flushLimit, because it may be connecting.
+func (a *agent) sayLeave(ctx context.Context) error {
+	end := time.Now().Add(flushLimit)
 	err := a.bus.Flush(flushLimit)
+	for bus.IsClosed(err) && time.Now().Before(end) && pause(ctx, arrivePause) == nil {
+		err = a.bus.Flush(max(time.Until(end), arrivePause))
+	}
 	if err == nil {
 		err = a.bus.Publish(record.KindLeave, nil)
 	}
