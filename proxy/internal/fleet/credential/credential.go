@@ -318,7 +318,11 @@ func (s *Store) tokenPath(tokens, secret string) string {
 	return s.path(tokens, hex.EncodeToString(sum[:]))
 }
 
-// removeExpired removes expired tokens, and returns an error if too many others are left.
+// writeLimit is the age from which a temporary file of write counts as left behind by a process that has died.
+const writeLimit = time.Minute
+
+// removeExpired removes expired tokens, and returns an error if too many others are left. It leaves the temporary files of
+// other processes alone, which are empty at first and would count as expired.
 func (s *Store) removeExpired(tokens string, now time.Time) error {
 	files, err := os.ReadDir(s.path(tokens))
 	if err != nil {
@@ -327,6 +331,12 @@ func (s *Store) removeExpired(tokens string, now time.Time) error {
 	left := 0
 	for _, f := range files {
 		path := s.path(tokens, f.Name())
+		if strings.HasPrefix(f.Name(), ".") {
+			if info, err := f.Info(); err == nil && time.Since(info.ModTime()) > writeLimit {
+				_ = os.Remove(path) // another process may have removed it just now
+			}
+			continue
+		}
 		b, err := os.ReadFile(path)
 		if err == nil && isExpired(b, now) {
 			_ = os.Remove(path) // a host may have used it just now

@@ -189,6 +189,28 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// A new token leaves alone the temporary file of another process that writes one, and removes one that was left behind.
+func TestTemporaryFiles(t *testing.T) {
+	s := open(t)
+	written, left := s.path(hostTokens, ".new-1"), s.path(hostTokens, ".new-2")
+	for _, path := range []string{written, left} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := time.Now().Add(-2 * writeLimit)
+	if err := os.Chtimes(left, old, old); err != nil {
+		t.Fatal(err)
+	}
+	token(t, s, time.Minute)
+	if _, err := os.Stat(written); err != nil {
+		t.Errorf("the file that another process writes: %v", err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file that was left behind: %v", err)
+	}
+}
+
 // A gate that adopts the identity of another one has the same certificate, client token and addresses. A
 // token for a host gives no identity.
 func TestAdopt(t *testing.T) {
