@@ -102,9 +102,17 @@ class Connection:
         return body[0], body[1:]
 
     def send(self, m: Message) -> None:
-        """Send a message. Fields that are None are left out. Errors: `frame_too_large`."""
-        text = json.dumps({k: v for k, v in m.items() if v is not None}, separators=(",", ":"))
-        self._write(frames.frame(frames.CONTROL, text.encode()))
+        """Send a message. Fields that are None are left out.
+
+        Errors: `frame_too_large`; `invalid_argument` if a text is not UTF-8, as a path of os.listdir may be. JSON would
+        replace its bytes, and the command would act on another file.
+        """
+        text = json.dumps({k: v for k, v in m.items() if v is not None}, separators=(",", ":"), ensure_ascii=False)
+        try:
+            payload = text.encode()
+        except UnicodeEncodeError as err:
+            raise HoldfastError("invalid_argument", "a text that is not UTF-8 cannot be passed") from err
+        self._write(frames.frame(frames.CONTROL, payload))
 
     def send_input(self, attachment: int, offset: int, data: bytes) -> None:
         self._write(frames.data_frame(frames.INPUT, attachment, offset, data))

@@ -58,6 +58,17 @@ def test_frames() -> None:
     assert large.value.code == "frame_too_large"
 
 
+def test_text() -> None:
+    """A path that is not UTF-8 is refused, because the command would act on another one."""
+
+    async def send() -> None:
+        Connection(asyncio.StreamReader(), None).send({"type": "spawn", "cwd": os.fsdecode(b"/a\xff")})  # type: ignore[arg-type]
+
+    with pytest.raises(HoldfastError) as err:
+        asyncio.run(send())
+    assert err.value.code == "invalid_argument"
+
+
 def test_input() -> None:
     b = InputBuffer()
     b.resume(100, True)
