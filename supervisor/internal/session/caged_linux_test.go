@@ -74,6 +74,7 @@ func TestExitThaws(t *testing.T) {
 	if err := s.SetFrozen(true); err != nil {
 		t.Fatal(err)
 	}
+	await(t, tb.Events(), s.ID(), protocol.EventFrozen) // otherwise neither change may be published
 	by(s).exit(pty.Status{Code: 137, Signal: "SIGKILL"})
 	ended(t, s)
 	if c.Frozen() || info(t, s).Frozen {
