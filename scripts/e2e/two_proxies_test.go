@@ -46,8 +46,8 @@ func TestLateSuccessor(t *testing.T) {
 	}
 }
 
-// If the old proxy is ended while a successor prepares, it must end the handoff first. The next command then starts
-// the only proxy.
+// If the old proxy is ended while a successor prepares, it must end the handoff first. Then the next command starts the
+// only proxy. On a busy machine, the successor may have taken over before the signal arrives; it is the only proxy then.
 // demand: S9
 func TestOldEndsDuringHandoff(t *testing.T) {
 	t.Parallel()
@@ -59,10 +59,10 @@ func TestOldEndsDuringHandoff(t *testing.T) {
 	old.Signal(syscall.SIGTERM)
 	next.Signal(syscall.SIGCONT)
 	w.Gone(old)
-	w.Gone(next)
 	w.Must("proxy", "ls")
-	if now := w.Only("proxy"); now == old || now == next {
-		t.Errorf("process %d serves, which should have ended", now.PID)
+	now := w.Only("proxy")
+	if c := w.connect(client.Options{Name: "e2e"}); now == old || c.ProxyPID() != now.PID {
+		t.Errorf("process %d has the socket, and process %d serves; the old proxy was process %d", c.ProxyPID(), now.PID, old.PID)
 	}
 }
 
