@@ -257,14 +257,15 @@ packages_raced() {
 # the tests must not have.
 compile() { analyse go list -test -export "$@" >/dev/null; }
 
-# tests runs the tests of the packages. The step "go vet" has run, so go test need not run vet.
+# tests runs the tests of the packages. The step "go vet" has run, so go test need not run vet. Some packages wait for
+# half of their time, so more of them run at once than there are processors.
 tests() {
 	local flag packages
 	flag=$(race)
 	[ -n "$flag" ] || echo "NO RACE DETECTOR: it needs a C compiler"
 	packages=$(packages_raced) || return
 	# shellcheck disable=SC2086 # no argument if there is none; one for each package
-	CGO_ENABLED=1 compile $flag $packages && CGO_ENABLED=1 go test -vet=off $flag -timeout "$SLOWEST" -json $packages | report packages
+	CGO_ENABLED=1 compile $flag $packages && CGO_ENABLED=1 go test -vet=off $flag -p $(($(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout "$SLOWEST" -json $packages | report packages
 }
 
 # ALIKE are tests that do not depend on the internal representation of the core, and tests of its cost.
