@@ -251,15 +251,21 @@ func (g *Gate) close() {
 
 // run serves on the sockets until ctx is done, or until a successor has taken over and all clients have left.
 func (g *Gate) run(s Sockets) error {
+	offer := g.offer(s)
 	stop := context.AfterFunc(g.ctx, func() {
 		g.closeAll()
-		_ = s.close() // the released sockets stay open in the successor
+		offer.Finish() // a successor may have the sockets already
+		_ = s.close()  // the released sockets stay open in the successor
 	})
 	defer stop()
 	g.listenAddr = s.Listener.Addr()
 	g.wg.Go(func() { g.control(s.Control) })
 	if s.Handoff != nil {
-		g.wg.Go(func() { g.serveHandoffs(s) })
+		g.wg.Go(func() {
+			if err := offer.Serve(g.ctx, s.Handoff); err != nil {
+				g.log.Error().Err(err).Msg("this gate cannot be handed over any more")
+			}
+		})
 	}
 	gates, err := g.store.Gates()
 	if err != nil {

@@ -92,9 +92,9 @@ func (s Sockets) files() (groups []handoff.Group, files []*os.File, err error) {
 	return groups, files, err
 }
 
-// serveHandoffs offers this gate to successors until the socket is closed.
-func (g *Gate) serveHandoffs(s Sockets) {
-	offer := &handoff.Offer{
+// offer returns what this gate offers to successors.
+func (g *Gate) offer(s Sockets) *handoff.Offer {
+	return &handoff.Offer{
 		Files: func() ([]handoff.Group, []*os.File, error) {
 			g.counts.handoffs.Add(1)
 			if g.o.NATS.URL != "" { // both gates would have one address in the cluster
@@ -115,9 +115,6 @@ func (g *Gate) serveHandoffs(s Sockets) {
 		Settings: func() json.RawMessage { return nil },
 		Build:    version.String(),
 		Log:      g.log,
-	}
-	if err := offer.Serve(g.ctx, s.Handoff); err != nil {
-		g.log.Error().Err(err).Msg("this gate cannot be handed over any more")
 	}
 }
 

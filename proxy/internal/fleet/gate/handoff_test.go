@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,6 +24,7 @@ import (
 	"holdfast/protocol/frame"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/fleet/credential"
+	"holdfast/proxy/internal/handoff"
 	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
 )
@@ -312,5 +315,39 @@ func TestHandoffRecall(t *testing.T) {
 	}
 	if err := testkit.Within(t, limit, "the old gate ends", oldEnds); err != nil {
 		t.Error(err)
+	}
+}
+
+// A gate that is ended while a successor takes over completes that first. Its end would remove the paths of the sockets,
+// which the successor has by then.
+func TestEndsDuringHandoff(t *testing.T) {
+	b := newBench(t)
+	take, err := handoff.Begin(testkit.Soon(t), filepath.Join(b.dir, HandoffSocket), handoff.Hello{Build: "test", Records: records, Timeout: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := take.Prepared(func([]handoff.Conn, []byte, <-chan struct{}) error {
+		return errors.New("a gate passes on no connections")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		b.stop()
+	}()
+	isGone := func() bool {
+		_, err := os.Stat(b.control)
+		return err != nil
+	}
+	if testkit.Poll(300*time.Millisecond, isGone) {
+		t.Error("the gate has removed the path of a socket that its successor has")
+	}
+	if err := take.Serving(); err != nil {
+		t.Errorf("the old gate does not confirm: %v", err)
+	}
+	testkit.Within(t, limit, "the old gate ends", stopped)
+	if isGone() {
+		t.Error("the path of a socket is gone")
 	}
 }

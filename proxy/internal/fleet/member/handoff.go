@@ -79,8 +79,6 @@ func (a *agent) serveHandoffs(ctx context.Context, stop func()) {
 	case <-ctx.Done():
 		return
 	}
-	end := context.AfterFunc(ctx, func() { _ = s.Handoff.Close() })
-	defer end()
 	offer := &handoff.Offer{
 		Files:   s.files,
 		Records: records,
@@ -106,6 +104,11 @@ func (a *agent) serveHandoffs(ctx context.Context, stop func()) {
 		Build:    version.String(),
 		Log:      a.o.Log,
 	}
+	end := context.AfterFunc(ctx, func() {
+		offer.Finish() // a successor may have the sockets already
+		_ = s.Handoff.Close()
+	})
+	defer end()
 	if err := offer.Serve(ctx, s.Handoff); err != nil {
 		a.o.Log.Error().Err(err).Msg("this agent cannot be handed over any more")
 	}
