@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"holdfast/shared/machine"
 )
 
@@ -82,12 +80,7 @@ func (l *Listener) adopt(files []*os.File) error {
 // l holds the lock. It then stores the id of the socket's file. If a file is no longer
 // at its path, adoptNames succeeds, because the next Check makes the file again.
 func (l *Listener) adoptNames() error {
-	// flock succeeds again if this open file description holds the lock already, and
-	// fails if another description holds it.
-	if err := flock(l.lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return &InUseError{l.path, readPID(l.lock)}
-		}
+	if err := takeLock(l.lock, l.path); err != nil {
 		return err
 	}
 	if id, err := idOf(lockPath(l.path)); err == nil {

@@ -294,12 +294,13 @@ func (l *Listener) SetDeadline(t time.Time) error {
 
 // Check binds the path again if the socket's file is gone or was replaced, as a cleaner
 // of temporary directories may do, and reports whether it bound. It also takes the lock
-// again if a process that shared it has unlocked it. Accepted connections are not affected. The owner must call Check from time to time. If two processes hold
-// one listener during a handoff, only one of them may call it.
+// again if a process that shared it has unlocked it. Accepted connections are not
+// affected. The owner must call Check from time to time. If two processes hold one
+// listener during a handoff, only one of them may call it.
 //
 // Check returns an *InUseError if another process listens on the path or holds the lock.
 // That can happen only if the lock's file was removed as well, or if the lock was
-// unlocked. A process that calls Locked at this moment also causes it.
+// unlocked.
 func (l *Listener) Check() (rebound bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

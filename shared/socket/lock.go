@@ -57,48 +57,53 @@ func Acquire(path string) (*os.File, error) {
 	return lock, nil
 }
 
+// acquire locks the file path+".lock" without writing a pid to it. If another process
+// holds the lock, acquire returns an *InUseError.
+func acquire(path string) (*os.File, error) {
+	// If the file is removed between open and flock, the lock is worthless, and the loop
+	// tries again. A file is removed only by a process that holds its lock, and only once its
+	// owner has ended, so the loop ends.
+	for {
+		f, err := os.OpenFile(lockPath(path), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := takeLock(f, path); err != nil {
+			_ = f.Close()
+			return nil, err
+		}
+		if isAt(f, lockPath(path)) {
+			return f, nil
+		}
+		_ = f.Close()
+	}
+}
+
 // A call of Locked holds a shared lock between two system calls, which takes about 4 µs. The system
 // may suspend its process in between: 0.3 s was measured with four busy processes per processor.
-// acquire retries for askedTime, at intervals of askedPause. A long time costs nothing if another
-// process serves, because acquire then finds an exclusive lock and returns at once. The time must
+// takeLock retries for askedTime, at intervals of askedPause. A long time costs nothing if another
+// process serves, because takeLock then finds an exclusive lock and returns at once. The time must
 // have an end, because the process of Locked may have been stopped by a signal.
 const (
 	askedTime  = time.Second
 	askedPause = time.Millisecond
 )
 
-// acquire locks the file path+".lock" without writing a pid to it. If another process
-// holds the lock, acquire returns an *InUseError.
-func acquire(path string) (*os.File, error) {
-	// If the file is removed between open and flock, the lock is worthless, and the loop
-	// tries again. Holdfast never removes the file, so the loop ends.
-	for limit := time.Now().Add(askedTime); ; {
-		f, err := os.OpenFile(lockPath(path), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-		if err != nil {
-			return nil, err
+// takeLock locks f, the file path+".lock". It changes nothing if the open file description of f
+// holds the lock already. If another one holds it, takeLock returns an *InUseError.
+func takeLock(f *os.File, path string) error {
+	for limit := time.Now().Add(askedTime); ; time.Sleep(askedPause) {
+		err := flock(f, unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("lock %s: %w", lockPath(path), err)
+		case !isOnlyAsked(f):
+			return &InUseError{path, readPID(f)}
+		case time.Now().After(limit):
+			return &InUseError{Path: path}
 		}
-		err = flock(f, unix.LOCK_EX|unix.LOCK_NB)
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			inUse := &InUseError{Path: path}
-			onlyAsked := isOnlyAsked(f)
-			if !onlyAsked {
-				inUse.PID = readPID(f)
-			}
-			_ = f.Close()
-			if onlyAsked && time.Now().Before(limit) {
-				time.Sleep(askedPause)
-				continue
-			}
-			return nil, inUse
-		}
-		if err != nil {
-			_ = f.Close()
-			return nil, fmt.Errorf("lock %s: %w", lockPath(path), err)
-		}
-		if isAt(f, lockPath(path)) {
-			return f, nil
-		}
-		_ = f.Close()
 	}
 }
 
@@ -142,15 +147,10 @@ func Locked(path string) (bool, error) {
 }
 
 // relock takes the lock again if the lock's file was removed or replaced, or if another process that
-// has a duplicate of the file has unlocked it, as Close does. If this process still holds the lock,
-// flock changes nothing.
+// has a duplicate of the file has unlocked it, as Close does.
 func (l *Listener) relock() error {
 	if isAt(l.lock, lockPath(l.path)) {
-		err := flock(l.lock, unix.LOCK_EX|unix.LOCK_NB)
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return &InUseError{l.path, readPID(l.lock)}
-		}
-		return err
+		return takeLock(l.lock, l.path)
 	}
 	lock, err := acquire(l.path)
 	if err != nil {

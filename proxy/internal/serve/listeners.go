@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/rs/zerolog"
 
@@ -223,10 +222,6 @@ func (ls *listeners) files() ([]handoff.Group, []*os.File, error) {
 	return groups, all, nil
 }
 
-// sharedWait is the pause before another attempt to take a lock. Processes that only ask whether a
-// lock is held hold it for a moment.
-const sharedWait = 20 * time.Millisecond
-
 // check makes sure that this process has the locks and the paths of all sockets, after the old proxy
 // has left. An old proxy that ended during the handoff by itself may have removed the paths and
 // unlocked the locks, which it shared with this process. check returns an error if another process
@@ -235,13 +230,6 @@ func (ls *listeners) check(log zerolog.Logger) error {
 	var taken *socket.InUseError
 	for _, l := range []*socket.Listener{ls.api, ls.web, ls.control} {
 		rebound, err := l.Check()
-		for range 5 {
-			if !errors.As(err, &taken) {
-				break
-			}
-			time.Sleep(sharedWait)
-			rebound, err = l.Check()
-		}
 		if errors.As(err, &taken) {
 			return err
 		}
