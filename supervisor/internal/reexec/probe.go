@@ -3,6 +3,7 @@ package reexec
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -32,8 +33,6 @@ const firstFile = 5
 // write to them. All of them should be memory files, because they become blocking. They still
 // belong to the caller.
 func (p *Program) Try(ctx context.Context, manifest []byte, files []*os.File, args []string) (version string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, TrialTime)
-	defer cancel()
 	fds := make([]int, len(files))
 	for i := range files {
 		fds[i] = firstFile + i
@@ -43,20 +42,14 @@ func (p *Program) Try(ctx context.Context, manifest []byte, files []*os.File, ar
 		return "", p.failed("try", err)
 	}
 	defer file.Close()
-	output, out := &tail.Tail{Max: maxOutputBytes}, &answer{}
-	cmd := exec.CommandContext(ctx, p.execPath(3), args...)
-	cmd.Args[0] = p.path
-	cmd.ExtraFiles = append([]*os.File{p.file, file}, files...)
-	cmd.Env = append(os.Environ(), trialEnv+"=4")
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, output, childrenTime
-	apart(cmd)
-	err = cmd.Run()
+	out := &answer{}
+	state, said, err := p.runTrial(ctx, trialEnv, append([]*os.File{file}, files...), args, out)
 	version, ok := strings.CutPrefix(string(out.b), passed)
 	switch {
-	case ctx.Err() != nil:
-		return "", p.failed("try", fmt.Errorf("it did not answer within %v", TrialTime))
+	case state == nil:
+		return "", p.failed("try", err)
 	case err != nil:
-		return "", p.failed("try", fmt.Errorf("%w: %s", err, strings.TrimSpace(strings.ToValidUTF8(output.String(), ""))))
+		return "", p.failed("try", fmt.Errorf("%w: %s", err, said))
 	case !ok:
 		return "", p.failed("try", fmt.Errorf("it did not report that it can continue, it printed %.100q", out.b))
 	}
@@ -67,25 +60,39 @@ func (p *Program) Try(ctx context.Context, manifest []byte, files []*os.File, ar
 // manifest of another package's format, as ExecAs gives it. The child passes if it ends with the
 // exit code passed. The manifest's descriptors are not given to the child.
 func (p *Program) TryAs(ctx context.Context, env string, memory *os.File, args []string, passed int) error {
+	state, said, err := p.runTrial(ctx, env, []*os.File{memory}, args, nil)
+	switch {
+	case state == nil:
+		return p.failed("try", err)
+	case state.ExitCode() != passed:
+		return p.failed("try", fmt.Errorf("%v: %s", state, said))
+	}
+	return nil
+}
+
+// runTrial runs the program with args as a child. The child has the program as descriptor 3 and the
+// files from descriptor 4 on, and env names the first of them. It writes to out, which may be nil.
+// state tells how the child has ended, and err is that of exec.Cmd.Run; state is nil if the child
+// could not be started or has not ended within TrialTime. said is what it has printed, without
+// what out has received.
+func (p *Program) runTrial(ctx context.Context, env string, files []*os.File, args []string, out io.Writer) (state *os.ProcessState, said string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, TrialTime)
 	defer cancel()
 	output := &tail.Tail{Max: maxOutputBytes}
+	if out == nil {
+		out = output
+	}
 	cmd := exec.CommandContext(ctx, p.execPath(3), args...)
 	cmd.Args[0] = p.path
-	cmd.ExtraFiles = []*os.File{p.file, memory}
+	cmd.ExtraFiles = append([]*os.File{p.file}, files...)
 	cmd.Env = append(os.Environ(), env+"=4")
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = output, output, childrenTime
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, output, childrenTime
 	apart(cmd)
-	err := cmd.Run()
-	switch {
-	case ctx.Err() != nil:
-		return p.failed("try", fmt.Errorf("it did not answer within %v", TrialTime))
-	case cmd.ProcessState == nil: // the program could not be started
-		return p.failed("try", err)
-	case cmd.ProcessState.ExitCode() != passed:
-		return p.failed("try", fmt.Errorf("%v: %s", cmd.ProcessState, strings.TrimSpace(strings.ToValidUTF8(output.String(), ""))))
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return nil, "", fmt.Errorf("it did not answer within %v", TrialTime)
 	}
-	return nil
+	return cmd.ProcessState, strings.TrimSpace(strings.ToValidUTF8(output.String(), "")), err
 }
 
 // passed is the text that a program on trial prints before its version if it can continue. It
