@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/machine"
 )
 
 // ErrExists is the error of Put if there is an object of this key already.
@@ -107,7 +108,7 @@ func (d *Dir) write(ctx context.Context, key string, data []byte, publish func(d
 	if err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return machine.SyncDir(dir)
 }
 
 // makeDir creates the directories of a key, and makes their names durable.
@@ -120,24 +121,11 @@ func (d *Dir) makeDir(dir string) error {
 	}
 	for up := dir; up != d.path && len(up) > len(d.path); {
 		up = filepath.Dir(up)
-		if err := syncDir(up); err != nil {
+		if err := machine.SyncDir(up); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// syncDir makes the names in a directory durable, as far as the system can.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = f.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrInvalid) {
-		err = nil // Windows, and some network file systems
-	}
-	return errors.Join(err, f.Close())
 }
 
 // Get implements Store.

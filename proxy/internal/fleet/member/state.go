@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/nats-io/nkeys"
 
 	"holdfast/protocol/gate"
+	"holdfast/shared/machine"
 )
 
 // State is the file of a host that has joined a gate.
@@ -78,19 +78,7 @@ func (s State) Save(path string) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir writes the names of the files of a directory to the disk.
-func syncDir(path string) error {
-	if runtime.GOOS == "windows" { // a directory cannot be written to the disk there
-		return nil
-	}
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return machine.SyncDir(filepath.Dir(path))
 }
 
 // pair returns the key of the host, and its public half.
