@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/shared/testkit"
 )
 
 // demand: R1
@@ -568,10 +570,6 @@ func TestEventsDropConnections(t *testing.T) {
 		}
 	}
 	for i, old := range replaced {
-		for deadline := time.Now().Add(patience); old.Value() != nil; time.Sleep(time.Millisecond) {
-			if runtime.GC(); time.Now().After(deadline) {
-				t.Fatalf("connection %d is still in memory, although another one has replaced it", i)
-			}
-		}
+		testkit.Eventually(t, patience, func() bool { runtime.GC(); return old.Value() == nil }, fmt.Sprintf("connection %d, which another one has replaced, is no longer in memory", i))
 	}
 }

@@ -82,6 +82,20 @@ func TestRepaintWhileAway(t *testing.T) {
 	snapshot.Replay, snapshot.SnapshotBytes = protocol.ReplaySnapshot, 4
 	missed := Message{Kind: Missed, ScreenOnly: true}
 	painted := Message{Kind: Snapshot, Data: []byte("snap")}
+	// repaints answers the next attach, which must ask for a snapshot, and returns its peer.
+	repaints := func(t *testing.T, f *fake, a *Attachment) *peer {
+		t.Helper()
+		p := f.accept()
+		m := want[*api.Attach](p)
+		if !m.Snapshot || !m.ScreenOnly {
+			t.Errorf("the attach after Repaint is %+v", m.AttachSpec)
+		}
+		p.answer(m, &api.Attached{Attachment: number, AttachInfo: snapshot})
+		p.output(frame.Snapshot, 0, "snap")
+		equal(t, "message", *receive(t, a), missed)
+		equal(t, "message", *receive(t, a), painted)
+		return p
+	}
 
 	t.Run("before the answer", func(t *testing.T) {
 		f, a, p := view(t)
@@ -93,15 +107,7 @@ func TestRepaintWhileAway(t *testing.T) {
 		}
 		a.Repaint()
 		p.answer(m, &api.Attached{Attachment: number, AttachInfo: exact(0)})
-		p = f.accept()
-		if m = want[*api.Attach](p); !m.Snapshot || !m.ScreenOnly {
-			t.Errorf("the resume after Repaint is %+v", m.AttachSpec)
-		}
-		p.answer(m, &api.Attached{Attachment: number, AttachInfo: snapshot})
-		p.output(frame.Snapshot, 0, "snap")
-		equal(t, "message", *receive(t, a), missed)
-		equal(t, "message", *receive(t, a), painted)
-		_ = p.Close()
+		_ = repaints(t, f, a).Close()
 		if _, m := resumed(f, 0); m.Snapshot { // the snapshot has repainted the screen, once
 			t.Errorf("the last resume is %+v", m.AttachSpec)
 		}
@@ -132,14 +138,7 @@ func TestRepaintWhileAway(t *testing.T) {
 		m := want[*api.Attach](p)
 		a.Repaint()
 		p.answer(m, &api.Error{Error: unreachable})
-		p = f.accept()
-		if m = want[*api.Attach](p); !m.Snapshot || !m.ScreenOnly {
-			t.Errorf("the second attempt is %+v", m.AttachSpec)
-		}
-		p.answer(m, &api.Attached{Attachment: number, AttachInfo: snapshot})
-		p.output(frame.Snapshot, 0, "snap")
-		equal(t, "message", *receive(t, a), missed)
-		equal(t, "message", *receive(t, a), painted)
+		repaints(t, f, a)
 	})
 }
 

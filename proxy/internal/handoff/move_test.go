@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -330,14 +331,15 @@ func TestDismiss(t *testing.T) {
 			far.Close()
 			dismiss(&peer{conn: near}, successor.Process.Pid)
 			near.Close()
-			if !tt.isKilled {
-				time.Sleep(20 * time.Millisecond)
-				if len(ended) > 0 {
-					t.Error("the successor was killed")
-				}
-				_ = successor.Process.Kill()
+			want := syscall.SIGKILL
+			if !tt.isKilled { // if it was killed before, this signal does not end it
+				want = syscall.SIGTERM
+				_ = successor.Process.Signal(want)
 			}
-			testkit.Within(t, patience, "the successor ends", ended)
+			var exit *exec.ExitError
+			if err := testkit.Within(t, patience, "the successor ends", ended); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != want {
+				t.Errorf("the successor ended by %v, want %v", err, want)
+			}
 		})
 	}
 }
