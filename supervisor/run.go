@@ -137,9 +137,9 @@ func (p *parts) makeTable() {
 	if err != nil {
 		log.Warn().Err(err).Msg("limit of open files not read")
 	}
-	others, err := claimRecordings(cfg.dirs, p.self.Instance)
+	presence, err := showPresence(cfg.dirs, p.self.Instance)
 	if err != nil {
-		log.Warn().Err(err).Msg("recordings not claimed; another supervisor with the same state directory takes these sessions for lost")
+		log.Warn().Err(err).Msg("presence not shown; another supervisor with the same state directory takes these sessions for lost")
 	}
 	p.store = past.NewSealed(cfg.dirs.Recordings(), durableKey(cfg.Config))
 	p.recording = recorder.New(recorder.Config{
@@ -147,7 +147,7 @@ func (p *parts) makeTable() {
 		Budgets: past.Policy{PerLife: int64(cfg.DurableSession), Total: int64(cfg.DurableTotal), Age: cfg.DurableAge},
 	})
 	p.sessions = session.NewTable(session.Config{
-		Recorder: p.recording, Durable: cfg.Durable, Supervisor: p.self.Instance, IsRunning: others.isHeld, SecretEnv: cfg.SecretEnv, Mask: cfg.Mask,
+		Recorder: p.recording, Durable: cfg.Durable, Supervisor: p.self.Instance, IsRunning: presence.isRunning, SecretEnv: cfg.SecretEnv, Mask: cfg.Mask,
 		Files:     int(min(files, math.MaxInt32)),
 		Program:   version.String(),
 		RingBytes: cfg.RingBytes, ScrollbackLines: cfg.ScrollbackLines,

@@ -1,0 +1,42 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"holdfast/shared/config"
+)
+
+// A supervisor is known to run until its presence ends. The next one removes the presences of those that have ended.
+func TestPresence(t *testing.T) {
+	dirs := config.Dirs{State: t.TempDir()}
+	first, err := showPresence(dirs, "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := showPresence(dirs, "second")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !second.isRunning("first") || !first.isRunning("second") || second.isRunning("other") || second.isRunning("") || second.isRunning("../supervisors/first") {
+		t.Error("the presences are not known")
+	}
+	if err := first.lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if second.isRunning("first") {
+		t.Error("a presence does not end with its supervisor")
+	}
+	third, err := showPresence(dirs, "third")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = third.lock.Close(), second.lock.Close() }()
+	files, err := os.ReadDir(filepath.Join(dirs.State, presenceDir))
+	if err != nil || len(files) != 2 || !third.isRunning("second") {
+		t.Errorf("the files are %v, %v; want those of the second and third supervisor", files, err)
+	}
+}
