@@ -175,6 +175,46 @@ func (s *Store) Forget(l Life) error {
 	return nil
 }
 
+// ChangeMeta changes the Meta of a life durably. Entry.Modified stays, because it says when the session was stored.
+// ChangeMeta returns ErrInUse if a writer has the life, ErrLocked if its key cannot be had, and an error that wraps
+// fs.ErrNotExist if the life does not exist.
+func (s *Store) ChangeMeta(l Life, change func(*Meta)) error {
+	if err := l.validate(); err != nil {
+		return err
+	}
+	w := &Writer{store: s, life: l, dir: s.path(l)}
+	lock, err := lockDir(w.dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := w.changeMeta(change); err != nil {
+		return fmt.Errorf("past: meta of %s: %w", l, err)
+	}
+	return nil
+}
+
+func (w *Writer) changeMeta(change func(*Meta)) (err error) {
+	if w.key, err = w.store.dataKey(w.dir); err != nil {
+		return err
+	}
+	m, err := readMeta(w.dir, w.key)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(w.dir, metaName)
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	change(&m)
+	data, err := m.encode()
+	if err == nil {
+		err = w.writeMeta(data)
+	}
+	return cmp.Or(err, os.Chtimes(path, time.Time{}, info.ModTime()))
+}
+
 // Sweep erases the files of the lives that were forgotten, also by a process that has ended
 // before it erased them.
 func (s *Store) Sweep() error {

@@ -107,7 +107,8 @@ type Recorder struct {
 
 	mu       sync.Mutex
 	tracks   map[past.Life]*track
-	erasing  map[past.Life]chan struct{} // forgotten lives; closed and removed when the store has forgotten them, too
+	erasing  map[past.Life]chan struct{}    // forgotten lives; closed and removed when the store has forgotten them, too
+	changing map[past.Life]func(*past.Meta) // changes that ChangeMeta has not stored yet; nil while one is being stored
 	isClosed bool
 	trimmed  time.Time
 	counts   Counts // of the writers that are closed
@@ -119,7 +120,7 @@ func New(cfg Config) *Recorder {
 	cfg.Sync, cfg.Retry, cfg.Idle = cmp.Or(cfg.Sync, defaultSync), cmp.Or(cfg.Retry, defaultRetry), cmp.Or(cfg.Idle, defaultIdle)
 	r := &Recorder{
 		cfg: cfg, turns: make(chan []byte, diskTurns), stop: make(chan struct{}),
-		tracks: make(map[past.Life]*track), erasing: make(map[past.Life]chan struct{}),
+		tracks: make(map[past.Life]*track), erasing: make(map[past.Life]chan struct{}), changing: make(map[past.Life]func(*past.Meta)),
 	}
 	for range diskTurns {
 		r.turns <- nil
@@ -188,6 +189,40 @@ func (r *Recorder) Forget(l past.Life) {
 		t.end()
 	} else if !r.isClosed {
 		r.all.Go(func() { r.erase(l) })
+	}
+}
+
+// ChangeMeta changes the stored Meta of a life that is not recorded any more. It returns without waiting for the
+// disk. If a change has not been stored when the next one is passed, only the next one is stored.
+func (r *Recorder) ChangeMeta(l past.Life, change func(*past.Meta)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, isRunning := r.changing[l]
+	if r.isClosed || r.erasing[l] != nil {
+		return
+	}
+	r.changing[l] = change
+	if !isRunning {
+		r.all.Go(func() { r.storeChanges(l) })
+	}
+}
+
+// storeChanges stores the changes of a Meta, until there is no further one.
+func (r *Recorder) storeChanges(l past.Life) {
+	for {
+		r.mu.Lock()
+		change := r.changing[l]
+		r.changing[l] = nil
+		if change == nil {
+			delete(r.changing, l)
+		}
+		r.mu.Unlock()
+		if change == nil {
+			return
+		}
+		if err := r.onDisk(func() error { return r.cfg.Store.ChangeMeta(l, change) }); err != nil {
+			r.cfg.Log.Error().Err(err).Str(logging.Session, string(l.ID)).Str(logging.Instance, string(l.Instance)).Msg("description of a lost session not stored; a later supervisor has the old one")
+		}
 	}
 }
 

@@ -38,6 +38,9 @@ func (s *Session) Relabel(change map[string]string) error {
 		}
 		s.noteChange()
 		s.publishEvent(protocol.EventLabels)
+		if s.isLost() && !s.recording.isLocked { // nothing but the recording outlives this supervisor
+			s.recording.storeLabels(s.ShownLabels(), *s.cage.limits.Load())
+		}
 		return nil
 	})
 }

@@ -82,6 +82,15 @@ func (r *recording) renew(within time.Duration) error {
 	return nil
 }
 
+// storeLabels stores the labels of a lost session.
+func (r *recording) storeLabels(labels map[string]string, limits protocol.Limits) {
+	spec, err := r.identity.save(labels, limits)
+	if err != nil || r.recorder == nil {
+		return // the spec came as JSON, so it can be encoded
+	}
+	r.recorder.ChangeMeta(r.life(), func(m *past.Meta) { m.Labels, m.Spec = labels, spec })
+}
+
 // keepCommands makes the last ended commands a part of the description of the session. Only loop may call it.
 func (r *recording) keepCommands(ended commandLog) {
 	if !r.isOpen {

@@ -74,6 +74,31 @@ func lostLife(t *testing.T) (l *tableLife, store *past.Store, shown string) {
 	return l, m.store, shown
 }
 
+// A later supervisor has the labels that a lost session was given, and the time at which the session was lost.
+func TestLabelsOfLostSession(t *testing.T) {
+	dir := t.TempDir()
+	m := boot(t, dir)
+	m.ready(t, "a")
+	m.cut(t)
+	l, m := recordedLife(t, dir)
+	l.AddLost(m.store, nil)
+	lost := info(t, l.get("a")).Lost
+	for _, value := range []string{"one", "two"} {
+		if err := l.get("a").Relabel(map[string]string{"team": value}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.cfg.Recorder.Close(patience); err != nil {
+		t.Fatal(err)
+	}
+	l, m = recordedLife(t, dir)
+	l.AddLost(m.store, nil)
+	i := info(t, l.get("a"))
+	if i.Labels["team"] != "two" || !i.Lost.SeenAt.Equal(lost.SeenAt) {
+		t.Errorf("labels %v, lost at %v, want team=two and %v", i.Labels, i.Lost.SeenAt, lost.SeenAt)
+	}
+}
+
 func newRecorder(t *testing.T, store *past.Store) *recorder.Recorder {
 	t.Helper()
 	r := recorder.New(recorder.Config{Store: store, Sync: 10 * time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop()})
