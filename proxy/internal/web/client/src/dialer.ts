@@ -234,7 +234,7 @@ export class Dialer {
   /** The proxy is behind a gate, which asks with goaway for another connection before it closes the present one. */
   readonly isBehindGate: boolean;
 
-  private readonly reach: (() => Promise<Transport>) | undefined;
+  private readonly reach: ((signal: AbortSignal) => Promise<Transport>) | undefined;
 
   constructor(private readonly o: ConnectOptions) {
     const ways = [o.url, o.socketPath, o.ssh, o.gate, o.transport].filter((way) => way !== undefined);
@@ -246,17 +246,17 @@ export class Dialer {
     this.giveUp = o.redial?.giveUp ?? 30000;
   }
 
-  private transport(): Promise<Transport> {
-    if (this.reach !== undefined) return this.reach();
+  private transport(signal: AbortSignal): Promise<Transport> {
+    if (this.reach !== undefined) return this.reach(signal);
     if (this.o.socketPath !== undefined) return unixSocket(this.o.socketPath);
-    return webSocket(String(this.o.url), this.o.WebSocket);
+    return webSocket(String(this.o.url), this.o.WebSocket, undefined, signal);
   }
 
   /** dial makes one attempt. */
   async dial(signal: AbortSignal): Promise<Connection> {
     let transport: Transport;
     try {
-      transport = await this.transport();
+      transport = await this.transport(signal);
     } catch (err) {
       throw asError(err, 'connect');
     }

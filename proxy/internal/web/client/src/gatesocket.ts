@@ -90,11 +90,11 @@ function codeOf(refusal: string): string {
 }
 
 /** gateSocket returns a function that enters a host through a gate. Its errors are those of `gate`. */
-export function gateSocket(o: GateSocketOptions, Socket: WebSocketConstructor | undefined): () => Promise<Transport> {
+export function gateSocket(o: GateSocketOptions, Socket: WebSocketConstructor | undefined): (signal: AbortSignal) => Promise<Transport> {
   checkHost(o.host);
   let hasBegun = false;
-  return async () => {
-    const transport = await webSocket(String(o.url), Socket, SUBPROTOCOL);
+  return async (signal) => {
+    const transport = await webSocket(String(o.url), Socket, SUBPROTOCOL, signal);
     try {
       await question(transport, enterMessage(o, hasBegun), 'entered');
     } catch (err) {

@@ -109,8 +109,14 @@ export type WebSocketConstructor = new (url: string, protocols: string[]) => Web
 
 export const SUBPROTOCOL = 'holdfast.v1';
 
-/** webSocket connects to `/v1/api` of a proxy, or with another subprotocol to a gate. Errors: `connect`. */
-export function webSocket(url: string, Socket: WebSocketConstructor | undefined, subprotocol = SUBPROTOCOL): Promise<WebSocketTransport> {
+/** The time that a WebSocket may take to open. */
+const OPEN_MS = 5000;
+
+/**
+ * webSocket connects to `/v1/api` of a proxy, or with another subprotocol to a gate. If the signal is aborted, it ends the
+ * attempt. Errors: `connect`, also if the other side accepts the connection and does not answer the handshake.
+ */
+export function webSocket(url: string, Socket: WebSocketConstructor | undefined, subprotocol = SUBPROTOCOL, signal?: AbortSignal): Promise<WebSocketTransport> {
   const WS = Socket ?? (globalThis as { WebSocket?: WebSocketConstructor }).WebSocket;
   if (WS === undefined) {
     return Promise.reject(new HoldfastError('connect', 'this Node has no WebSocket: give one as options.WebSocket', { retryable: false }));
@@ -122,9 +128,30 @@ export function webSocket(url: string, Socket: WebSocketConstructor | undefined,
       const text = [event.message, event.reason, event.code && `code ${String(event.code)}`].find((s) => typeof s === 'string' && s !== '');
       return new HoldfastError('connect', `the WebSocket does not open${text === undefined ? '' : `: ${String(text)}`}`);
     };
-    ws.onopen = () => done(new WebSocketTransport(ws));
-    ws.onerror = (event: { message?: unknown }) => failed(why(event));
-    ws.onclose = (event: { code?: unknown }) => failed(why(event));
+    const settle = (): void => {
+      clearTimeout(late);
+      signal?.removeEventListener('abort', stop);
+    };
+    const end = (err: HoldfastError): void => {
+      settle();
+      failed(err);
+    };
+    const stop = (): void => {
+      end(new HoldfastError('connect', 'the attempt was ended'));
+      ws.close();
+    };
+    const late = setTimeout(() => {
+      end(new HoldfastError('connect', `the WebSocket does not open within ${OPEN_MS} ms`));
+      ws.close();
+    }, OPEN_MS);
+    ws.onopen = () => {
+      settle();
+      done(new WebSocketTransport(ws));
+    };
+    ws.onerror = (event: { message?: unknown }) => end(why(event));
+    ws.onclose = (event: { code?: unknown }) => end(why(event));
+    signal?.addEventListener('abort', stop);
+    if (signal?.aborted === true) stop();
   });
 }
 
