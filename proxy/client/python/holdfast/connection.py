@@ -17,7 +17,7 @@ from .errors import HoldfastError, as_error
 from .message import Message, error_of, going_away, integer, member, parse
 from .wire import WelcomeMessage
 
-#: Makes a stream to a proxy. It is called again after each lost connection.
+#: Makes a stream to a proxy. It is called again after each lost connection. An exception fails the attempt with `connect`.
 Dial = Callable[[], Awaitable[Tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 #: The lowest and highest version of the protocol that this client supports.
@@ -195,8 +195,10 @@ class Dialer:
         """Make one attempt. Errors: `connect`, and those of the hello."""
         try:
             reader, writer = await self._dial()
-        except OSError as err:
-            raise HoldfastError("connect", str(err)) from err
+        except HoldfastError:
+            raise
+        except Exception as err:  # the caller's function may raise others than OSError, such as EOFError
+            raise HoldfastError("connect", str(err) or type(err).__name__) from err
         conn = Connection(reader, writer)
         try:
             await asyncio.wait_for(conn.hello(self.client, self._token, self._secret), HELLO_S)

@@ -1,0 +1,114 @@
+"""Tests with a proxy that does what no real one does on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+from typing import Any, Awaitable, Callable, Dict, List, Tuple
+
+import pytest
+
+from holdfast import Holdfast, HoldfastError, Redial, frames
+
+LIMIT_S = 30.0  # long, because the machine may be busy; a test that passes does not wait for it
+
+Handler = Callable[[Dict[str, Any], asyncio.StreamWriter], None]
+
+
+def send(writer: asyncio.StreamWriter, **m: Any) -> None:
+    writer.write(frames.frame(frames.CONTROL, json.dumps(m).encode()))
+
+
+class Fake:
+    """A proxy that accepts each hello, and passes the other messages of a connection to a function of the test."""
+
+    def __init__(self) -> None:
+        self.greeting = b""  # is sent before all frames
+        self.is_down = False  # it closes each connection at once
+        self.welcomes = 0
+        self.handler: Handler = lambda m, writer: None
+        self.writers: List[asyncio.StreamWriter] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        if self.is_down:
+            return writer.close()
+        writer.write(self.greeting)
+        try:
+            while True:
+                (length,) = frames.LENGTH.unpack(await reader.readexactly(frames.LENGTH.size))
+                m = json.loads((await reader.readexactly(length))[1:])
+                if m["type"] == "hello":
+                    self.welcomes += 1
+                    send(writer, type="welcome", protocol={"min": 1, "max": 1}, agreed=1)
+                self.handler(m, writer)
+        except (asyncio.IncompleteReadError, OSError):
+            writer.close()
+
+    def close_all(self) -> None:
+        for writer in self.writers:
+            writer.close()
+
+
+def run(test: Callable[[Fake, str], Awaitable[None]]) -> Callable[[], None]:
+    """Make a coroutine a test that must end in time. It receives a fake proxy and the path of its socket."""
+
+    async def use() -> None:
+        with tempfile.TemporaryDirectory() as dir:
+            fake, path = Fake(), os.path.join(dir, "s")
+            server = await asyncio.start_unix_server(fake.serve, path)
+            try:
+                await asyncio.wait_for(test(fake, path), LIMIT_S)
+            finally:
+                server.close()
+                fake.close_all()
+
+    def wrapper() -> None:
+        asyncio.run(use())
+
+    wrapper.__doc__ = test.__doc__
+    return wrapper
+
+
+@run
+async def test_dial(fake: Fake, path: str) -> None:
+    """An exception of a function `dial` that is no OSError fails one attempt, and the next one is made."""
+    fake.greeting = b"hello\n"
+    failures = 0
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] == "events":
+            send(writer, type="subscribed", instance="i", seq=0)
+        elif m["type"] == "list":
+            send(writer, type="sessions", request_id=m["request_id"], sessions=[])
+
+    fake.handler = handle
+
+    async def dial() -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        nonlocal failures
+        reader, writer = await asyncio.open_unix_connection(path)
+        try:
+            await reader.readuntil(b"\n")
+        except EOFError:
+            failures += 1
+            if failures == 8:  # of the client and of the subscription
+                fake.is_down = False
+            raise
+        return reader, writer
+
+    async with await Holdfast.connect(dial=dial, redial=Redial(min=0.001, max=0.001)) as client:
+        subscription = client.subscribe()
+        await subscription.ready()
+        fake.is_down = True
+        fake.close_all()
+        while fake.is_down:
+            await asyncio.sleep(0.001)
+        assert await client.list() == []
+        while len(fake.writers) < 4 + failures:  # the subscription has connected again, too
+            await asyncio.sleep(0.001)
+    fake.is_down = True
+    with pytest.raises(HoldfastError) as err:
+        await Holdfast.connect(dial=dial)
+    assert err.value.code == "connect"
