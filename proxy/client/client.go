@@ -116,7 +116,13 @@ type Client struct {
 // A waiter is a call that waits for the answers to a request.
 type waiter struct {
 	conn    *conn // that carries the request
-	answers chan protocol.Message
+	answers *answers
+}
+
+// answers are the answers to one request. If the connection ends, the channel is closed after err was set.
+type answers struct {
+	c   chan protocol.Message
+	err error
 }
 
 // Dial connects to a proxy and sends hello.
@@ -260,9 +266,10 @@ func (c *Client) redial(ctx context.Context) (*conn, error) {
 
 // read passes the answers on conn to the calls that wait for them.
 func (c *Client) read(conn *conn) {
+	var end error
 	for {
-		m, err := conn.receive()
-		if err != nil {
+		var m protocol.Message
+		if m, end = conn.receive(); end != nil {
 			break
 		}
 		if _, ok := m.(*api.Goaway); ok {
@@ -276,7 +283,7 @@ func (c *Client) read(conn *conn) {
 				continue
 			}
 			select {
-			case w.answers <- m:
+			case w.answers.c <- m:
 			default: // the answer has more parts than the protocol allows
 				_ = conn.Close()
 			}
@@ -289,7 +296,8 @@ func (c *Client) read(conn *conn) {
 	for id, w := range c.waiting {
 		if w.conn == conn {
 			delete(c.waiting, id)
-			close(w.answers)
+			w.answers.err = end
+			close(w.answers.c)
 		}
 	}
 }
@@ -324,25 +332,24 @@ type request interface {
 // maxParts is how many unread messages may answer one request.
 const maxParts = 64
 
-// begin sends a request, and returns its id and the channel of its answers. The channel is closed
-// when the connection breaks. If the request cannot be sent completely, no proxy has carried it out,
+// begin sends a request, and returns its id and its answers. If the request cannot be sent completely, no proxy has carried it out,
 // so begin sends it on the next connection.
-func (c *Client) begin(ctx context.Context, m request) (answers chan protocol.Message, id string, err error) {
+func (c *Client) begin(ctx context.Context, m request) (a *answers, id string, err error) {
 	for {
 		conn, err := c.connection(ctx)
 		if err != nil {
 			return nil, "", err
 		}
-		answers, id, err = c.sendOn(conn, m)
+		a, id, err = c.sendOn(conn, m)
 		if err == nil || !errors.Is(err, ErrIO) || c.isClosed() || pause(ctx, backoffMin) != nil {
-			return answers, id, err
+			return a, id, err
 		}
 	}
 }
 
 // sendOn sends a request on conn.
-func (c *Client) sendOn(conn *conn, m request) (answers chan protocol.Message, id string, err error) {
-	answers = make(chan protocol.Message, maxParts)
+func (c *Client) sendOn(conn *conn, m request) (a *answers, id string, err error) {
+	a = &answers{c: make(chan protocol.Message, maxParts)}
 	c.mu.Lock()
 	if conn.isBroken {
 		c.mu.Unlock()
@@ -350,14 +357,14 @@ func (c *Client) sendOn(conn *conn, m request) (answers chan protocol.Message, i
 	}
 	c.last++
 	id = strconv.FormatUint(c.last, 10)
-	c.waiting[id] = waiter{conn, answers}
+	c.waiting[id] = waiter{conn, a}
 	c.mu.Unlock()
 	m.SetID(id)
 	if err := conn.send(m); err != nil {
 		c.finish(id)
 		return nil, "", err
 	}
-	return answers, id, nil
+	return a, id, nil
 }
 
 func (c *Client) finish(id string) {
@@ -398,7 +405,10 @@ func (c *Client) once(ctx context.Context, m request, each func(protocol.Message
 	defer c.finish(id)
 	for {
 		select {
-		case answer, ok := <-answers:
+		case answer, ok := <-answers.c:
+			if !ok && errors.Is(answers.err, ErrDecode) {
+				return fmt.Errorf("%s: %w", m.MessageType(), answers.err) // no ErrIO: the next answer would be invalid, too
+			}
 			if !ok {
 				return failed(ErrIO, fmt.Errorf("%s: the connection was lost", m.MessageType()))
 			}

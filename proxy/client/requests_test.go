@@ -127,6 +127,23 @@ func TestUnsentIsSent(t *testing.T) {
 	}
 }
 
+// A request is not repeated if its answer is invalid, because the next answer would be, too.
+func TestInvalidAnswerIsFinal(t *testing.T) {
+	f, c, p := dialed(t)
+	wait := start(t, func() ([]protocol.SessionInfo, error) { return c.List(t.Context(), "") })
+	want[*api.List](p)
+	_ = p.write([]byte{0xff, 0xff, 0xff, 0xff, 0}) // a frame above the limit
+	_, err := wait()
+	wantErr(t, "list", err, ErrDecode)
+
+	wait = start(t, func() ([]protocol.SessionInfo, error) { return c.List(t.Context(), "") })
+	p = f.accept()
+	p.answer(want[*api.List](p), &api.Sessions{})
+	if _, err := wait(); err != nil {
+		t.Errorf("a later request: %v", err)
+	}
+}
+
 // A list comes in parts, and begins again if the connection is lost between two parts.
 // demand: R2
 func TestList(t *testing.T) {

@@ -227,9 +227,11 @@ class Holdfast:
             self._conn = None
             self._connected.clear()
             conn.close()
-            # If the proxy has closed the connection because of a malformed request, that must not be repeated.
+            # If the proxy has closed the connection because of a malformed request, that must not be repeated. Nor must a
+            # request be if its reply is malformed, because the next reply would be, too.
+            is_final = why.code in ("client_closed", "decode")
             for w in list(self._waiting.values()):
-                w.fail(fault or (why if why.code == "client_closed" else HoldfastError("lost", why.message, retry_after_ms=why.retry_after_ms)))
+                w.fail(fault or (why if is_final else HoldfastError("lost", why.message, retry_after_ms=why.retry_after_ms)))
 
     def _receive(self, m: Message) -> Optional[HoldfastError]:
         if m["type"] == "goaway":

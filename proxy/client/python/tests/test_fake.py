@@ -112,3 +112,24 @@ async def test_dial(fake: Fake, path: str) -> None:
     with pytest.raises(HoldfastError) as err:
         await Holdfast.connect(dial=dial)
     assert err.value.code == "connect"
+
+
+@run
+async def test_malformed_reply(fake: Fake, path: str) -> None:
+    """A request whose reply is malformed is not made again, because the next reply would be malformed, too."""
+    asked = 0
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        if m["type"] == "info":
+            asked += 1
+            writer.write(b"\xff\xff\xff\xff\0")  # a frame above the limit
+        elif m["type"] == "list":
+            send(writer, type="sessions", request_id=m["request_id"], sessions=[])
+
+    fake.handler = handle
+    async with await Holdfast.connect(path) as client:
+        with pytest.raises(HoldfastError) as err:
+            await client.info("s")
+        assert (err.value.code, asked) == ("decode", 1)
+        assert await client.list() == []

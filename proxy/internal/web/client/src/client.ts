@@ -178,8 +178,9 @@ export class HoldfastClient {
   }
 
   private lose(conn: Connection, err: HoldfastError): void {
-    // If the proxy has closed the connection because of a malformed request, that request must not be repeated.
-    const why = this.fault ?? new HoldfastError('lost', err.message, err.retryAfterMs === undefined ? {} : { retryAfterMs: err.retryAfterMs });
+    // If the proxy has closed the connection because of a malformed request, that request must not be repeated. Nor must
+    // a request be if its reply is malformed, because the next reply would be, too.
+    const why = this.fault ?? (err.code === 'decode' ? err : new HoldfastError('lost', err.message, err.retryAfterMs === undefined ? {} : { retryAfterMs: err.retryAfterMs }));
     for (const w of [...this.waiting.values()]) if (w.conn === conn) w.failed(why);
     if (this.conn !== conn) return; // moveOn has replaced it
     this.conn = undefined;

@@ -138,6 +138,22 @@ test('what the proxy does not take is not asked again', async () => {
   await client.close();
 });
 
+test('a request whose reply is malformed is not made again', async () => {
+  const fake = new Fake();
+  let asked = 0, isMalformed = true;
+  fake.answers.info = (m, c) => {
+    asked++;
+    if (isMalformed) return void c.tell('no object');
+    return [{ type: 'session', request_id: m.request_id, session: { id: SESSION } }];
+  };
+  const client = await connect(fake);
+  await assert.rejects(client.info('s'), { code: 'decode' });
+  assert.equal(asked, 1);
+  isMalformed = false;
+  assert.equal((await client.info('s')).id, SESSION);
+  await client.close();
+});
+
 test('a client that is closed meanwhile makes no connection', async () => {
   const fake = new Fake();
   const client = await connect(fake);
