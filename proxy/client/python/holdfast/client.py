@@ -82,6 +82,7 @@ class Holdfast:
         self._connected = asyncio.Event()
         self._last: Optional[HoldfastError] = None  # the reason why there is no connection
         self._welcome: Optional[WelcomeMessage] = None
+        self._has_answered = False  # the connection has answered a request
         self._waiting: Dict[str, _Waiting] = {}
         self._requests = 0  # made so far
         self._requests_waiting = 0
@@ -193,6 +194,7 @@ class Holdfast:
 
     def _use(self, conn: Connection) -> None:
         self._conn, self._welcome, self._state = conn, conn.welcome, "connected"
+        self._has_answered = False
         self._connected.set()
 
     def _shut(self, why: HoldfastError) -> None:
@@ -201,11 +203,17 @@ class Holdfast:
 
     async def _run(self, conn: Connection) -> None:
         """Serve one connection after another until close is called, or until no other can be made."""
+        times = self._dialer.times
+        wait = 0.0
         while True:
+            began = time.monotonic()
             why = await self._serve(conn)
             self._last, self._state = why, "reconnecting"
+            # If a proxy accepts and closes connections again and again, the waits grow.
+            was_useful = self._has_answered or time.monotonic() - began > times.max
+            wait = 0.0 if was_useful else min(max(2 * wait, times.min), times.max)
             try:
-                await asyncio.sleep(retry_after(why))
+                await asyncio.sleep(max(wait, retry_after(why)))
                 conn = await self._dialer.redial()
             except HoldfastError as err:
                 return self._shut(err)  # another attempt would fail in the same way
@@ -240,6 +248,7 @@ class Holdfast:
         if w is None:
             is_fault = m["type"] == "error" and m.get("request_id") is None and m.get("retryable") is not True
             return error_of(m) if is_fault else None
+        self._has_answered = True
         if m["type"] == "error":
             w.fail(error_of(m))
             return None

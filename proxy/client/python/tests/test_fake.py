@@ -133,3 +133,22 @@ async def test_malformed_reply(fake: Fake, path: str) -> None:
             await client.info("s")
         assert (err.value.code, asked) == ("decode", 1)
         assert await client.list() == []
+
+
+@run
+async def test_storm(fake: Fake, path: str) -> None:
+    """A proxy that closes each connection after the hello is asked ever more rarely."""
+    loop = asyncio.get_running_loop()
+    times: List[float] = []
+    enough = asyncio.Event()
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        times.append(loop.time())
+        writer.close()
+        if len(times) == 5:
+            enough.set()
+
+    fake.handler = handle
+    async with await Holdfast.connect(path, redial=Redial(min=0.01, max=10)):
+        await enough.wait()
+    assert times[-1] - times[0] > 0.14, "waits of 10, 20, 40 and 80 ms"

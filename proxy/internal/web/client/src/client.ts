@@ -94,6 +94,9 @@ export class HoldfastClient {
   private last: HoldfastError | undefined; // the reason why there is no connection
   private fault: HoldfastError | undefined; // the error with which the proxy is about to close the connection
   private welcomed: Welcome | undefined;
+  private servedAt = 0; // when conn began to serve
+  private answered = false; // conn has answered a request
+  private pauseMs = 0; // before the next connection
   private readonly waiting = new Map<string, Waiting>();
   private readonly dialing = new Set<() => void>(); // callbacks of requests that wait for a connection
   private readonly attachments = new Set<Attachment>();
@@ -168,6 +171,8 @@ export class HoldfastClient {
     this.conn = conn;
     this.fault = undefined;
     this.welcomed = conn.welcome;
+    this.servedAt = Date.now();
+    this.answered = false;
     conn.begin({
       message: (m) => this.message(conn, m),
       closed: (err) => this.lose(conn, err),
@@ -187,12 +192,15 @@ export class HoldfastClient {
     this.last = err;
     if (this.now === 'closed') return;
     this.setState('reconnecting');
+    // If a proxy accepts and closes connections again and again, the waits grow.
+    const { min, max } = this.dialer;
+    this.pauseMs = this.answered || Date.now() - this.servedAt > max ? 0 : Math.min(Math.max(2 * this.pauseMs, min), max);
     void this.redial(err.retryAfterMs ?? 0);
   }
 
   private async redial(after: number): Promise<void> {
     try {
-      await pause(Math.min(after, this.dialer.giveUp), this.stop.signal);
+      await pause(Math.max(this.pauseMs, Math.min(after, this.dialer.giveUp)), this.stop.signal);
       this.serve(await this.dialer.redial(this.stop.signal));
     } catch (err) {
       this.last = asError(err);
@@ -214,6 +222,7 @@ export class HoldfastClient {
       if (m.type === 'error' && m.request_id === undefined && m.retryable !== true) this.fault = errorOf(m);
       return;
     }
+    if (conn === this.conn) this.answered = true;
     if (m.type === 'error') return w.failed(errorOf(m));
     if (w.parts.push(m) > MAX_PARTS) throw new HoldfastError('decode', 'more parts than any answer has');
     if (m.more !== true || m.type !== 'sessions') w.done(w.parts);

@@ -154,6 +154,43 @@ test('a request whose reply is malformed is not made again', async () => {
   await client.close();
 });
 
+test('a proxy that closes each connection after the hello is asked ever more rarely', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const turns = async () => { for (let i = 0; i < 20; i++) await new Promise((done) => setImmediate(done)); };
+  const fake = new Fake();
+  let isBroken = false;
+  fake.answers.hello = (m, c) => {
+    c.tell({ type: 'welcome', protocol: { min: 1, max: 1 }, agreed: 1, pid: 1, version: '', instance: '' });
+    if (isBroken) c.breaks();
+  };
+  fake.answers.list = (m) => [{ type: 'sessions', request_id: m.request_id, sessions: [] }];
+  const client = await connect(fake, { redial: { min: 100, max: 60_000 } });
+  await client.list();
+  isBroken = true;
+  fake.connections[0].breaks();
+  await turns();
+  t.mock.timers.tick(0);
+  await turns();
+  assert.equal(fake.connections.length, 2); // at once, because the first one has answered a request
+  for (const [i, wait] of [100, 200, 400].entries()) {
+    t.mock.timers.tick(wait - 1);
+    await turns();
+    assert.equal(fake.connections.length, 2 + i);
+    t.mock.timers.tick(1);
+    await turns();
+    assert.equal(fake.connections.length, 3 + i);
+  }
+  isBroken = false;
+  t.mock.timers.tick(800);
+  await client.list();
+  fake.connections.at(-1).breaks();
+  await turns();
+  t.mock.timers.tick(0);
+  await turns();
+  assert.equal(fake.connections.length, 7);
+  await client.close();
+});
+
 test('a client that is closed meanwhile makes no connection', async () => {
   const fake = new Fake();
   const client = await connect(fake);
