@@ -57,7 +57,10 @@ type Frozen struct {
 // those of saving; all sessions continue then.
 func (t *Table) Freeze() (*Frozen, error) {
 	t.registry.setFrozen(true)
-	t.registry.opens.Wait()
+	if !t.registry.awaitBegun(haltTime) {
+		t.registry.setFrozen(false)
+		return nil, &protocol.Error{Code: protocol.CodeBusy, Message: "a session is being started, and the file system of its program or directory does not answer; try again", Retryable: true}
+	}
 	f := &Frozen{table: t}
 	var mu sync.Mutex
 	var failed error

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -244,4 +245,26 @@ func TestFreezePublishesHeldEvents(t *testing.T) {
 		s.publishPendingReports()
 	})
 	check("thawed")
+}
+
+// If the start of a child does not end, because its file system does not answer, an upgrade is refused and the sessions
+// continue, and a shutdown does not wait for it.
+func TestFreezeBesideHungStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, _ := fakeTable(t, Config{})
+		_, op, _, err := tb.registry.reserve("hung", "", time.Now(), func(*Session) (string, error) { return "", nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tb.Freeze(); protocol.CodeOf(err) != protocol.CodeBusy {
+			t.Errorf("freeze: %v, want busy", err)
+		}
+		s := create(t, tb, bash(""))
+		if err := s.Relabel(map[string]string{"a": "b"}); err != nil {
+			t.Errorf("relabel after the failed upgrade: %v", err)
+		}
+		shutdown(t, tb)
+		tb.registry.cancel("hung")
+		tb.registry.finish(op)
+	})
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,11 +16,11 @@ import (
 // answers. Any goroutine may call its methods.
 type registry[S registered] struct {
 	bounds bounds
-	opens  sync.WaitGroup // counts the entries of opening
 
 	mu       sync.Mutex
 	sessions map[protocol.SessionID]S
 	opening  map[protocol.SessionID]*opening
+	begun    map[*opening]struct{}    // those that are not finished yet
 	exited   []S                      // in the order of their ends
 	lost     []S                      // that the machine has lost; they have exited, but are not in exited
 	aside    map[protocol.SessionID]S // earlier instances that may be restored; see before.go
@@ -64,6 +65,7 @@ func newRegistry[S registered](b bounds, l limits) *registry[S] {
 		bounds: b, limits: l,
 		sessions: make(map[protocol.SessionID]S),
 		opening:  make(map[protocol.SessionID]*opening),
+		begun:    make(map[*opening]struct{}),
 		aside:    make(map[protocol.SessionID]S),
 	}
 }
@@ -110,7 +112,7 @@ func (r *registry[S]) reserve(id protocol.SessionID, token string, now time.Time
 	}
 	op = &opening{token: token, account: account, done: make(chan struct{})}
 	r.opening[id] = op
-	r.opens.Add(1)
+	r.begun[op] = struct{}{}
 	return none, op, surplus, nil
 }
 
@@ -159,8 +161,27 @@ func (r *registry[S]) cancel(id protocol.SessionID) {
 
 // finish lets the requests continue that wait for a reservation.
 func (r *registry[S]) finish(op *opening) {
+	r.mu.Lock()
+	delete(r.begun, op)
+	r.mu.Unlock()
 	close(op.done)
-	r.opens.Done()
+}
+
+// awaitBegun waits until the reservations that exist are finished, at most for the given time, and reports whether they
+// are. The start of a child lasts as long as the file system of its program or directory gives no answer.
+func (r *registry[S]) awaitBegun(within time.Duration) bool {
+	r.mu.Lock()
+	begun := slices.Collect(maps.Keys(r.begun))
+	r.mu.Unlock()
+	late := time.After(within)
+	for _, op := range begun {
+		select {
+		case <-op.done:
+		case <-late:
+			return false
+		}
+	}
+	return true
 }
 
 // replaced tells about the earlier instance that a new one has replaced.

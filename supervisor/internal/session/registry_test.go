@@ -271,8 +271,13 @@ func TestRegistryCloses(t *testing.T) {
 	}
 	_, err = h.enter(&entry{identity: identity{id: "s"}})
 	wantCode(t, "reserved before", err, protocol.CodeClosed)
+	if h.awaitBegun(0) {
+		t.Error("the reservation is not finished")
+	}
 	h.finish(op)
-	h.opens.Wait()
+	if !h.awaitBegun(0) {
+		t.Error("the reservation is finished")
+	}
 	_, _, err = h.reserveFor("t", "a")
 	wantCode(t, "reserved after", err, protocol.CodeClosed)
 	if closed, isFirst := h.closeIfIdle(true); !closed || isFirst {

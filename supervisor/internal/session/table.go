@@ -385,7 +385,7 @@ func (t *Table) CloseIfIdle(records bool) bool {
 func (t *Table) shutdown(asker protocol.Asker, isSignal bool) {
 	defer close(t.closed)
 	begun := t.cfg.Now()
-	t.registry.opens.Wait()
+	t.registry.awaitBegun(haltTime) // a session that is started later ends at once, because the registry is closed
 	all := t.registry.everyLife()
 	for _, s := range all {
 		_ = s.Terminate(End{Asker: asker, Soft: syscall.SIGHUP, Reason: protocol.ReasonShutdown}) // fails only if the session has ended before
