@@ -732,3 +732,25 @@ func TestNextLifeEvents(t *testing.T) {
 		t.Errorf("notifications: %q", bodies)
 	}
 }
+
+// The directory in which a child has started does not change, and is not looked up again, if the home directory is removed
+// or its file system does not answer.
+func TestDirectoryStays(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	l := newLife(t, Config{})
+	s := create(t, l.Table, bash("sleep 1000"))
+	if err := os.Remove(home); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Relabel(map[string]string{"a": "b"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := info(t, s).Cwd; got != home {
+		t.Errorf("the directory is %s, want %s", got, home)
+	}
+	l = l.restart(Heritage{})
+	if got := info(t, l.get(s.ID())).Cwd; got != home {
+		t.Errorf("after an upgrade the directory is %s, want %s", got, home)
+	}
+}

@@ -13,14 +13,14 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // childEnv returns the complete environment of a child. Entries of spec replace inherited
 // entries; entries that tell the child's session and directory replace both.
-func childEnv(inherited []string, id protocol.SessionID, spec protocol.SpawnSpec) []string {
+func childEnv(inherited []string, id protocol.SessionID, dir string, spec protocol.SpawnSpec) []string {
 	base := []string{"PATH=" + defaultPath, "LANG=C.UTF-8"}
 	if !spec.ClearInheritedEnv {
 		base = append(base, inherited...)
 	}
 	base = append(base, "TERM=xterm-256color", "COLORTERM=truecolor")
 	base = append(base, spec.Env...)
-	base = append(base, "HOLDFAST_SESSION="+string(id), "PWD="+workDir(spec))
+	base = append(base, "HOLDFAST_SESSION="+string(id), "PWD="+dir)
 	return lastWins(base)
 }
 
@@ -46,7 +46,7 @@ func isSet(env []string, variable string) bool {
 }
 
 // workDir returns the directory in which a child starts: the requested one, else the home
-// directory, else the root.
+// directory, else the root. It may wait for the file system of the home directory, so loop must not call it.
 func workDir(spec protocol.SpawnSpec) string {
 	if spec.Cwd != "" {
 		return spec.Cwd

@@ -33,7 +33,7 @@ func TestChildEnv(t *testing.T) {
 			slices.Concat(base, term, []string{"B=2"}, forced("/"))},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := childEnv(tt.inherited, "it", tt.spec)
+			got := childEnv(tt.inherited, "it", workDir(tt.spec), tt.spec)
 			if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(tt.want))) {
 				t.Errorf("got %q\nwant %q", got, tt.want)
 			}

@@ -16,6 +16,7 @@ type identity struct {
 	id        protocol.SessionID
 	instance  protocol.Instance
 	spec      protocol.SpawnSpec // without labels; its limits are those of the request
+	dir       string             // in which the child has started
 	token     string
 	account   string            // the session counts towards the limits of this name
 	early     time.Duration     // if the session ends within this time after its start, its opener removes it; see before.go
@@ -54,11 +55,12 @@ type savedSpec struct {
 	Continues  bool              `json:"continues,omitempty"`
 	Replaces   protocol.Instance `json:"replaces,omitempty"`
 	Created    time.Time         `json:"created"`
+	Dir        string            `json:"dir,omitempty"`
 }
 
 // save returns the identity as JSON, besides id and instance, with the present labels and limits.
 func (i *identity) save(labels map[string]string, limits protocol.Limits) (json.RawMessage, error) {
-	spec := savedSpec{SpawnSpec: i.spec, Scrollback: i.spec.ScrollbackLines, Token: i.token, Account: i.account, EarlyMS: i.early.Milliseconds(), Continues: i.continues, Replaces: i.replaces, Created: i.created}
+	spec := savedSpec{SpawnSpec: i.spec, Scrollback: i.spec.ScrollbackLines, Token: i.token, Account: i.account, EarlyMS: i.early.Milliseconds(), Continues: i.continues, Replaces: i.replaces, Created: i.created, Dir: i.dir}
 	spec.Labels, spec.Limits = labels, limits
 	return json.Marshal(spec)
 }
@@ -71,7 +73,10 @@ func loadIdentity(v *savedState) (identity, map[string]string, error) {
 	}
 	i := identity{
 		id: v.ID, instance: v.Instance, spec: saved.SpawnSpec, token: saved.Token, account: saved.Account,
-		early: time.Duration(saved.EarlyMS) * time.Millisecond, continues: saved.Continues, replaces: saved.Replaces, created: saved.Created,
+		early: time.Duration(saved.EarlyMS) * time.Millisecond, continues: saved.Continues, replaces: saved.Replaces, created: saved.Created, dir: saved.Dir,
+	}
+	if i.dir == "" { // an earlier release has saved it
+		i.dir = workDir(saved.SpawnSpec)
 	}
 	i.spec.ScrollbackLines, i.spec.Labels = min(max(saved.Scrollback, 0), protocol.MaxScrollback), nil
 	return i, saved.Labels, nil

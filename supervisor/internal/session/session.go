@@ -127,7 +127,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	size := spec.Size()
 	now := cfg.Now()
 	s := &Session{
-		identity: identity{id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, account: op.account, early: op.early, continues: op.above != nil, replaces: op.replaces, created: now},
+		identity: identity{id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, account: op.account, early: op.early, continues: op.above != nil, replaces: op.replaces, created: now, dir: workDir(spec)},
 		cfg:      cfg, hub: hub, onExit: onExit,
 		saved: newSavedState(), size: size,
 	}
@@ -162,7 +162,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 		s.continueFrom(op)
 	}
 	p, err := s.cage.start(pty.Spec{
-		Argv: spec.Argv, Dir: workDir(spec), Env: childEnv(cfg.Env, id, spec),
+		Argv: spec.Argv, Dir: s.dir, Env: childEnv(cfg.Env, id, s.dir, spec),
 		Cols: size.Cols, Rows: size.Rows, Opened: s.opened, Ended: s.childHasEnded,
 	}, cfg.Cages, string(s.instance), spec.Limits, op.defaults, cfg.Start, &s.log)
 	if err != nil {
@@ -425,7 +425,7 @@ func (s *Session) info() protocol.SessionInfo {
 	title, cwd := s.display.titles()
 	i := protocol.SessionInfo{
 		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.saved.State, Size: s.size,
-		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.Labels()), Originator: s.spec.Originator,
+		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: s.dir, CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.Labels()), Originator: s.spec.Originator,
 		CreatedAt: s.created, LastIOAt: s.activity.last.get(), OutputOffset: end, RingStart: start,
 		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.saved.SizePolicy, Attachments: s.viewers.count(), Degraded: s.saved.Degraded, Frozen: s.cage.frozen.Load(),
 		Viewers: s.viewers.infos(), Left: s.saved.Away.left(), Command: s.saved.Command, Unmasked: s.unmasked, Program: s.maskedProgram(),

@@ -112,6 +112,7 @@ func (r source) Meta() past.Meta {
 	known.token, known.early = "", 0 // of the request that created the session, which is over
 	m.EnvNames, known.spec.Env = storedVariables(s.spec.Env)
 	known.spec.Argv, known.spec.Env, known.spec.Cwd = s.masker.Texts(s.spec.Argv), s.masker.Texts(known.spec.Env), s.masker.Text(s.spec.Cwd)
+	known.dir = i.Cwd
 	known.spec.SizePolicy = i.SizePolicy
 	m.Spec, _ = known.save(i.Labels, *s.cage.limits.Load()) // the spec came as JSON, so it can be encoded
 	return m
