@@ -128,6 +128,13 @@ func TestRunAgain(t *testing.T) {
 		t.Errorf("the lines written by the starts are %q, want one", n)
 	}
 	w.fails(73, "session_exists: run k has another command", "run", "--id", "k", "--", "true")
+	long := []string{"run", "--", "/bin/sh", "-c", "echo $#", "sh"}
+	for range 400 {
+		long = append(long, strings.Repeat("x", 100))
+	}
+	if r := w.proxy(long...); r.Code != 0 || r.Out != "400\n" {
+		t.Errorf("a command of 40 KiB: %v", r)
+	}
 	w.spawn("other", "sleep", "1000")
 	w.fails(73, "session_exists", "run", "--id", "other", "--", "sleep", "1000")
 

@@ -20,6 +20,7 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/front"
+	"holdfast/shared/mask"
 	"holdfast/shared/plain"
 	"holdfast/shared/sysexits"
 )
@@ -119,7 +120,7 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 			}
 			return err
 		}
-		if !slices.EqualFunc(s.Session.Argv, argv, isMaskedFrom) {
+		if !slices.EqualFunc(s.Session.Argv, protocol.CutArgv(argv), isMaskedFrom) {
 			return protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf(
 				"run %s has another command: %s", s.SessionID, plain.Text(commandLine(s.Session.Argv))))
 		}
@@ -263,10 +264,24 @@ func (r *oneRun) abandon(ctx context.Context, s syscall.Signal) {
 // abandonLimit is how long a command that a signal ends waits for the end of its run.
 const abandonLimit = time.Second
 
-// isMaskedFrom reports whether shown is text, or text in which asterisks replace secrets.
+// isMaskedFrom reports whether shown is text, or text in which asterisks replace secrets. A secret has at least
+// mask.MinValue characters, so fewer asterisks in a row, as in a pattern of file names, stand for themselves.
 func isMaskedFrom(shown, text string) bool {
 	a, b := []rune(shown), []rune(text)
-	return slices.EqualFunc(a, b, func(a, b rune) bool { return a == b || a == '*' })
+	if len(a) != len(b) {
+		return false
+	}
+	for i, n := 0, 0; i < len(a); i += n {
+		n = 1
+		for a[i] == '*' && i+n < len(a) && a[i+n] == '*' {
+			n++
+		}
+		isMasked := a[i] == '*' && n >= mask.MinValue
+		if !isMasked && !slices.Equal(a[i:i+n], b[i:i+n]) {
+			return false
+		}
+	}
+	return true
 }
 
 // join attaches this terminal to the run.

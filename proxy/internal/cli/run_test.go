@@ -31,3 +31,24 @@ func TestLineEnds(t *testing.T) {
 		}
 	}
 }
+
+// Asterisks stand for a secret only if there are as many as a secret has characters.
+func TestMaskedFrom(t *testing.T) {
+	for _, tt := range []struct {
+		shown, text string
+		want        bool
+	}{
+		{"ls *.x", "ls *.x", true},
+		{"ls *.x", "ls a.x", false},
+		{"-p ******* -q", "-p hunter2 -q", true},
+		{"***", "abc", false},
+		{"****", "abcd", true},
+		{"a****", "b1234", false},
+		{"*****", "abcd", false},
+		{"", "", true},
+	} {
+		if got := isMaskedFrom(tt.shown, tt.text); got != tt.want {
+			t.Errorf("%q of %q: %v", tt.shown, tt.text, got)
+		}
+	}
+}
