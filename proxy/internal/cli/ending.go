@@ -14,6 +14,9 @@ import (
 	"holdfast/shared/sysexits"
 )
 
+// earlyTime is the default of the time within which a child that fails after its start counts as not started.
+const earlyTime = 200 * time.Millisecond
+
 // earlyExit returns an error if the child has failed within o.early after its start. The session's
 // exit record is kept, unless the session was reopened: then earlyExit restores the previous exit
 // record.

@@ -52,7 +52,7 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd.Flags().StringVar(&state, "state", "", "with --all: list only sessions in this `state`, such as running, exited or unknown")
 	cmd.Flags().StringVar(&command, "command", "", "with --all: list only sessions whose command contains this `text`")
 	cmd.Flags().BoolVar(&wide, "wide", false, "print also memory, processes and processor time of each session that has a control group")
-	cmd.Flags().StringToStringVar(&labels, "label", nil, "list only sessions with this label, `k=v`; may be repeated")
+	LabelsVar(cmd.Flags(), &labels, "list only sessions with this label, `k=v`")
 	cmd.MarkFlagsMutuallyExclusive("all", "originator")
 	cmd.MarkFlagsMutuallyExclusive("all", "wide")
 	cmd.Flags().Lookup("label").DefValue = "" // omits the default from the help text

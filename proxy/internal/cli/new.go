@@ -66,7 +66,7 @@ func (a *app) newCommand() *cobra.Command {
 	f.StringVar(&o.place, "place", "", "start the session on the host of the gate that has these `labels` (k=v,k=v, or any) and the fewest running sessions for each of its processors")
 	f.StringVar(&o.policy, "size-policy", "", "the `viewer` that determines the size: latest, owner, smallest, largest, or fixed for none (default latest, with --size fixed)")
 	o.flags(cmd)
-	f.DurationVar(&o.earlyExit, "early-exit", 200*time.Millisecond, "with -d: fail if the child fails within this `time`; 0 does not wait")
+	f.DurationVar(&o.earlyExit, "early-exit", earlyTime, "with -d: fail if the child fails within this `time`; 0 does not wait")
 	f.BoolVar(&o.shell, "shell-integration", false, "make the shell (bash, zsh, fish) report its prompts and commands (default the setting shell_integration)")
 	f.Lookup("shell-integration").DefValue = "" // omits the second default from the help text
 	_ = cmd.RegisterFlagCompletionFunc("size-policy", sizePolicies)
@@ -86,9 +86,8 @@ func (o *newOptions) flags(cmd *cobra.Command) {
 	f.StringArrayVar(&o.secretEnv, "secret-env", nil, "pass the variable `NAME` of this environment to the session, and mask its value in recordings and in what programs read; * stands for any characters of names in --env; may be repeated")
 	f.StringVar(&o.durable, "durable", "", "how `much` of the session is stored on disk: off, screen or full (default the setting durable)")
 	f.BoolVar(&o.clearEnv, "clear-env", false, "do not inherit the environment")
-	f.StringToStringVar(&o.labels, "label", nil, "add the label `k=v`, which info prints; may be repeated")
+	LabelsVar(f, &o.labels, "add the label `k=v`, which info prints")
 	_ = cmd.RegisterFlagCompletionFunc("durable", durables)
-	f.Lookup("label").DefValue = "" // omits the default from the help text
 	f.IntVar(&o.scrollback, "scrollback", 0, "`lines` of history (default 10000)")
 	o.limits = limitFlags(cmd)
 	f.StringVar(&o.originator, "originator", "", "the `name` of the program that starts the session, for ls --originator")

@@ -25,7 +25,7 @@ func reopenSize(info *protocol.SessionInfo) (cols, rows int) {
 func (a *app) reopenCommand() *cobra.Command {
 	o := &attachOptions{}
 	var detach bool
-	early := 200 * time.Millisecond
+	early := earlyTime
 	cmd := &cobra.Command{
 		Use:               "reopen ID [-- argv...]",
 		Short:             "Start an exited session again under its id: same command, directory, environment and labels",

@@ -40,8 +40,7 @@ var rolloutNames = []string{"label", "to", "sha256", "waves", "parallel", "limit
 func (o *rolloutFlags) define(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.hosts, "hosts", "", "upgrade the hosts of the gate with these `names`, which may contain * and ?, separated by commas")
-	f.StringToStringVar(&o.labels, "label", nil, "with --hosts: only hosts with this label, `k=v`; may be repeated")
-	f.Lookup("label").DefValue = "" // omits the default from the help text
+	LabelsVar(f, &o.labels, "with --hosts: only hosts with this label, `k=v`")
 	f.StringVar(&o.to, "to", "", "with --hosts: absolute path of the `directory` with the new programs, on every host, or the https URL of a release archive")
 	f.StringVar(&o.sha256, "sha256", "", "with --hosts and a URL: the `sum` of the archive")
 	f.StringVar(&o.waves, "waves", "1,10%", "with --hosts: `sizes` of the first waves, as numbers or percentages; the remaining hosts are the last wave")

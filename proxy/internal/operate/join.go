@@ -71,8 +71,7 @@ func (a *app) joinCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&o.name, "name", "", "`name` of this host at the gate (default the host name)")
-	cmd.Flags().StringToStringVar(&o.labels, "label", nil, "label of this host, `k=v`; may be repeated")
-	cmd.Flags().Lookup("label").DefValue = "" // omits the default from the help text
+	cli.LabelsVar(cmd.Flags(), &o.labels, "label of this host, `k=v`")
 	cmd.Flags().BoolVar(&o.foreground, "foreground", false, "run the agent in the foreground")
 	cmd.Flags().BoolVar(&o.handoff, "handoff", false, "take over from the agent that runs")
 	cmd.MarkFlagsMutuallyExclusive("foreground", "handoff")
