@@ -20,12 +20,13 @@ func TestRevive(t *testing.T) {
 	w.must("new", "-d", "--id", "shell", "--label", "revive=shell", "--", "sh", "-c", "echo first; exec cat")
 	w.must("new", "-d", "--id", "argv", "--label", "revive=argv", "--", "sh", "-c", "echo first; exec cat")
 	w.must("new", "-d", "--id", "resumes", "--label", "again=echo resumed; exec cat", "--", "sh", "-c", "echo first; exec cat")
-	for _, id := range []string{"asks", "shell", "argv", "resumes"} {
+	w.must("new", "-d", "--id", "fails", "--label", `resume_argv=sh -c "echo a=1,b=2; exit 7"`, "--", "sh", "-c", "echo first; exec cat")
+	for _, id := range []string{"asks", "shell", "argv", "resumes", "fails"} {
 		w.shows(id, "first")
 	}
 	watcher := w.open("attach", "asks")
 	watcher.expect("first")
-	w.loseSessions("asks", "shell", "argv", "resumes")
+	w.loseSessions("asks", "shell", "argv", "resumes", "fails")
 
 	watcher.expect("[asks was lost with the machine; this is its screen at ")
 	watcher.expect("? y or n")
@@ -58,6 +59,27 @@ func TestRevive(t *testing.T) {
 	p.close()
 	w.must("revive", "-d", "resumes")
 	w.shows("resumes", "resumed")
+	w.revivalFails("fails", "-d", "fails")
+	w.revivalFails("fails", "--all")
+	p = w.open("revive", "fails")
+	p.expect("a=1,b=2")
+	p.ends(7, "exited_early")
+	w.isLost("fails")
+}
+
+// revivalFails starts a lost session again whose command fails with code 7 at once. The session must be lost as before, so
+// that nothing of it is deleted.
+func (w *world) revivalFails(id string, args ...string) {
+	w.T.Helper()
+	w.fails(7, "exited_early", append([]string{"revive"}, args...)...)
+	w.isLost(id)
+}
+
+func (w *world) isLost(id string) {
+	w.T.Helper()
+	if state := w.object("info", id, "--json")["state"]; state != "lost" {
+		w.T.Errorf("the state of %s is %v, want lost", id, state)
+	}
 }
 
 // loseSessions waits until the sessions are stored, and ends both programs, so that the sessions are lost.

@@ -64,14 +64,13 @@ func (a *app) reviveCommand() *cobra.Command {
 				return err
 			}
 			return a.withClient(ctx, func(c *client.Client) error {
-				o.fresh, o.reopened = !detach, true
+				o.fresh, o.reopened, o.early = !detach, true, earlyTime
 				s, err := a.revive(ctx, c, id, cfg, argv, !detach)
 				if err != nil {
 					return err
 				}
 				if detach {
-					_, err := fmt.Fprintln(cmd.OutOrStdout(), a.fullName(s.SessionID))
-					return err
+					return a.detached(cmd, c, s, earlyTime)
 				}
 				return a.attachTo(ctx, c, &s.Session, o)
 			})
@@ -83,23 +82,27 @@ func (a *app) reviveCommand() *cobra.Command {
 	return cmd
 }
 
-// reviveAll revives all lost sessions. It continues after an error.
+// reviveAll revives all lost sessions. It continues after an error. A session whose command fails at once is lost again.
 func (a *app) reviveAll(cmd *cobra.Command, c *client.Client, cfg config.Config) error {
 	list, err := c.List(cmd.Context(), "")
 	if err != nil {
 		return err
 	}
 	var errs []error
+	var started []*client.Spawned
 	for _, s := range list {
 		if s.State != protocol.StateLost {
 			continue
 		}
-		if _, err := a.revive(cmd.Context(), c, s.ID, cfg, nil, false); err != nil {
+		if again, err := a.revive(cmd.Context(), c, s.ID, cfg, nil, false); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.ID, err))
-			continue
+		} else {
+			started = append(started, again)
 		}
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), a.fullName(s.ID))
-		errs = append(errs, err)
+	}
+	end := time.Now().Add(earlyTime)
+	for _, s := range started { // all of them are watched for the same time
+		errs = append(errs, a.detached(cmd, c, s, max(time.Until(end), time.Millisecond)))
 	}
 	return errors.Join(errs...)
 }
@@ -232,7 +235,7 @@ func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.At
 	if err != nil {
 		return err
 	}
-	o.fresh, o.reopened, o.before, o.earlyInput = true, true, t, nil
+	o.fresh, o.reopened, o.early, o.before, o.earlyInput = true, true, earlyTime, t, nil
 	return a.attachTo(ctx, c, &s.Session, o)
 }
 
