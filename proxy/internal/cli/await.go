@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
@@ -41,9 +42,16 @@ func (o *awaitOptions) spec(id protocol.SessionID, since []byte) protocol.AwaitS
 	return protocol.AwaitSpec{SessionID: id, Text: o.text, Prompt: o.prompt, IdleMS: o.idle.Milliseconds(), Since: since}
 }
 
-// check reports invalid options before the command connects.
-func (o *awaitOptions) check() error {
+// check reports invalid options of flags with the prefix before the command connects. An empty text would be matched by each
+// line, and is usually an unset variable.
+func (o *awaitOptions) check(f *pflag.FlagSet, prefix string) error {
 	switch {
+	case f.Changed(prefix+"text") && o.text == "":
+		return exitcode.WrongUsage(fmt.Errorf("--%stext needs a text", prefix))
+	case f.Changed(prefix+"idle") && o.idle == 0:
+		return exitcode.WrongUsage(fmt.Errorf("the time for --%sidle must be at least 1ms", prefix))
+	case f.Changed("timeout") && o.timeout < 0:
+		return exitcode.WrongUsage(errors.New("the time for --timeout must not be negative"))
 	case !o.asked():
 		return nil
 	case o.idle != 0 && o.idle < time.Millisecond:

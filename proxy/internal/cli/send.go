@@ -39,10 +39,13 @@ func (a *app) sendCommand() *cobra.Command {
 		if o.paste && o.raw {
 			return exitcode.WrongUsage(errors.New("--paste and --raw exclude each other"))
 		}
+		if err := o.wait.check(cmd.Flags(), "wait-"); err != nil {
+			return err
+		}
 		if !o.wait.asked() && (a.json || cmd.Flags().Changed("timeout")) {
 			return exitcode.WrongUsage(errors.New("--json and --timeout need something to wait for: give --wait-text, --wait-prompt or --wait-idle"))
 		}
-		return o.wait.check()
+		return nil
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return exitcode.WrongUsage(fmt.Errorf("%w; put -- before a text that begins with -", err))

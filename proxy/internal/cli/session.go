@@ -87,7 +87,7 @@ func (a *app) byHost(ctx context.Context, names []string) (groups []hostGroup, e
 
 // notItself returns an error if id is the session in which this command runs.
 func (a *app) notItself(id protocol.SessionID) error {
-	if a.host != "" || string(id) != os.Getenv("HOLDFAST_SESSION") {
+	if a.host != "" || id == "" || string(id) != os.Getenv("HOLDFAST_SESSION") { // an id that is not valid has its own error
 		return nil
 	}
 	return exitcode.WrongUsage(fmt.Errorf("this terminal is session %s: a session cannot be attached to itself", id))

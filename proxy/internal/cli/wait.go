@@ -27,17 +27,18 @@ func (a *app) waitCommand() *cobra.Command {
 			}
 			return a.await(cmd, c, o, id, mark)
 		}))
-	cmd.PreRunE = func(*cobra.Command, []string) error {
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := o.check(cmd.Flags(), ""); err != nil {
+			return err
+		}
 		if exit && o.asked() {
 			return exitcode.WrongUsage(errors.New("give only one of --exit, --text, --prompt and --idle"))
 		}
 		if since != "" && !o.asked() {
 			return exitcode.WrongUsage(errors.New("--since needs --text, --prompt or --idle"))
 		}
-		if _, err := parseMark(since); err != nil {
-			return err
-		}
-		return o.check()
+		_, err := parseMark(since)
+		return err
 	}
 	cmd.Long = "Wait for a session's end and exit with its code, or wait for output.\n\n" +
 		"--text waits for a line on the screen, or one that scrolls off the screen meanwhile. Wrapped lines are\n" +
