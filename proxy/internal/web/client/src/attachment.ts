@@ -125,12 +125,26 @@ export class Attachment {
     this.exited = this.ended.promise;
   }
 
-  /** @internal */
-  static async open(dialer: Dialer, id: string, spec: AttachSpec, name: string): Promise<Attachment> {
+  /**
+   * open attaches to a session. If the signal is aborted before it is attached, the attempt ends, and the error is
+   * `client_closed`.
+   * @internal
+   */
+  static async open(dialer: Dialer, id: string, spec: AttachSpec, name: string, signal: AbortSignal): Promise<Attachment> {
     const a = new Attachment(dialer, id, spec, name);
     const first = defer<void>();
+    const stop = (): void => {
+      if (a.info !== undefined) return;
+      first.failed(closed());
+      a.end(closed());
+    };
+    signal.addEventListener('abort', stop);
     a.run(first).catch((err: unknown) => a.fail(asError(err)));
-    await first.promise;
+    try {
+      await first.promise;
+    } finally {
+      signal.removeEventListener('abort', stop);
+    }
     return a;
   }
 

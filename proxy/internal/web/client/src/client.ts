@@ -581,18 +581,21 @@ export class HoldfastClient {
 
   /**
    * attach attaches to a session. Errors: `session_not_found`, `session_exited` with `exit`, `already_attached`,
-   * `instance_mismatch`, `limit_exceeded`.
+   * `instance_mismatch`, `limit_exceeded`, `client_closed` if the client is closed before it is attached.
    */
   async attach(id: string, options: AttachSpec = {}): Promise<Attachment> {
     if (this.now === 'closed') throw closed();
-    const a = await Attachment.open(this.dialer, id, options, this.options.client ?? 'holdfast-client');
+    const a = await Attachment.open(this.dialer, id, options, this.options.client ?? 'holdfast-client', this.stop.signal);
+    if (this.state === 'closed') {
+      await a.detach();
+      throw closed();
+    }
     this.attachments.add(a);
     a.exited.catch(() => {}).finally(() => this.attachments.delete(a));
-    if (this.state === 'closed') await a.detach();
     return a;
   }
 
-  /** close detaches all attachments, and ends the subscriptions and the connection. The sessions continue. */
+  /** close detaches all attachments, and ends attaches that are under way, the subscriptions and the connection. The sessions continue. */
   async close(): Promise<void> {
     if (this.now === 'closed') return;
     this.setState('closed');

@@ -204,6 +204,20 @@ test('a client that is closed meanwhile makes no connection', async () => {
   assert.deepEqual(fake.live, []);
 });
 
+test('close ends an attach that is under way', async () => {
+  for (const kind of ['hello', 'attach']) { // the message that is not answered
+    const fake = new Fake();
+    const client = await connect(fake);
+    const silent = new Promise((done) => { fake.answers[kind] = () => void done(); });
+    const attaching = client.attach(SESSION, { steal: true });
+    attaching.catch(() => {});
+    await silent;
+    await client.close();
+    await assert.rejects(attaching, { code: 'client_closed' });
+    assert.deepEqual(fake.live, []);
+  }
+});
+
 test('a request gives up where there is no proxy, and the client goes on', async () => {
   const fake = new Fake();
   fake.answers.status = (m) => [{ type: 'status_report', request_id: m.request_id, proxy: { pid: 3 } }];
