@@ -13,6 +13,8 @@ const SPOKEN: VersionRange = { min: 1, max: 1 };
 const HELLO_MS = 5000;
 /** The longest time that a proxy can ask a client to wait before the next attempt. */
 const MAX_RETRY_AFTER_MS = 30000;
+/** The longest time of setTimeout. A longer one would end at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 const MAX_EARLY = 64; // messages that may arrive before begin sets a handler
 
 /** The times, in milliseconds, between attempts to replace a lost connection. */
@@ -241,9 +243,9 @@ export class Dialer {
     if (ways.length !== 1) throw new HoldfastError('invalid_argument', 'one of url, socketPath, ssh, gate and transport must say where the proxy is');
     this.reach = o.transport ?? (o.ssh && ssh(o.ssh)) ?? (o.gate && ('url' in o.gate ? gateSocket(o.gate, o.WebSocket) : gate(o.gate)));
     this.isBehindGate = o.gate !== undefined;
-    this.min = Math.max(1, o.redial?.min ?? 20);
-    this.max = Math.max(this.min, o.redial?.max ?? 2000);
-    this.giveUp = o.redial?.giveUp ?? 30000;
+    this.min = Math.min(Math.max(1, o.redial?.min ?? 20), MAX_TIMER_MS);
+    this.max = Math.min(Math.max(this.min, o.redial?.max ?? 2000), MAX_TIMER_MS);
+    this.giveUp = Math.min(o.redial?.giveUp ?? 30000, MAX_TIMER_MS);
   }
 
   private transport(signal: AbortSignal): Promise<Transport> {

@@ -233,6 +233,20 @@ test('a request gives up where there is no proxy, and the client goes on', async
   await client.close();
 });
 
+test('a request waits without a limit if giveUp is infinite', async () => {
+  const fake = new Fake();
+  fake.answers.list = (m) => [{ type: 'sessions', request_id: m.request_id, sessions: [] }];
+  const client = await connect(fake, { redial: { min: 1, max: 5, giveUp: Infinity } });
+  let attempts = 0;
+  client.on('error', () => { if (++attempts === 5) fake.refuses = false; });
+  fake.refuses = true;
+  fake.connections[0].breaks();
+  await new Promise((done) => client.on('state', done));
+  assert.deepEqual(await client.list(), []);
+  assert.equal(attempts, 5);
+  await client.close();
+});
+
 test('goaway is told, and the client comes back', async () => {
   const fake = new Fake();
   fake.answers.status = (m) => [{ type: 'status_report', request_id: m.request_id, proxy: { pid: 3 } }];
