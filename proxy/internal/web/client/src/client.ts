@@ -25,7 +25,7 @@ export type ClientEvents = {
   event: (event: HoldfastEvent) => void;
   /** The proxy is about to end. The client reconnects by itself. */
   goaway: (what: { retryAfterMs: number; reason: string }) => void;
-  /** A connection could not be made. The client tries again while `state` is not `closed`. */
+  /** A connection could not be made, or the proxy refuses to send events. The client tries again while `state` is not `closed`. */
   error: (err: HoldfastError) => void;
 };
 
@@ -140,7 +140,7 @@ export class HoldfastClient {
 
   on<K extends keyof ClientEvents>(event: K, fn: ClientEvents[K]): () => void {
     const off = this.events.on(event, fn);
-    if (event === 'event') this.listen();
+    if (event === 'event') void this.listen();
     return () => {
       off();
       if (event === 'event' && this.events.count('event') === 0) {
@@ -150,13 +150,22 @@ export class HoldfastClient {
     };
   }
 
-  private listen(): void {
-    if (this.listening !== undefined || this.now === 'closed') return;
-    const stream = (this.listening = this.subscribe() as EventStream);
-    const run = async (): Promise<void> => {
-      for await (const event of stream) this.events.emit('event', event);
-    };
-    run().catch((err: unknown) => this.events.emit('error', asError(err)));
+  // listen emits `event` while there are listeners. If the proxy refuses the subscription, listen subscribes again after a
+  // wait, because a policy may permit it later.
+  private async listen(): Promise<void> {
+    if (this.listening !== undefined) return;
+    while (this.now !== 'closed') {
+      const stream = (this.listening = this.subscribe() as EventStream);
+      try {
+        for await (const event of stream) this.events.emit('event', event);
+        return; // the last listener was removed, or the client was closed
+      } catch (err) {
+        const why = asError(err);
+        this.events.emit('error', why);
+        await pause(Math.max(this.dialer.max, retryAfter(why)), this.stop.signal);
+      }
+      if (this.listening !== stream) return; // the last listener was removed meanwhile
+    }
   }
 
   private setState(state: ClientState): void {

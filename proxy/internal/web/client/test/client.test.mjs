@@ -345,6 +345,24 @@ test('a subscription goes on where it was', async () => {
   await client.close();
 });
 
+test('listeners of events get them after their subscription was refused', async () => {
+  const fake = new Fake();
+  let asked = 0;
+  fake.answers.events = (m, c) => {
+    if (asked++ < 2) return [{ type: 'error', code: 'permission_denied', message: 'not now' }];
+    c.tell({ type: 'subscribed', instance: 'i', seq: 0 });
+    c.tell({ type: 'event', seq: 1, event: 'bell', at: 't' });
+  };
+  const client = await connect(fake), errors = [];
+  client.on('error', (err) => errors.push(err.code));
+  const off = client.on('event', () => assert.fail('it was removed'));
+  while (errors.length < 1) await new Promise((done) => setImmediate(done));
+  off();
+  assert.equal((await new Promise((done) => client.on('event', done))).event, 'bell');
+  assert.deepEqual([asked, errors], [3, ['permission_denied', 'permission_denied']]);
+  await client.close();
+});
+
 test('a subscription begins behind the event that it is given', async () => {
   const fake = new Fake(), asked = [];
   fake.answers.events = (m, c) => {
