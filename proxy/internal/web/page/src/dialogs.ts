@@ -5,7 +5,7 @@ import { HoldfastError, type HistoryContent, type Match, type SessionInfo, type 
 
 import type { Client } from './client.ts';
 import { h } from './dom.ts';
-import { change, clipboard, fontSizes, settings, type Settings } from './settings.ts';
+import { change, clipboard, fontSizes, read, settings, write, type Settings } from './settings.ts';
 import { shortcuts } from './shortcuts.ts';
 import { ago, bytes, command, ended, moment, parse, runs, says, title, took } from './words.ts';
 
@@ -86,11 +86,18 @@ export interface Wanted {
 }
 
 const COMMANDS = 'holdfast.commands';
+const MAX_COMMANDS = 20;
+
+// recentCommands returns the stored commands, the last one first.
+function recentCommands(): string[] {
+  const stored = read<unknown>(COMMANDS, []);
+  return Array.isArray(stored) ? stored.filter((c) => typeof c === 'string') : [];
+}
 
 // newSession asks what a session should run, and at a gate, on which of the hosts. The first host is the default.
 export function newSession(start: (w: Wanted) => Promise<void>, cwd: string, hosts: string[] = []): Promise<void> {
   const host = h('select', { name: 'host' }, ...hosts.map((name) => h('option', { value: name, text: name })));
-  const recent = JSON.parse(localStorage.getItem(COMMANDS) ?? '[]') as string[];
+  const recent = recentCommands();
   const line = h('input', { name: 'command', class: 'mono', placeholder: 'your login shell', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', list: 'recent', autofocus: true });
   const dir = h('input', { name: 'cwd', class: 'mono', placeholder: 'your home directory', value: cwd, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
   const id = h('input', { name: 'id', class: 'mono', placeholder: 'made for you', pattern: '[A-Za-z0-9_\\-]{1,64}', title: 'Letters, digits, _ and -, at most 64', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
@@ -106,7 +113,7 @@ export function newSession(start: (w: Wanted) => Promise<void>, cwd: string, hos
     await start({ argv: parse(line.value), cwd: dir.value.trim() || undefined, id: id.value.trim() || undefined, integrate: integrate.checked, host: host.value });
     change({ shellIntegration: integrate.checked });
     const c = line.value.trim();
-    if (c) localStorage.setItem(COMMANDS, JSON.stringify([c, ...recent.filter((r) => r !== c)].slice(0, 20)));
+    if (c) write(COMMANDS, [c, ...recent.filter((r) => r !== c)].slice(0, MAX_COMMANDS));
   });
 }
 

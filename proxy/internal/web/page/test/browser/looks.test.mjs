@@ -87,6 +87,29 @@ test('everything by keyboard', async () => {
   assert.deepEqual(c.wrongs, []);
 });
 
+test('a session starts whatever the store holds, and if it is full', async () => {
+  const c = await context();
+  const page = await open(c);
+  for (const [id, odd] of [['odd-1', '{"no": "list"}'], ['odd-2', '[1, "cat", null]'], ['odd-3', 'no JSON']]) {
+    await page.evaluate((value) => {
+      localStorage.clear();
+      localStorage.setItem('holdfast.commands', value);
+      for (let n = 5 << 20; n > 0;) {
+        try {
+          localStorage.setItem(`filler-${localStorage.length}`, 'x'.repeat(n));
+        } catch {
+          n >>= 1;
+        }
+      }
+    }, odd);
+    await page.keyboard.press('Alt+Shift+N');
+    await page.keyboard.type(`echo ${id}; exec cat`);
+    await page.keyboard.press('Enter');
+    await shows(page, new RegExp(`^${id}$`));
+  }
+  assert.deepEqual(c.wrongs, []);
+});
+
 test('at the width of a phone', async () => {
   await spawn('phone');
   const c = await context({ viewport: { width: 390, height: 700 }, hasTouch: true, isMobile: true });
