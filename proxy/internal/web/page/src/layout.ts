@@ -145,7 +145,7 @@ export function thaw(saved: unknown): Tab[] {
   if (!Array.isArray(saved)) return [];
   const tree = (x: unknown, ids: Map<number, number>, depth: number): Tree => {
     const o = (x ?? {}) as Partial<Pane> & Partial<Split>;
-    if ((o as { kind?: string }).kind === 'split' && depth < 8) {
+    if ((o as { kind?: string }).kind === 'split' && depth < MAX_PANES) {
       return {
         kind: 'split', id: next(), direction: o.direction === 'down' ? 'down' : 'right',
         ratio: Math.min(1 - MIN, Math.max(MIN, Number(o.ratio) || 0.5)), a: tree(o.a, ids, depth + 1), b: tree(o.b, ids, depth + 1),

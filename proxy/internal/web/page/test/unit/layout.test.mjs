@@ -64,3 +64,11 @@ test('what was remembered comes back; what makes no sense does not harm', () => 
     for (const x of thaw(bad)) assert.ok(activePane(x));
   }
 });
+
+test('a tab of nested splits is saved whole', () => {
+  const t = newTab();
+  while (split(t, t.active, 'right'));
+  for (const [i, p] of panes(t.root).entries()) p.session = `s${i}`;
+  const [after] = thaw(JSON.parse(JSON.stringify([t])));
+  assert.deepEqual(panes(after.root).map((p) => p.session), Array.from({ length: 16 }, (_, i) => `s${i}`));
+});
