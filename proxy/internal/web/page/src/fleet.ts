@@ -121,6 +121,11 @@ export class Fleet implements Client {
     this.clients.set(name, client);
     client.then((c) => {
       this.connected.set(name, c);
+      c.on('state', (state) => {
+        if (state !== 'closed' || this.connected.get(name) !== c) return;
+        this.connected.delete(name); // the gate refuses the host, perhaps only for a while: the next request tries again
+        this.clients.delete(name);
+      });
       c.on('event', (e) => {
         const event = e.session ? { ...e, session: ofHost(name, e.session) } : e;
         for (const f of this.listeners.event) f(e.exit ? { ...event, exit: { ...e.exit, session_id: fullName(name, e.exit.session_id) } } : event);
