@@ -143,12 +143,12 @@ async function copy(source: string, path: string): Promise<void> {
 }
 
 /**
- * versionOf returns the version of programs. A package names it. For other directories it is a sum of the programs,
- * unless they name the version of a release.
+ * versionOf returns the version of programs. A package of Holdfast names it. For other directories it is a sum of the
+ * programs, unless they name the version of a release. A package.json beside such a directory may be that of the app.
  */
 async function versionOf(source: string): Promise<string> {
-  const named = await readFile(join(dirname(source), 'package.json'), 'utf8').then((text) => (JSON.parse(text) as { version?: string }).version, () => undefined);
-  if (named !== undefined) return `v${named}`;
+  const described = await readFile(join(dirname(source), 'package.json'), 'utf8').then((text) => JSON.parse(text) as { name?: string; version?: string }).catch(() => undefined);
+  if (described?.name?.startsWith('@holdfast/') && described.version !== undefined) return `v${described.version}`;
   const printed = (await execute(join(source, 'proxy'), ['--version'], process.env)).trim().split(' ').at(-1) ?? '';
   if (isRelease(printed)) return printed;
   const sum = createHash('sha256');
