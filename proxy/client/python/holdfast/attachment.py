@@ -13,7 +13,7 @@ from . import frames
 from .connection import Connection, Dialer, Room, retry_after
 from .errors import HoldfastError, as_error, closed
 from .input import InputBuffer
-from .message import Message, data, error_of, exit_of_record, flag, going_away, integer, member, text, wrong
+from .message import Message, data, error_of, exit_of_record, flag, going_away, integer, member, text, utf8, wrong
 from .position import Position
 from .wire import AppearanceSpec, AttachSpec, PtyExitedMessage, Resume, SessionInfo
 
@@ -457,11 +457,12 @@ class Attachment:
         """Send input. Return when the client has stored it; it arrives once, also if the proxy is replaced.
 
         While 1 MiB of earlier input waits to be accepted, write waits. If it is cancelled, a part of the data may have
-        been sent. Errors: `permission_denied` if the attachment is read-only, and the reason if it has ended.
+        been sent. Errors: `permission_denied` if the attachment is read-only, `invalid_argument` if a text is not UTF-8, and
+        the reason if it has ended.
         """
         if self._is_read_only:
             raise HoldfastError("permission_denied", "a read-only attachment cannot send input")
-        rest = memoryview(data.encode() if isinstance(data, str) else data)
+        rest = memoryview(utf8(data) if isinstance(data, str) else data)
         async with self._writing:
             while rest:
                 await self._wait_for_input(INPUT_WINDOW - 1)

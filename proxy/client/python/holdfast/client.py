@@ -13,7 +13,7 @@ from . import programs
 from .attachment import Attachment, State
 from .connection import Connection, Dial, Dialer, Redial, retry_after, unix_socket
 from .errors import HoldfastError, closed
-from .message import Message, data, error_of, going_away, integer, member, text, wrong
+from .message import Message, data, error_of, going_away, integer, member, text, utf8, wrong
 from .subscription import Subscription
 from .wire import (
     REPEATABLE, AttachSpec, AwaitedMessage, AwaitSpec, AwayContentMessage, ChangesContentMessage, ChangesSpec, CommandsContentMessage, ExitRecord,
@@ -454,9 +454,10 @@ class Holdfast:
     async def input(self, session_id: str, data: Union[str, bytes]) -> None:
         """Send input without an attachment, exactly once, and return when all of it was accepted.
 
-        Errors: `line_too_long` if the terminal cuts a line; all of the input was accepted then, too.
+        Errors: `line_too_long` if the terminal cuts a line; all of the input was accepted then, too. `invalid_argument`
+        if a text is not UTF-8.
         """
-        raw = data.encode() if isinstance(data, str) else data
+        raw = utf8(data) if isinstance(data, str) else data
 
         def part(start: int, end: int) -> Message:
             return {"type": "input", "session_id": session_id, "data_b64": base64.b64encode(raw[start:end]).decode()}
@@ -465,7 +466,7 @@ class Holdfast:
 
     async def paste(self, session_id: str, text: str) -> None:
         """Send text as a paste, framed if the program has enabled that. The session accepts all of it or nothing."""
-        raw = text.encode()
+        raw = utf8(text)
         m = {"type": "input", "session_id": session_id, "data_b64": base64.b64encode(raw).decode(), "paste": True}
         await self._input(len(raw), max(len(raw), 1), lambda start, end: m)
 

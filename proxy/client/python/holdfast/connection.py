@@ -14,7 +14,7 @@ from typing import Awaitable, Callable, Optional, Tuple, Union, cast
 
 from . import frames
 from .errors import HoldfastError, as_error
-from .message import Message, error_of, going_away, integer, member, parse
+from .message import Message, error_of, going_away, integer, member, parse, utf8
 from .wire import WelcomeMessage
 
 #: Makes a stream to a proxy. It is called again after each lost connection. An exception fails the attempt with `connect`.
@@ -108,11 +108,7 @@ class Connection:
         replace its bytes, and the command would act on another file.
         """
         text = json.dumps({k: v for k, v in m.items() if v is not None}, separators=(",", ":"), ensure_ascii=False)
-        try:
-            payload = text.encode()
-        except UnicodeEncodeError as err:
-            raise HoldfastError("invalid_argument", "a text that is not UTF-8 cannot be passed") from err
-        self._write(frames.frame(frames.CONTROL, payload))
+        self._write(frames.frame(frames.CONTROL, utf8(text)))
 
     def send_input(self, attachment: int, offset: int, data: bytes) -> None:
         self._write(frames.data_frame(frames.INPUT, attachment, offset, data))

@@ -28,6 +28,14 @@ def parse(payload: bytes) -> Message:
     return m
 
 
+def utf8(s: str) -> bytes:
+    """Return the bytes of a text. Errors: `invalid_argument` if it is not UTF-8, as a path of os.listdir may be."""
+    try:
+        return s.encode()
+    except UnicodeEncodeError as err:
+        raise HoldfastError("invalid_argument", "a text that is not UTF-8 cannot be passed") from err
+
+
 def integer(m: Message, field: str) -> int:
     n = m.get(field)
     if n is None:

@@ -152,3 +152,23 @@ async def test_storm(fake: Fake, path: str) -> None:
     async with await Holdfast.connect(path, redial=Redial(min=0.01, max=10)):
         await enough.wait()
     assert times[-1] - times[0] > 0.14, "waits of 10, 20, 40 and 80 ms"
+
+
+@run
+async def test_input_text(fake: Fake, path: str) -> None:
+    """Input that is not UTF-8 is refused as any other text."""
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] == "attach":
+            session = {"id": "s", "instance": "i", "size": {"cols": 80, "rows": 24}}
+            send(writer, type="attached", attachment=1, session=session, replay="exact", offset=0, input_offset=0)
+        elif m["type"] == "detach":
+            send(writer, type="detached", attachment=1)
+
+    fake.handler = handle
+    async with await Holdfast.connect(path) as client:
+        attachment = await client.attach("s")
+        for refused in (client.input("s", "a\udcff"), client.paste("s", "a\udcff"), attachment.write("a\udcff")):
+            with pytest.raises(HoldfastError) as err:
+                await refused
+            assert err.value.code == "invalid_argument"

@@ -73,6 +73,12 @@ function replyTo(m: Message, type: string, parts: Message[]): Message {
   return got;
 }
 
+// utf8 returns the bytes of a text. TextEncoder would replace half of a surrogate pair by another character.
+function utf8(text: string): Uint8Array {
+  if (/\p{Surrogate}/u.test(text)) throw new HoldfastError('invalid_argument', 'a text with half of a surrogate pair cannot be passed');
+  return new TextEncoder().encode(text);
+}
+
 interface Waiting {
   conn: Connection; // that carries the request
   parts: Message[];
@@ -486,10 +492,11 @@ export class HoldfastClient {
 
   /**
    * input sends input without an attachment, exactly once, and returns when all of it was accepted. Errors:
-   * `line_too_long` if the terminal cuts a line; all of the input was accepted then, too.
+   * `line_too_long` if the terminal cuts a line; all of the input was accepted then, too. `invalid_argument` if a text has
+   * half of a surrogate pair.
    */
   async input(id: string, data: string | Uint8Array): Promise<void> {
-    const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
+    const bytes = typeof data === 'string' ? utf8(data) : data;
     await this.type(bytes.length, INPUT_BYTES, (from, to) => ({
       type: 'input', session_id: id, data_b64: toBase64(bytes.subarray(from, to)),
     }));
@@ -497,7 +504,7 @@ export class HoldfastClient {
 
   /** paste sends text as a paste, framed if the program has enabled that. The session accepts all of it or nothing. */
   async paste(id: string, text: string): Promise<void> {
-    const bytes = new TextEncoder().encode(text);
+    const bytes = utf8(text);
     await this.type(bytes.length, Infinity, () => ({ type: 'input', session_id: id, data_b64: toBase64(bytes), paste: true }));
   }
 

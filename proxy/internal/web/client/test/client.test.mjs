@@ -294,6 +294,18 @@ test('paste is whole, and keys count one each', async () => {
   await client.close();
 });
 
+test('half of a surrogate pair is no input', async () => {
+  const fake = new Fake();
+  const client = await connect(fake);
+  for (const text of ['a\ud83d', '\ude00b', '\ude00\ud83d']) {
+    await assert.rejects(client.input(SESSION, text), { code: 'invalid_argument' });
+    await assert.rejects(client.paste(SESSION, text), { code: 'invalid_argument' });
+  }
+  await client.input(SESSION, '\u{1f600}');
+  assert.equal(fake.typed, '\u{1f600}');
+  await client.close();
+});
+
 test('wait is asked again for what is left of its time', async () => {
   const fake = new Fake();
   const asked = [];
