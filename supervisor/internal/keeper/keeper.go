@@ -66,6 +66,7 @@ type keeper struct {
 	wake         *os.File // yields one byte per signal, so that poll returns
 	failureCount int      // starts since a supervisor was last ready
 	lateCount    int      // supervisors ended since then because they did not serve
+	shortages    int      // starts in a row for which the system had no room
 	deaths       []time.Time
 	restartAt    time.Time      // when the next supervisor is started; zero: never
 	stopSignal   syscall.Signal // the request to end: SIGTERM, a SIGINT that no ready supervisor has received yet, or 0
@@ -75,10 +76,12 @@ type keeper struct {
 }
 
 const (
-	ticksPerLimit   = 10              // StartTime and GoodTime are counted in turns of at most a tenth
-	maxNewDeaths    = 2               // deaths of a program that never served for GoodTime, before it is given up
-	trialTime       = 5 * time.Second // for a new keeper program to load the state that it would take over
-	exitUnavailable = 69              // EX_UNAVAILABLE of sysexits.h: no supervisor can be started or resumed
+	ticksPerLimit = 10              // StartTime and GoodTime are counted in turns of at most a tenth
+	maxNewDeaths  = 2               // deaths of a program that never served for GoodTime, before it is given up
+	trialTime     = 5 * time.Second // for a new keeper program to load the state that it would take over
+	// maxShortagePause is the longest pause between two attempts to start a program for which the system has no room.
+	maxShortagePause = 5 * time.Second
+	exitUnavailable  = 69 // EX_UNAVAILABLE of sysexits.h: no supervisor can be started or resumed
 )
 
 // caught lists the signals that the keeper passes on, and those that would end it by

@@ -81,6 +81,29 @@ func TestFewDescriptors(t *testing.T) {
 	}
 }
 
+// TestShortage checks that a keeper that has no descriptor left to start a supervisor tries it until it has one, however
+// often that fails.
+func TestShortage(t *testing.T) {
+	cfg := config()
+	cfg.Deaths = 2
+	w := start(t, cfg, "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	limit := unix.Rlimit{Cur: 3, Max: 1 << 10}
+	if err := unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.kill(w.supervisor(), unix.SIGKILL)
+	w.logged("supervisor not started")
+	limit.Cur = 1 << 10
+	if err := unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+	if e := w.until("up"); len(e.Records) != 1 || e.Before.Starts != 2 {
+		t.Errorf("after the shortage the supervisor received %+v", e)
+	}
+}
+
 // TestKeeperDies checks that a supervisor learns that its keeper has died, and continues.
 func TestKeeperDies(t *testing.T) {
 	w := start(t, config(), "role=supervisor")

@@ -22,11 +22,26 @@ func (k *keeper) start() {
 	k.restartAt = time.Time{}
 	k.Starts++
 	c := &child{New: k.Next == nil && k.New != nil}
-	if err := k.launch(); err != nil {
+	err := k.launch()
+	if isShortage(err) && !k.holdsNoSession() && k.stopSignal == 0 {
+		// This is no death and no failure of the program: it may pass at any time, and the sessions cannot be reached
+		// before a supervisor runs.
+		k.log("supervisor not started: %v; the start is tried again until it succeeds", err)
+		k.restartAt = time.Now().Add(min(k.cfg.Backoff<<min(k.shortages, 16), maxShortagePause))
+		k.shortages, k.Starts = k.shortages+1, k.Starts-1
+		return
+	}
+	if k.shortages = 0; err != nil {
 		k.Last, k.Status = fmt.Sprintf("could not be started: %v", err), 0
 		k.scheduleRestart(c, exitUnavailable)
 	}
 	k.failureCount++
+}
+
+// isShortage reports whether a program could not be started because the system has no room for another process or
+// descriptor.
+func isShortage(err error) bool {
+	return slices.ContainsFunc([]error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // launch starts a program: the requested one, once; otherwise the program that served last;
