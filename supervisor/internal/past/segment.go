@@ -39,7 +39,7 @@ func parseSegment(name string) (segment, bool) {
 	var ok, endOK bool
 	s.start, ok = parseOffset(start)
 	s.end, endOK = parseOffset(end)
-	return s, ok && (!isClosed || endOK && s.start < s.end)
+	return s, ok && (!isClosed || endOK && s.start < s.end && s.end-s.start <= maxRaw)
 }
 
 func parseOffset(p string) (uint64, bool) {
