@@ -143,6 +143,9 @@ func (w *world) serve(nc net.Conn) {
 	defer func() { _ = nc.Close() }()
 	_ = nc.SetDeadline(time.Now().Add(w.patience + scenarioLimit)) // so that a write to a client that does not read ends
 	c, err := accept(nc, w.transport)
+	if hasLeft(err) {
+		return // which it may
+	}
 	if err != nil {
 		w.faultf("%v", err)
 		return

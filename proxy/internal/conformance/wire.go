@@ -83,6 +83,13 @@ func accept(nc net.Conn, transport string) (*conn, error) {
 	return c, nil
 }
 
+// hasLeft reports whether accept failed because the client has closed the connection during the handshake, as one does
+// that is closed while it connects.
+func hasLeft(err error) bool {
+	var broken *net.OpError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &broken) && !broken.Timeout()
+}
+
 // next returns the kind and the payload of the next frame.
 func (c *conn) next() (frame.Kind, []byte, error) {
 	if !c.isWeb {
