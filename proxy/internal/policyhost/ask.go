@@ -72,6 +72,7 @@ func ask[A any](h *Host, ctx context.Context, m method, call func(context.Contex
 	stop := context.AfterFunc(r.program.ctx, cancel)
 	defer stop()
 
+	asked := time.Now()
 	answer, err := call(limit, r.policy)
 	var no *policy.Refusal
 	switch {
@@ -90,7 +91,7 @@ func ask[A any](h *Host, ctx context.Context, m method, call func(context.Contex
 		return none, unavailable("the policy ended before it answered", max(retryAfter, minRetry))
 	case contextError(limit) != nil:
 		h.counts[m].timeouts.Add(1)
-		r.tooLate()
+		r.tooLate(asked, h.cfg.Deadline)
 		return none, h.failed(m, fmt.Sprintf("the policy did not answer within %v", h.cfg.Deadline), err)
 	}
 	return none, h.failed(m, "the policy gave an invalid answer", err)

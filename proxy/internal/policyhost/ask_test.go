@@ -124,6 +124,22 @@ func TestHang(t *testing.T) {
 	}
 }
 
+// Late answers to questions that were asked together count once, because a program that has too much to do does not hang.
+func TestTooMuchIsNoHang(t *testing.T) {
+	s := newStage(t, "served")
+	cfg := s.config()
+	cfg.Deadline = 200 * time.Millisecond
+	h, _ := s.start(cfg)
+	r, _ := h.current()
+	var all sync.WaitGroup
+	for range 3 * maxCalls {
+		all.Go(func() { _, _ = h.Authenticate(testkit.Soon(t), policy.Credentials{Token: "wait", UID: -1}) })
+	}
+	if all.Wait(); r.isHung() {
+		t.Error("the program was taken for one that hangs")
+	}
+}
+
 // A canceled caller receives the context's error, which does not count as a failure of the policy.
 func TestCallerGivesUp(t *testing.T) {
 	s := newStage(t, "served")

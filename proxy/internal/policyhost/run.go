@@ -4,7 +4,6 @@ import (
 	"context"
 	"os/exec"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -29,9 +28,10 @@ type run struct {
 	since   time.Time
 	took    time.Duration // duration of the start
 
-	late     atomic.Int32
-	hangOnce sync.Once
-	hung     chan struct{}
+	mu      sync.Mutex
+	late    int           // late answers in a row
+	countAt time.Time     // a question that was asked later may count as the next late answer
+	hung    chan struct{} // closed when late is maxLate
 }
 
 // launch starts the program once. If it returns an error, no process or file of the program is
@@ -134,11 +134,25 @@ func (r *run) isBroken(ctx context.Context, err error) bool {
 }
 
 // inTime resets the count of late answers, because an answer came within its deadline.
-func (r *run) inTime() { r.late.Store(0) }
+func (r *run) inTime() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.late, r.countAt = 0, time.Now()
+}
 
-func (r *run) tooLate() {
-	if r.late.Add(1) >= maxLate {
-		r.hangOnce.Do(func() { close(r.hung) })
+// tooLate counts a late answer to a question that was asked at the given time. Questions that were asked together count
+// once, and those that were asked before an answer in time do not count, because they do not show that the program hangs:
+// it may have too much to do. Neither does a question that waited for its turn for most of its time.
+func (r *run) tooLate(asked time.Time, deadline time.Duration) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if asked.Before(r.countAt) || now.Sub(asked) < deadline/2 {
+		return
+	}
+	r.countAt = now
+	if r.late++; r.late == maxLate && !r.isHung() {
+		close(r.hung)
 	}
 }
 
