@@ -240,20 +240,23 @@ func (c *conn) handleControl(ctx context.Context, payload []byte) error {
 	if handle, ok := orderedHandlers[m.MessageType()]; ok && handle(c, m) {
 		return nil
 	}
-	room := c.requestSlots
+	room, release := c.requestSlots, func() {}
 	if kind, _ := api.Messages.Request(m.MessageType()); kind.IsLong {
 		room = c.waitSlots
-		if len(room) == cap(room) { // only this goroutine adds to it
-			c.fail(env.RequestID, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("this connection already has %d waits, which is the limit", maxWaits)))
+		if err := c.reserveWait(len(payload)); err != nil {
+			c.fail(env.RequestID, nil, err)
 			return nil
 		}
+		release = func() { <-c.s.waitSlots }
 	}
 	select {
 	case room <- struct{}{}:
 	case <-c.life.reached(phaseStopping):
+		release()
 		c.requests.postpone(payload)
 		return errMoving
 	case <-ctx.Done():
+		release()
 		return ctx.Err()
 	}
 	q := c.requests.add(m, payload)
@@ -262,11 +265,29 @@ func (c *conn) handleControl(ctx context.Context, payload []byte) error {
 	}
 	ctx, q.cancel = context.WithCancel(ctx)
 	c.wg.Go(func() {
+		defer release()
 		defer func() { <-room }()
 		defer c.requests.remove(q)
 		c.request(ctx, q, m, env.RequestID)
 	})
 	return nil
+}
+
+// reserveWait reserves a place for a wait whose message has the given length, for the whole server. Only the goroutine that reads the
+// connection may call it, because no other one adds to waitSlots.
+func (c *conn) reserveWait(length int) error {
+	if length > maxWaitBytes {
+		return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("the message of a wait must have at most %d bytes, but it has %d", maxWaitBytes, length))
+	}
+	if len(c.waitSlots) == cap(c.waitSlots) {
+		return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("this connection already has %d waits, which is the limit", maxWaits))
+	}
+	select {
+	case c.s.waitSlots <- struct{}{}:
+		return nil
+	default:
+		return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("the clients of this proxy already have %d waits, which is the limit", maxAllWaits))
+	}
 }
 
 // forward sends a message to the stream of an attachment, and acknowledges it if it has a request

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"time"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
@@ -13,6 +14,8 @@ import (
 // request is a request in progress.
 type request struct {
 	raw    json.RawMessage // nil if the request must finish here
+	m      protocol.Message
+	begun  time.Time
 	cancel context.CancelFunc
 	state  requestState // guarded by the mu of pendingRequests
 
@@ -38,7 +41,7 @@ type pendingRequests struct {
 
 // add registers a request in progress.
 func (p *pendingRequests) add(m protocol.Message, raw []byte) *request {
-	q := &request{}
+	q := &request{m: m, begun: time.Now()}
 	if isMovable(m) {
 		q.raw = bytes.Clone(raw)
 	}
@@ -86,11 +89,38 @@ func (p *pendingRequests) freeze() (repeated []json.RawMessage) {
 	for q := range p.all {
 		if q.raw != nil && q.state == asked {
 			q.state = moved
-			repeated = append(repeated, q.raw)
+			repeated = append(repeated, q.left())
 			q.cancel()
 		}
 	}
 	return append(repeated, p.unstarted...)
+}
+
+// left returns the request for the next proxy. A time limit is what is left of it.
+func (q *request) left() json.RawMessage {
+	left := func(ms *int64) *int64 {
+		n := max(0, *ms-time.Since(q.begun).Milliseconds())
+		return &n
+	}
+	var m protocol.Message
+	switch wait := q.m.(type) {
+	case *api.Wait:
+		if wait := *wait; wait.TimeoutMS != nil {
+			wait.TimeoutMS = left(wait.TimeoutMS)
+			m = wait
+		}
+	case *api.Await:
+		if wait := *wait; wait.TimeoutMS != nil {
+			wait.TimeoutMS = left(wait.TimeoutMS)
+			m = wait
+		}
+	}
+	if m != nil {
+		if raw, err := protocol.Encode(m); err == nil { // it came as JSON, so it can be encoded
+			return raw
+		}
+	}
+	return q.raw
 }
 
 // mustFinish reports whether a request in progress must finish here.

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -427,6 +428,69 @@ func TestWaitsLimit(t *testing.T) {
 	if m := expect[*api.OK](c); m.RequestID != "f" {
 		t.Errorf("received %+v", m)
 	}
+}
+
+// The waits of all clients together have a limit, so that some streams of the link are free for other requests.
+func TestAllWaitsLimit(t *testing.T) {
+	w := newWorld(t, nil)
+	hold(w, "wait")
+	c := w.client()
+	c.send(api.Wait{Request: req("first"), SessionID: "s"})
+	testkit.Eventually(t, patience, func() bool { return len(w.Requests("wait")) == 1 }, "the wait has begun")
+	for range maxAllWaits - 1 {
+		w.server.waitSlots <- struct{}{} // as waits of other clients do
+	}
+	c.send(api.Wait{Request: req("beyond"), SessionID: "s"})
+	if e := c.wantError(protocol.CodeLimitExceeded); e.RequestID != "beyond" {
+		t.Errorf("received %+v", e)
+	}
+	c.send(api.Wait{Request: req(strings.Repeat("x", maxWaitBytes)), SessionID: "s"})
+	c.wantError(protocol.CodeLimitExceeded)
+	_ = c.nc.Close()
+	testkit.Eventually(t, patience, func() bool { return len(w.server.waitSlots) == maxAllWaits-1 }, "the place of the first wait is free")
+}
+
+// A wait that is moved to another proxy lasts no longer than the client has asked.
+func TestMovedWaitHasTheTimeThatIsLeft(t *testing.T) {
+	ms := int64(60_000)
+	for _, m := range []protocol.Message{&api.Wait{TimeoutMS: &ms}, &api.Await{TimeoutMS: &ms}} {
+		raw, err := protocol.Encode(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p pendingRequests
+		q := p.add(m, raw)
+		q.begun = q.begun.Add(-20 * time.Second)
+		q.cancel = func() {}
+		moved := p.freeze()
+		var got struct {
+			Type      string `json:"type"`
+			TimeoutMS int64  `json:"timeout_ms"`
+		}
+		if err := json.Unmarshal(moved[0], &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Type != m.MessageType() || got.TimeoutMS > 40_000 || got.TimeoutMS < 30_000 {
+			t.Errorf("moved as %s", moved[0])
+		}
+	}
+}
+
+// A server ends its connections also while their readers wait for a request to end.
+func TestGoawayBesideManyRequests(t *testing.T) {
+	w := newWorld(t, nil)
+	hold(w, "forget")
+	c := w.client()
+	for i := range maxRequests + 1 {
+		c.send(api.Forget{Request: req(fmt.Sprint(i)), SessionID: "s"})
+	}
+	testkit.Eventually(t, patience, func() bool { return len(w.Requests("forget")) == maxRequests }, "all places are taken")
+	ended := make(chan struct{})
+	go func() {
+		w.server.Goaway("test", time.Second)
+		close(ended)
+	}()
+	testkit.Within(t, patience, "the end of the connections", ended)
 }
 
 // The requests of a client that disconnects are canceled.

@@ -40,6 +40,9 @@ const (
 	maxAttachments = 256  // of one connection
 	maxRequests    = 64   // requests of one connection in progress; the connection is not read while it has so many
 	maxWaits       = 1024 // waits of one connection in progress; another wait is refused
+	// maxAllWaits are the waits of all connections in progress. Each has a stream of the link, which has room for 8,192.
+	maxAllWaits  = 4096
+	maxWaitBytes = 128 << 10 // of the message of a wait, which is kept until the wait ends; a mark has at most 64 KiB
 
 	// The limits of one share link leave room for the creator of the link, because there are
 	// 512 TCP connections, and 1,024 attachments of a session. A viewer needs one attachment and at
@@ -105,6 +108,7 @@ type Server struct {
 	refusals logging.Limiter // limits how often refusals are logged
 
 	shareMu    sync.Mutex    // held while the attachments of a share link are counted and one is added
+	waitSlots  chan struct{} // holds an element for each wait in progress
 	costlySlot chan struct{} // has one slot for costly requests, which all share links have in common
 
 	mu         sync.Mutex
@@ -126,7 +130,7 @@ func New(cfg Config) *Server {
 	}
 	return &Server{
 		cfg: cfg, instance: protocol.NewInstance(), started: time.Now(), counts: newCounts(), places: newPlaces(cfg.PlaceKey), passes: pass.NewKey(cfg.Token),
-		conns: make(map[*conn]struct{}), quota: Quota{Max: MaxConns, MaxOfOne: MaxConnsOfOne}, links: make(map[shareKey]*linkUse), costlySlot: make(chan struct{}, 1),
+		conns: make(map[*conn]struct{}), quota: Quota{Max: MaxConns, MaxOfOne: MaxConnsOfOne}, links: make(map[shareKey]*linkUse), waitSlots: make(chan struct{}, maxAllWaits), costlySlot: make(chan struct{}, 1),
 	}
 }
 
@@ -251,7 +255,10 @@ func (s *Server) removeConn(c *conn) {
 func (s *Server) Goaway(reason string, retryAfter time.Duration) {
 	s.Shut()
 	for _, c := range s.allConns() {
-		go c.closeWith(api.Goaway{Reason: reason, RetryAfterMS: retryAfter.Milliseconds()})
+		go func() {
+			c.closeWith(api.Goaway{Reason: reason, RetryAfterMS: retryAfter.Milliseconds()})
+			c.cancel() // the reader may wait for a request to end instead of for the client
+		}()
 	}
 	s.wg.Wait()
 }
