@@ -77,7 +77,8 @@ func (c *Config) Retain(ctx context.Context, s Store, host string, now time.Time
 // complete.
 func removeSegments(ctx context.Context, s Store, c *contents, n int) error {
 	x, err := readIndex(ctx, s, c.name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	isTorn := errors.Is(err, ErrTorn) // the limits hold for the segments nevertheless
+	if err != nil && !isTorn && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if x != nil {
@@ -91,7 +92,7 @@ func removeSegments(ctx context.Context, s Store, c *contents, n int) error {
 			return err
 		}
 	}
-	if n == len(c.segments) && (x == nil || x.IsComplete) {
+	if n == len(c.segments) && !isTorn && (x == nil || x.IsComplete) {
 		return s.Delete(ctx, c.name.indexKey())
 	}
 	return nil

@@ -139,6 +139,9 @@ func Decode(object []byte) (*Segment, error) {
 	if s.sum() != h.SHA256 {
 		return nil, fmt.Errorf("%w: the output does not have the checksum of the header", ErrTorn)
 	}
+	if !s.IsShown { // an earlier release has stored the part of a snapshot that it had received
+		s.Keyframe = nil
+	}
 	return s, nil
 }
 
@@ -160,7 +163,7 @@ func (h *header) check(n int) error {
 	switch {
 	case h.Start > h.End || h.End > math.MaxInt64 || h.Missing > h.Start:
 		return errors.New("invalid offsets")
-	case h.KeyframeBytes < 0 || h.KeyframeBytes > maxKeyframe || !h.IsShown && h.KeyframeBytes > 0:
+	case h.KeyframeBytes < 0 || h.KeyframeBytes > maxKeyframe:
 		return errors.New("invalid length of the keyframe")
 	case h.End-h.Start > maxOutput || uint64(n) != uint64(h.KeyframeBytes)+h.End-h.Start:
 		return errors.New("the length does not fit the offsets")
@@ -199,6 +202,9 @@ func (s *Segment) split(at uint64, k keyframe) (first, second *Segment) {
 	n := at - s.Start
 	a.Output, b.Output = s.Output[:n:n], bytes.Clone(s.Output[n:])
 	a.Times, a.Sizes = nil, nil
+	if !a.IsShown { // the attachment broke before the whole snapshot had come
+		a.Keyframe = nil
+	}
 	for _, t := range s.Times {
 		if t.Offset < at {
 			a.Times = append(a.Times, t)

@@ -62,7 +62,8 @@ type session struct {
 	began        time.Time // when the first byte of cur was read
 	next         *keyframe // the keyframe of the next segment, which begins when its offset is reached
 	nextSince    time.Time
-	snapshotLeft int // bytes of the snapshot that are still to come; they are the keyframe of cur
+	snapshotLeft int  // bytes of the snapshot that are still to come; they are the keyframe of cur
+	snapshotFits bool // in a segment; otherwise cur has no keyframe
 	isStalled    bool
 
 	puts chan *Segment // to the uploader
@@ -111,8 +112,12 @@ func (s *session) run(ctx context.Context) {
 func (s *session) complete(ctx context.Context, x *Index) error {
 	s.r.indexes.Lock()
 	defer s.r.indexes.Unlock()
-	if stored, err := readIndex(ctx, s.r.store, s.name); err == nil {
+	stored, err := readIndex(ctx, s.r.store, s.name)
+	switch {
+	case err == nil:
 		x.RemovedTo = stored.RemovedTo
+	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrTorn):
+		return err
 	}
 	return replaceIndex(ctx, s.r.store, s.name, x)
 }
@@ -277,9 +282,10 @@ func (s *session) handle(ctx context.Context, st *link.Stream, raw []byte) (*pro
 		if err != nil {
 			return nil, err
 		}
-		if n := min(len(data), s.snapshotLeft); n > 0 && len(s.cur.Keyframe)+n <= maxKeyframe {
+		n := min(len(data), s.snapshotLeft)
+		s.snapshotLeft -= n
+		if n > 0 && s.snapshotFits {
 			s.cur.Keyframe = append(s.cur.Keyframe, data[:n]...)
-			s.snapshotLeft -= n
 			s.cur.IsShown = s.snapshotLeft == 0
 		}
 	case frame.Control:
@@ -329,7 +335,7 @@ func (s *session) skip(offset uint64, n int) {
 		s.r.stats.missed.Add(seg.Missing)
 		s.log.Warn().Uint64(logging.Offset, s.pos).Uint64(logging.Missed, seg.Missing).Msg("output could not be recorded, because the ring has overwritten it")
 	}
-	s.cur, s.pos, s.snapshotLeft, s.next, s.began = seg, offset, n, nil, time.Now()
+	s.cur, s.pos, s.snapshotLeft, s.snapshotFits, s.next, s.began = seg, offset, n, n <= maxKeyframe, nil, time.Now()
 }
 
 // add adds output to the segment. If too much output of all sessions waits to be stored, it waits.

@@ -1,7 +1,9 @@
 package archive
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -33,7 +35,7 @@ func Show(ctx context.Context, s Store, keys *Keys, n Name, at *protocol.Moment,
 }
 
 // Output writes the recorded output of a recording to w, up to the moment at, or all of it if at is nil. It returns how
-// many bytes within it are missing.
+// many bytes within it are missing. If a segment is torn, Output writes the others, and then returns ErrTorn.
 //
 // Errors: those of Show, and those of w.
 func Output(ctx context.Context, s Store, keys *Keys, n Name, at *protocol.Moment, w io.Writer) (missing uint64, err error) {
@@ -47,8 +49,13 @@ func Output(ctx context.Context, s Store, keys *Keys, n Name, at *protocol.Momen
 		return 0, err
 	}
 	next := uint64(0)
+	var unread error
 	for i := range p.segments[:last+1] {
 		seg, err := p.segment(i)
+		if errors.Is(err, ErrTorn) {
+			unread = cmp.Or(unread, err)
+			continue
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -62,7 +69,10 @@ func Output(ctx context.Context, s Store, keys *Keys, n Name, at *protocol.Momen
 		}
 		next = until
 	}
-	return missing, nil
+	if unread != nil {
+		missing += max(next, to) - next
+	}
+	return missing, unread
 }
 
 // A player reads a recording.
@@ -118,19 +128,32 @@ func (p *player) findOffset(offset uint64) (uint64, int, error) {
 	return 0, 0, protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("offset %d is not recorded; the recording has the output from %d to %d", offset, sum.Start, sum.End))
 }
 
+// firstTime returns the first segment of from to before, without before, that has times, and its first time. The time is zero if
+// there is none: segments without output have no times.
+func (p *player) firstTime(from, before int) (i int, first time.Time, err error) {
+	for i = from; i < before && first.IsZero(); i++ {
+		seg, err := p.segment(i)
+		if err != nil {
+			return 0, first, err
+		}
+		first = seg.firstTime()
+	}
+	return i - 1, first, nil
+}
+
 // findTime finds the end of the output that was printed up to a time.
 func (p *player) findTime(t time.Time) (uint64, int, error) {
 	low, high := 0, len(p.segments) // the first segment that begins after t is in this range
 	for low < high {
 		i := (low + high) / 2
-		seg, err := p.segment(i)
+		timed, first, err := p.firstTime(i, high)
 		if err != nil {
 			return 0, 0, err
 		}
-		if seg.firstTime().After(t) {
+		if first.IsZero() || first.After(t) {
 			high = i
 		} else {
-			low = i + 1
+			low = timed + 1
 		}
 	}
 	if low == 0 {

@@ -10,11 +10,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/protocol/gate"
 	"holdfast/shared/machine"
 )
 
@@ -178,6 +178,9 @@ func (d *Dir) walk(ctx context.Context, prefix string, yield func(Object, error)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
+	if errors.Is(err, fs.ErrPermission) && strings.Count(prefix, "/") == 1 && !gate.ValidHost(strings.TrimSuffix(prefix, "/")) {
+		return true // it has no recordings: lost+found of a file system, for example
+	}
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -226,14 +229,21 @@ func (d *Dir) Delete(_ context.Context, key string) error {
 
 // sweepDrafts removes files that a killed process has left behind in a directory before they were complete.
 func (d *Dir) sweepDrafts(prefix string, before time.Time) error {
-	drafts, err := filepath.Glob(filepath.Join(d.path, filepath.FromSlash(prefix), "*", draftPrefix+"*"))
-	if err != nil {
+	top := filepath.Join(d.path, filepath.FromSlash(prefix))
+	dirs, err := os.ReadDir(top)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	var errs []error
-	for _, draft := range slices.Sorted(slices.Values(drafts)) {
-		if fi, err := os.Lstat(draft); err == nil && fi.ModTime().Before(before) {
-			errs = append(errs, os.Remove(draft))
+	for _, dir := range dirs {
+		files, err := os.ReadDir(filepath.Join(top, dir.Name()))
+		if err != nil {
+			continue // it is no directory, or has just been removed
+		}
+		for _, f := range files {
+			if fi, err := f.Info(); err == nil && strings.HasPrefix(f.Name(), draftPrefix) && fi.ModTime().Before(before) {
+				errs = append(errs, os.Remove(filepath.Join(top, dir.Name(), f.Name())))
+			}
 		}
 	}
 	return errors.Join(errs...)
