@@ -34,15 +34,43 @@ func NewITerm2(data, text []byte, cell Cell, cols, rows int) *Picture {
 	if !ok || f.size > 0 && len(file) > f.size {
 		return nil
 	}
-	config, _, err := image.DecodeConfig(bytes.NewReader(file))
+	config, kind, err := image.DecodeConfig(bytes.NewReader(file))
 	if err != nil || config.Width <= 0 || config.Height <= 0 || config.Width > MaxPixels/config.Height {
 		return nil
+	}
+	pixels := config.Width * config.Height
+	if kind == "jpeg" {
+		pixels *= 1 + scans(file)/usualScans
 	}
 	w, h := f.shown(float64(config.Width), float64(config.Height), cell, cols, rows)
 	if !(w >= 1 && h >= 1 && math.Floor(w)*math.Floor(h) <= MaxPixels) {
 		return nil
 	}
-	return &Picture{Format: ITerm2, NoSize: f.size == 0, Width: int(w), Height: int(h), Cell: cell, Data: data, body: len(data) - terminator(data) - len(encoded), stored: config.Width * config.Height}
+	return &Picture{Format: ITerm2, NoSize: f.size == 0, Width: int(w), Height: int(h), Cell: cell, Data: data, body: len(data) - terminator(data) - len(encoded), cost: costOf(pixels, len(data))}
+}
+
+// usualScans is more than the number of scans that encoders write into a JPEG.
+const usualScans = 20
+
+// scans returns the number of scans of a JPEG. The decoder visits all pixels in each of them, even if a scan has some bytes
+// only.
+func scans(file []byte) (n int) {
+	for i := 0; i+3 < len(file); {
+		switch marker := file[i+1]; {
+		case file[i] != 0xff || marker == 0xff:
+			i++
+		case marker == 0 || marker >= 0xd0 && marker <= 0xd8: // a byte of a scan, a restart, or the start of the file
+			i += 2
+		case marker == 0xd9:
+			return n
+		default: // a segment, whose length follows
+			if marker == 0xda {
+				n++
+			}
+			i += 2 + int(file[i+2])<<8 + int(file[i+3])
+		}
+	}
+	return n
 }
 
 // terminator returns the length of the terminator of an OSC.

@@ -132,7 +132,7 @@ func NewTransmission(c *Command, data []byte) (*Transmission, error) {
 	case len(data) > MaxBytes:
 		return nil, ErrSize
 	case c.Format == 100:
-		config, err := png.DecodeConfig(t.reader())
+		config, err := png.DecodeConfig(t.reader(maxExtra))
 		if err != nil {
 			return nil, ErrData
 		}
@@ -152,8 +152,12 @@ func NewTransmission(c *Command, data []byte) (*Transmission, error) {
 	return t, nil
 }
 
-// reader returns a reader of the data as it was before its compression.
-func (t *Transmission) reader() io.Reader {
+// maxExtra bounds the bytes of a compressed PNG that are not pixels. A few bytes can become a gigabyte of text that the
+// decoder skips.
+const maxExtra = 1 << 20
+
+// reader returns a reader of the data as it was before its compression, of which it returns at most limit bytes.
+func (t *Transmission) reader(limit int) io.Reader {
 	if !t.compressed {
 		return bytes.NewReader(t.Data)
 	}
@@ -161,13 +165,22 @@ func (t *Transmission) reader() io.Reader {
 	if err != nil {
 		return bytes.NewReader(nil)
 	}
-	return z
+	return io.LimitReader(z, int64(limit))
+}
+
+// cost returns the cost of decoding the image.
+func (t *Transmission) cost() int {
+	n := len(t.Data)
+	if t.compressed {
+		n += maxExtra
+	}
+	return costOf(t.width*t.height, n)
 }
 
 // decode returns the image, or nil if the data is damaged.
 func (t *Transmission) decode() image.Image {
 	if t.format == 100 {
-		img, err := png.Decode(t.reader())
+		img, err := png.Decode(t.reader(maxExtra + 9*t.width*t.height)) // a pixel has up to 8 bytes, and each row one more
 		if err != nil {
 			return nil
 		}
@@ -175,13 +188,13 @@ func (t *Transmission) decode() image.Image {
 	}
 	img := image.NewNRGBA(image.Rect(0, 0, t.width, t.height))
 	if t.format == 32 {
-		if _, err := io.ReadFull(t.reader(), img.Pix); err != nil {
+		if _, err := io.ReadFull(t.reader(len(img.Pix)), img.Pix); err != nil {
 			return nil
 		}
 		return img
 	}
 	rgb := make([]byte, 3*t.width*t.height)
-	if _, err := io.ReadFull(t.reader(), rgb); err != nil {
+	if _, err := io.ReadFull(t.reader(len(rgb)), rgb); err != nil {
 		return nil
 	}
 	for i := range t.width * t.height {
@@ -227,7 +240,7 @@ func (t *Transmission) Place(c *Command, cell Cell) *Picture {
 	if w < 1 || h < 1 || w*h > MaxPixels {
 		return nil
 	}
-	return &Picture{Format: Kitty, Width: int(w), Height: int(h), Cell: cell, Data: t.Data, kitty: kitty{t, part, box, cols, rows, c.Z}, stored: max(t.width*t.height, box.Dx()*box.Dy())}
+	return &Picture{Format: Kitty, Width: int(w), Height: int(h), Cell: cell, Data: t.Data, kitty: kitty{t, part, box, cols, rows, c.Z}, cost: max(t.cost(), box.Dx()*box.Dy())}
 }
 
 // kitty is the part of a transmission that a picture shows.

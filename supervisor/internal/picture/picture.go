@@ -7,6 +7,7 @@
 // kitty's graphics, which this version does not know, are those of its beta 0.10.0.
 //
 // Invariant: no input makes this package hold more than some bytes for each pixel of MaxPixels.
+// A picture tells what it costs to decode it, so that a caller can bound the time (Work).
 //
 // Not here: the cells of the screen, and the bytes that all pictures of a session may take (package vt).
 package picture
@@ -81,16 +82,21 @@ type Picture struct {
 	body          int    // the index in Data of the sixels, or of the encoded file
 	fill          color.NRGBA
 	kitty         kitty
-	stored        int // pixels of its image
+	cost          int // of decoding its image, in pixels; see costOf
 }
 
-// Work returns how many pixels Append decodes.
+// Work returns the cost of Append in pixels that it decodes.
 func (p *Picture) Work(a Area, formats Formats, cell Cell) int {
 	if _, _, ok := p.commandSize(a, cell); ok && formats.Has(p.Format) && (cell == p.Cell || p.Format != Sixel) {
 		return 0
 	}
-	return p.stored
+	return p.cost
 }
+
+// costOf returns the cost of decoding an image with so many pixels from a file or sequence with so many bytes. A program
+// can print much that is read or drawn and never seen, and a viewer that attaches must not wait for it: 8 bytes that are
+// read count as one pixel, although this takes less time.
+func costOf(pixels, bytes int) int { return max(pixels, bytes/8) }
 
 // commandSize reports whether a command with the whole image can show an area, on a terminal whose cells have the given
 // size: the area must be the whole picture, and if the picture has margins, the cells must be as large as its own. cols and

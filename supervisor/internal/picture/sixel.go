@@ -31,7 +31,8 @@ func NewSixel(data []byte, body, background int, fill color.NRGBA, cell Cell) (p
 	if background == 1 {
 		fill = color.NRGBA{}
 	}
-	return &Picture{Format: Sixel, Width: width, Height: height, Cell: cell, Data: data, body: body, fill: fill, stored: width * height}, 0
+	cost := max(costOf(width*height, len(data)), drawn(s.b, width, height)/4)
+	return &Picture{Format: Sixel, Width: width, Height: height, Cell: cell, Data: data, body: body, fill: fill, cost: cost}, 0
 }
 
 // A scanner splits sixels into commands.
@@ -127,6 +128,29 @@ func (s *scanner) measure() (width, height int) {
 			if top += 6; top > MaxPixels {
 				return width, top
 			}
+		}
+	}
+}
+
+// drawn returns how many pixels decodeSixel draws. If the sixels draw pixels again and again, these are many more than the
+// picture has.
+func drawn(body []byte, width, height int) (n int) {
+	s := scanner{b: body}
+	x, top := 0, 0
+	for {
+		c, ok := s.next()
+		if !ok {
+			return n
+		}
+		switch c.kind {
+		case '$':
+			x = 0
+		case '-':
+			x, top = 0, top+6
+		case '?':
+			rows := c.bits & (1<<max(min(height-top, 6), 0) - 1)
+			n += bits.OnesCount8(rows) * max(min(x+c.count, width)-x, 0)
+			x = min(x+c.count, maxSixelColumns)
 		}
 	}
 }

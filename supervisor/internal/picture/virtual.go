@@ -71,7 +71,7 @@ func (t *Transmission) Fit(c *Command, cell Cell) *Picture {
 	p.kitty.cols, p.kitty.rows = cols, rows
 	from := image.Pt(part.Min.X-int(boxW-partW)/2, part.Min.Y-int(boxH-partH)/2)
 	p.kitty.box = image.Rectangle{from, from.Add(image.Pt(int(boxW), int(boxH)))}
-	p.stored = max(p.stored, int(boxW)*int(boxH))
+	p.cost = max(p.cost, int(boxW)*int(boxH))
 	return p
 }
 

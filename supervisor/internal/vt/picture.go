@@ -386,7 +386,7 @@ type album struct {
 }
 
 // maxPainted bounds the bytes of the pictures in a snapshot for a viewer, and maxDecoded the pixels of those of
-// which only a part is shown, or that are converted. Decoding these takes some 0.3 s.
+// which only a part is shown, or that are converted, as Work counts them. Decoding these takes some 0.3 s.
 const (
 	maxPainted = 16 << 20
 	maxDecoded = picture.MaxPixels
