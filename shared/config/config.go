@@ -428,10 +428,35 @@ func Load(dirs Dirs, env func(string) string, flags map[string]string) (Config, 
 	return c, nil
 }
 
+// maxFile is the limit of the config file in bytes.
+const maxFile = 1 << 20
+
+// readRegular returns the content of a regular file of at most maxFile bytes. A pipe would block, and a device may have no
+// end.
+func readRegular(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("it has more than %d bytes", maxFile)
+	}
+	return data, err
+}
+
 // readFile returns the values in the config file as texts, so that the file, the
 // environment and the flags share one parser. If there is no file, it returns nil.
 func readFile(path string) (map[string]string, error) {
-	data, err := os.ReadFile(path)
+	data, err := readRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -21,7 +22,7 @@ func (c Config) ReadDurableKey(ctx context.Context) (string, error) {
 	if command, isCommand := strings.CutPrefix(c.DurableKey, "!"); isCommand {
 		return commandOutput(ctx, command)
 	}
-	f, err := os.Open(c.DurableKey)
+	f, err := os.OpenFile(c.DurableKey, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would block; checkSecretFile refuses it
 	if err != nil {
 		return "", err
 	}

@@ -8,9 +8,33 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
+
+// A pipe in the place of the key or of the settings is refused, and not waited for. So is a file without an end.
+func TestNoRegularFile(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (Config{DurableKey: pipe}).ReadDurableKey(context.Background()); err == nil {
+		t.Error("the pipe was read as a key")
+	}
+	for _, path := range []string{pipe, "/dev/zero", filepath.Dir(pipe)} {
+		if _, err := readFile(path); err == nil || !strings.Contains(err.Error(), "regular file") {
+			t.Errorf("settings in %s: %v", path, err)
+		}
+	}
+	long := filepath.Join(filepath.Dir(pipe), "long")
+	if err := errors.Join(os.WriteFile(long, nil, 0o600), os.Truncate(long, maxFile+1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readFile(long); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("settings in a long file: %v", err)
+	}
+}
 
 // The key must be read from a private file, or from a command, whose output must not be in an error.
 func TestReadDurableKey(t *testing.T) {
