@@ -84,6 +84,10 @@ func (c *conn) terminalData(m *api.TerminalData) {
 		c.send(terminalError(protocol.Request{}, m.SessionID, noTerminal(m.SessionID)))
 		return
 	}
+	if a.isReadOnly {
+		c.send(terminalError(protocol.Request{}, m.SessionID, protocol.Errorf(protocol.CodePermissionDenied, "a read-only attachment cannot send input")))
+		return
+	}
 	if n := a.typist.Add(m.Data); n < len(m.Data) {
 		c.send(terminalError(protocol.Request{}, m.SessionID, protocol.Errorf(protocol.CodeInputFull,
 			fmt.Sprintf("the session accepts no more input now: the last %d of %d bytes were dropped; send them again later", len(m.Data)-n, len(m.Data)))))

@@ -258,6 +258,22 @@ func TestTextAttachment(t *testing.T) {
 	expect[*api.TerminalError](c)
 }
 
+// Input to a read-only attachment is refused once, and not sent to the supervisor again and again.
+func TestTextInputToReadOnly(t *testing.T) {
+	w := newWorld(t, nil)
+	s := newStage(w, protocol.AttachInfo{Writer: "w"})
+	c := w.client()
+	c.send(api.Attach{Request: req("a"), Attachment: 4, Text: true, AttachSpec: protocol.AttachSpec{SessionID: "s", Mode: protocol.ModeReadOnly}})
+	expect[*api.Attached](c)
+	a := s.next()
+	c.send(api.TerminalData{SessionID: "s", Data: []byte("x")})
+	if m := expect[*api.TerminalError](c); m.SessionID != "s" || m.Code != protocol.CodePermissionDenied {
+		t.Errorf("received %+v", m)
+	}
+	c.send(api.TerminalResize{SessionID: "s", Cols: 50, Rows: 20})
+	equal(t, "heard", testkit.Within(t, patience, "the session hears it", a.heard), &wire.Resize{Cols: 50, Rows: 20})
+}
+
 // If too much input waits, further input is dropped, and the client receives an error.
 func TestTerminalInputBound(t *testing.T) {
 	w := newWorld(t, nil)
