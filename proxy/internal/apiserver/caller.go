@@ -15,6 +15,8 @@ type caller struct {
 	from  Origin
 	hello *api.Hello // nil until the client has sent it
 	log   zerolog.Logger
+
+	askSlots chan struct{} // those of its share link; nil if it has come by none
 }
 
 // newCaller returns the client of a new connection.

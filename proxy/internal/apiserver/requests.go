@@ -256,6 +256,11 @@ func passOn[M, R protocol.Message](ctx context.Context, c *caller, m *M, verb po
 	}
 	p := &passing{caller: c, target: l, Request: protocol.Request{RequestID: requestID(request)}}
 	question := to(p, m)
+	answered, err := c.acquireAsk(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer answered()
 	leave, err := c.acquireCostly(ctx, request)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ const (
 	// most four connections: for requests, for events, for the attachment, and one that replaces
 	// it.
 	maxLinkAttachments = 8
-	maxLinkRequests    = 2 // requests in progress; the connections of the link are not read while it has so many
+	maxLinkRequests    = 2 // requests on which the supervisor works; a connection is not read while it has so many in progress
 	maxLinkConns       = 4 * maxLinkAttachments
 	maxLinksConns      = 256 // connections of all share links together
 

@@ -20,11 +20,11 @@ func (s *Share) key() shareKey { return shareKey{s.Session, s.Instance, s.Expire
 
 // A linkUse is the use that all viewers by one share link make of this proxy.
 type linkUse struct {
-	connCount    int
-	requestSlots chan struct{} // the request slots that all connections of the link have in common
+	connCount int
+	askSlots  chan struct{} // holds an element for each request of the link that the supervisor works on
 }
 
-// addLink counts a connection of a share link, and gives it the request slots of the link. It fails
+// addLink counts a connection of a share link, and gives it the slots of the link. It fails
 // if the link or all links have too many connections. The caller holds s.mu.
 func (s *Server) addLink(c *conn) error {
 	if c.from.Share == nil {
@@ -36,7 +36,7 @@ func (s *Server) addLink(c *conn) error {
 	}
 	use := s.links[c.from.Share.key()]
 	if use == nil {
-		use = &linkUse{requestSlots: make(chan struct{}, maxLinkRequests)}
+		use = &linkUse{askSlots: make(chan struct{}, maxLinkRequests)}
 	}
 	if use.connCount >= maxLinkConns || all >= maxLinksConns {
 		return &protocol.Error{
@@ -46,7 +46,7 @@ func (s *Server) addLink(c *conn) error {
 	}
 	use.connCount++
 	s.links[c.from.Share.key()] = use
-	c.requestSlots = use.requestSlots
+	c.askSlots, c.requestSlots = use.askSlots, make(chan struct{}, maxLinkRequests)
 	return nil
 }
 
@@ -75,6 +75,21 @@ func (s *Server) linkAttachments(key shareKey) (n int) {
 
 // costlyPause bounds how long the slot for costly requests stays occupied after a request.
 const costlyPause = time.Second
+
+// acquireAsk waits until the supervisor may work on another request, if that comes by a share link. The caller must call
+// done when it has the answer, and before it writes the answer to the client: a client that does not read must not stop
+// the others of its link.
+func (c *caller) acquireAsk(ctx context.Context) (done func(), err error) {
+	if c.askSlots == nil {
+		return func() {}, nil
+	}
+	select {
+	case c.askSlots <- struct{}{}:
+		return func() { <-c.askSlots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 // acquireCostly waits for the slot for costly requests, if m is costly and comes by a share link.
 // The caller must call done after the request. The slot stays occupied after that for as long as

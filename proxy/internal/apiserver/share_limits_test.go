@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,7 +10,9 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
+	"holdfast/shared/testkit"
 )
 
 // Clients with a share link may use only a part of each limit, so that the owner and clients with other links find
@@ -55,6 +58,34 @@ func TestShareLimits(t *testing.T) {
 	w.connect(sharing("mine", "life-mine", time.Minute)).wantError(protocol.CodeLimitExceeded)
 	giver := w.connect(Origin{Transport: TransportWeb, Trusted: true, Cookie: true})
 	giver.hello()
+}
+
+// A viewer that does not read its answers does not stop the other viewers of its link.
+func TestShareViewerThatDoesNotRead(t *testing.T) {
+	w := newWorld(t, nil)
+	newVault(w, map[protocol.SessionID]string{"mine": ""})
+	link := sharing("mine", "life-mine", time.Hour)
+	good, bad := w.by(link), w.by(link)
+	payload, err := protocol.Encode(api.Info{Request: req(strings.Repeat("x", 4000)), SessionID: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := frame.Append(nil, frame.Control, payload)
+	blocked := make(chan struct{})
+	go func() {
+		defer close(blocked)
+		for range 1000 { // until the proxy does not read any more, because its answers are not read
+			_ = bad.nc.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+			if _, err := bad.nc.Write(raw); err != nil {
+				return
+			}
+		}
+	}()
+	testkit.Within(t, patience, "the proxy reads no more of the viewer", blocked)
+	good.send(api.Info{Request: req("1"), SessionID: "mine"})
+	if m := expect[*api.Session](good); m.RequestID != "1" {
+		t.Errorf("received %+v", m)
+	}
 }
 
 // Two requests of one link may be in progress at a time, and one search of all links.
