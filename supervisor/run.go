@@ -82,6 +82,7 @@ func run(ctx context.Context, o *options) error {
 	defer closeLog()
 	p.log = log
 	if err := p.listen(); err != nil {
+		log.Error().Err(err).Msg("supervisor cannot serve")
 		return err
 	}
 	ctx, p.stop = context.WithCancel(ctx)

@@ -149,6 +149,28 @@ func TestRotationByTwo(t *testing.T) {
 	}
 }
 
+// A process that writes rarely follows the renaming of the file by another one.
+func TestRotationByAnother(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	r, err := openRotated(path, 1000, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, line := range []string{"first\n", "second\n"} {
+		if _, err := r.Write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != line {
+			t.Errorf("the file has %q, %v, want %q", got, err, line)
+		}
+		if err := os.Rename(path, path+".1"); err != nil {
+			t.Fatal(err)
+		}
+		r.asked = r.asked.Add(-askEvery) // the next line comes later
+	}
+}
+
 // If the file cannot be rotated, no line may be lost.
 func TestRotationFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.log")

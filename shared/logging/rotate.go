@@ -6,10 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"time"
 )
 
-// A rotated is a log file. If a write would make the file larger than maxBytes, the file gets
-// another name and a new file is made. A write is never split between two files. If a full disk
+// A rotated is a log file, to which several processes may write. If a write would make the file larger than maxBytes, the
+// file gets another name and a new file is made. A write is never split between two files. If a full disk
 // takes only a part of a line, that line is ended before the next one begins.
 type rotated struct {
 	path     string
@@ -20,7 +21,11 @@ type rotated struct {
 	file   *os.File
 	size   int64
 	isTorn bool // the last byte of the file ends no line
+	asked  time.Time
 }
+
+// askEvery is how often Write asks whether another process has renamed or removed the file.
+const askEvery = time.Second
 
 func openRotated(path string, maxBytes int64, keep int) (*rotated, error) {
 	r := &rotated{path: path, maxBytes: maxBytes, keep: keep}
@@ -63,6 +68,10 @@ func (r *rotated) Write(p []byte) (int, error) {
 	var rotation error
 	if r.size > 0 && r.size+int64(len(p)) > r.maxBytes {
 		rotation = r.rotate()
+	} else if now := time.Now(); now.Sub(r.asked) >= askEvery {
+		if r.asked = now; !r.isCurrent() {
+			rotation = r.open()
+		}
 	}
 	if r.isTorn {
 		n, err := r.file.Write([]byte{'\n'})
