@@ -75,6 +75,11 @@ func (r *replacer) upgrade(ctx context.Context, m *link.Upgrade) (trialVersion s
 			return "", 0, err
 		}
 	}
+	if v := r.before.vault; v != nil { // a keeper that does not answer would delay all sessions while they are frozen
+		if err := inKeeperTime(v.Alive); err != nil {
+			return "", 0, fmt.Errorf("the keeper does not answer, and without it no program can take over: %w", err)
+		}
+	}
 	return "", 0, r.execute(program)
 }
 

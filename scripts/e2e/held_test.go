@@ -28,6 +28,10 @@ func TestHeld(t *testing.T) {
 	}
 	w.finds("keeper", "ok", fmt.Sprintf("process %d holds all sessions", keeper.PID), "", 0)
 
+	keeper.Signal(syscall.SIGSTOP)
+	w.finds("keeper", "error", "was stopped by a signal", fmt.Sprintf("kill -CONT %d", keeper.PID), 2)
+	keeper.Signal(syscall.SIGCONT)
+
 	w.loop()
 	hup := fmt.Sprintf("kill -HUP %d", keeper.PID)
 	for _, command := range []string{"ls", "status"} {

@@ -57,6 +57,9 @@ func (l *inspection) keeperRuns() []Finding {
 	case s.Keeper == nil:
 		return []Finding{{check, Warning, "none: if the supervisor dies, its sessions die with it",
 			"leave it running while its programs matter; the next supervisor will have a keeper"}}
+	case l.processOf(s.Keeper.PID).isStopped:
+		return []Finding{{check, Error, fmt.Sprintf("process %d was stopped by a signal; if the supervisor dies, nothing starts another one", s.Keeper.PID),
+			fmt.Sprintf("let it continue: kill -CONT %d", s.Keeper.PID)}}
 	case s.Keeper.Sessions < s.Sessions:
 		return []Finding{{check, Warning, fmt.Sprintf("process %d holds %d sessions of %d; if the supervisor dies, the others die with it", s.Keeper.PID, s.Keeper.Sessions, s.Sessions),
 			"see " + filepath.Join(l.Dirs.State, "supervisor.log") + " for the reason"}}
