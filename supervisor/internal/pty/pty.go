@@ -24,6 +24,7 @@ import (
 var (
 	ErrUnsupported = errors.New("pty: terminals are not supported on this operating system")
 	ErrExhausted   = errors.New("pty: no terminal or no file descriptor left")
+	ErrNoAnswer    = errors.New("pty: the file system of the program or of its directory does not answer; try again when it does")
 )
 
 // A Spec describes the program to run. Start adds nothing to it: Env is the whole environment,

@@ -48,7 +48,7 @@ func Start(spec Spec) (*PTY, error) {
 	if err := checkSize(spec.Cols, spec.Rows); err != nil {
 		return nil, err
 	}
-	path, err := lookPath(spec)
+	path, err := programs.find(spec)
 	if err != nil {
 		return nil, err
 	}

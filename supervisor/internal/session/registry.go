@@ -168,7 +168,8 @@ func (r *registry[S]) finish(op *opening) {
 }
 
 // awaitBegun waits until the reservations that exist are finished, at most for the given time, and reports whether they
-// are. The start of a child lasts as long as the file system of its program or directory gives no answer.
+// are. If the file system of its program or directory gives no answer, the start of a child fails after some seconds, but
+// if that of the user's home gives none, the start lasts as long.
 func (r *registry[S]) awaitBegun(within time.Duration) bool {
 	r.mu.Lock()
 	begun := slices.Collect(maps.Keys(r.begun))

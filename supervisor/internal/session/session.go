@@ -619,6 +619,8 @@ func spawnError(err error) error {
 		e.Cause = protocol.CodeUnsupportedOS
 	case errors.Is(err, pty.ErrExhausted), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE): // the ring needs descriptors, too
 		e.Cause, e.Retryable = protocol.CodePTYExhausted, true
+	case errors.Is(err, pty.ErrNoAnswer):
+		e.Retryable = true
 	case errors.Is(err, os.ErrNotExist):
 		e.Cause = protocol.CodeNotFound
 	case errors.Is(err, os.ErrPermission):
