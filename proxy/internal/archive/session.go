@@ -221,7 +221,9 @@ func (s *session) readOnce(ctx context.Context) (*protocol.ExitRecord, error) {
 	if !ok {
 		return nil, fmt.Errorf("attach answered by %s", reply.MessageType())
 	}
-	s.snapshotLeft = 0
+	if s.snapshotLeft > 0 { // the attachment before this one broke within its snapshot
+		s.snapshotLeft, s.cur.Keyframe = 0, nil
+	}
 	if info.Offset != s.pos || info.SnapshotBytes > 0 {
 		s.skip(info.Offset, info.SnapshotBytes)
 	}
