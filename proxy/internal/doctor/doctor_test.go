@@ -447,7 +447,7 @@ func TestFindings(t *testing.T) {
 			m.process(50, "/bin/supervisor.old", "supervisor", "--dir", m.Dirs.State)
 			m.link("proc/50/fd/9", m.Dirs.Socket("supervisor.sock")+".lock (deleted)")
 			m.file("proc/51/stat", "51 (sh) S 50 0")
-		}, "orphans", Warning, "supervisor 50 holds no lock here, so no client reaches its sessions; SIGTERM would end its sessions, programs that run: 1", "kill -TERM 50"},
+		}, "orphans", Warning, "supervisor 50 holds no lock here, so no client reaches its sessions; SIGTERM would end its sessions, programs that run: 1", "end supervisor 10, which has its place, when its sessions may end: kill -TERM 10; SIGTERM would"},
 		{"a proxy without its lock", func(m *machine) {
 			m.process(50, "/bin/proxy", "proxy", "--handoff", "--foreground")
 			m.file("proc/50/environ", "A=b\x00HOLDFAST_DIR="+m.Dirs.State+"\x00")

@@ -206,7 +206,7 @@ func (l *inspection) orphans() []Finding {
 		case p.program == "supervisor":
 			found = append(found, Finding{"orphans", Warning,
 				fmt.Sprintf("supervisor %d holds no lock here, so no client reaches its sessions; %s", p.pid, p.cost()),
-				fmt.Sprintf("look again in 10 s, it may take its lock back; else let its programs end, or ask it to end them: kill -TERM %d", p.pid)})
+				"look again in 10 s, it may take its lock back; else " + l.makeRoom(p)})
 		case p.program == "proxy":
 			found = append(found, Finding{"orphans", Warning,
 				fmt.Sprintf("proxy %d holds no lock here, so no client reaches it", p.pid),
@@ -214,6 +214,17 @@ func (l *inspection) orphans() []Finding {
 		}
 	}
 	return orOK(found, "orphans", "none")
+}
+
+// makeRoom returns how the sessions of a supervisor without a lock can be reached again, or ended. A supervisor takes its
+// lock back as soon as no other one holds it.
+func (l *inspection) makeRoom(p process) string {
+	_, pid, _ := l.holder(l.Dirs.Socket(config.SupervisorSocket)) // if it is unknown, sockets has a finding for that
+	o := l.processOf(pid)
+	if o.program != "supervisor" {
+		return fmt.Sprintf("let its programs end, or ask it to end them: kill -TERM %d", p.pid)
+	}
+	return fmt.Sprintf("end supervisor %d, which has its place, when its sessions may end: kill -TERM %d; %s", o.pid, o.pid, o.cost())
 }
 
 // stillWithout reports whether a process still has no lock. If it has one now, it had just been
