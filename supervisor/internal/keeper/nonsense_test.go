@@ -3,7 +3,10 @@
 package keeper_test
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -101,6 +104,44 @@ func TestShortage(t *testing.T) {
 	}
 	if e := w.until("up"); len(e.Records) != 1 || e.Before.Starts != 2 {
 		t.Errorf("after the shortage the supervisor received %+v", e)
+	}
+}
+
+// TestShortageOfChosen checks that a shortage does not make the keeper forget the program that it was asked to start.
+func TestShortageOfChosen(t *testing.T) {
+	next := filepath.Join(t.TempDir(), "next")
+	cfg := config()
+	cfg.Deaths = 2
+	w := start(t, cfg, "role=supervisor", "KEEPER_TEST_NEXT="+next)
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	w.follows()
+	w.kill(w.supervisor(), unix.SIGKILL)
+	w.logged("no supervisor is started any more")
+	program := copied(t)
+	if err := os.WriteFile(next, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The keeper needs one descriptor to read the path, the same one for the program, and more to start it.
+	room, free := 0, 0
+	for ; free < 2; room++ {
+		if _, err := os.Lstat(fmt.Sprintf("/proc/%d/fd/%d", w.pid(), room)); err != nil {
+			free++
+		}
+	}
+	limit := unix.Rlimit{Cur: uint64(room - 1), Max: 1 << 10}
+	if err := unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.kill(w.pid(), unix.SIGHUP)
+	w.logged("is started next, by request")
+	w.logged("supervisor not started")
+	limit.Cur = 1 << 10
+	if err := unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+	if e := w.until("up"); e.Program != program || len(e.Records) != 1 {
+		t.Errorf("after the shortage the keeper started %+v, want %s", e, program)
 	}
 }
 

@@ -44,14 +44,18 @@ func isShortage(err error) bool {
 	return slices.ContainsFunc([]error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// launch starts a program: the requested one, once; otherwise the program that served last;
+// launch starts a program: the requested one, once unless the system has no room for it; otherwise the program that served last;
 // otherwise, or if that program dies too early, the last good one, even if another file is
 // at its path now. If the good one was not ready twice in a row, the file at its path is
 // tried twice.
-func (k *keeper) launch() error {
+func (k *keeper) launch() (err error) {
 	p, path, argv := k.chooseProgram()
 	if p != nil && p == k.Next {
-		defer k.dropNext()
+		defer func() {
+			if !isShortage(err) {
+				k.dropNext()
+			}
+		}()
 	}
 	conn, theirs, err := message.Pair()
 	if err != nil {
