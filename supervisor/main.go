@@ -184,6 +184,9 @@ func inherited(o *options, dirs config.Dirs) []string {
 	return env
 }
 
+// logPath returns the path of the log that the keeper and its supervisors share.
+func logPath(state string) string { return filepath.Join(state, "supervisor.log") }
+
 // openLog opens the log: standard error, or files in the state directory with --background. If
 // sessions depend on this process, a file that cannot be opened is no error, because the
 // sessions would end with this process: the log is standard error then, and has a warning.
@@ -191,7 +194,7 @@ func openLog(o *options, s settings, process string, isDependedOn bool) (zerolog
 	lo := logging.Options{Level: s.LogLevel, Process: process}
 	var crash error
 	if o.background {
-		lo.Path = filepath.Join(s.dirs.State, "supervisor.log")
+		lo.Path = logPath(s.dirs.State)
 		crash = logging.CrashOutput(filepath.Join(s.dirs.State, process+".crash"))
 	}
 	if crash != nil && !isDependedOn {

@@ -48,6 +48,7 @@ type parts struct {
 	before  *before // inherited from the program before
 	cfg     settings
 	secret  string
+	unread  bool // there is a secret, but it could not be read
 	log     zerolog.Logger
 	signals chan os.Signal
 	self    *self
@@ -62,7 +63,7 @@ type parts struct {
 }
 
 // run makes the parts of the supervisor, serves, and takes the parts down in reverse order.
-func run(ctx context.Context, o *options) error {
+func run(ctx context.Context, o *options) (err error) {
 	if done, err := tryOut(); done {
 		return err
 	}
@@ -73,6 +74,7 @@ func run(ctx context.Context, o *options) error {
 	calm := machine.Hurry()
 	p := &parts{o: o}
 	if err := p.inherit(); err != nil {
+		p.logEarly(err)
 		return err
 	}
 	log, closeLog, err := openLog(o, p.cfg, "supervisor", p.before.hasSessions())
@@ -80,9 +82,13 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	defer closeLog()
+	defer func() {
+		if err != nil {
+			log.Error().Err(err).Msg(cannotServe)
+		}
+	}()
 	p.log = log
 	if err := p.listen(); err != nil {
-		log.Error().Err(err).Msg("supervisor cannot serve")
 		return err
 	}
 	ctx, p.stop = context.WithCancel(ctx)
@@ -96,6 +102,24 @@ func run(ctx context.Context, o *options) error {
 	p.watch(ctx)
 	p.announce(adopted)
 	return p.serve(ctx)
+}
+
+// cannotServe is the message of the log with the error that run returns.
+const cannotServe = "supervisor cannot serve"
+
+// logEarly logs the error of a supervisor whose settings are not known, so that its log is not open yet. With --background,
+// nobody keeps what main writes to standard error. The log is not made in a directory that other users can write to.
+func (p *parts) logEarly(err error) {
+	state := p.cfg.dirs.State
+	if !p.o.background || state == "" || socket.CheckDir(state) != nil {
+		return
+	}
+	log, closer, failed := logging.New(logging.Options{Path: logPath(state), Process: "supervisor"})
+	if failed != nil {
+		return // main writes err to standard error in any case
+	}
+	log.Error().Err(err).Msg(cannotServe)
+	_ = closer.Close()
 }
 
 // inherit takes over everything that the program before has left, and loads the settings.
@@ -117,7 +141,7 @@ func (p *parts) inherit() (err error) {
 // socket came first, a user who sees it could end this program without the end of its sessions and with exit code 143.
 func (p *parts) listen() (err error) {
 	p.cfg.begun(p.log)
-	if p.secret, err = p.cfg.Secret(); err != nil {
+	if err := p.readSecret(); err != nil {
 		return err
 	}
 	p.before.findClaim(p.cfg.dirs.Runtime, p.log)
@@ -125,6 +149,18 @@ func (p *parts) listen() (err error) {
 	signal.Notify(p.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	p.self, p.ln, err = p.before.self(p.cfg.dirs.Socket(config.SupervisorSocket), p.log)
 	return err
+}
+
+// readSecret reads the secret that each proxy must know. If it cannot be read and sessions depend on this program, the
+// program serves nevertheless, because its successors would end in the same way until the keeper starts none. It then refuses
+// every proxy until the secret can be read.
+func (p *parts) readSecret() (err error) {
+	if p.secret, err = p.cfg.Secret(); err == nil || !p.before.hasSessions() {
+		return err
+	}
+	p.unread = true
+	p.log.Error().Err(err).Msg("secret not read; the supervisor holds its sessions, and refuses every proxy until the secret can be read")
+	return nil
 }
 
 // makeTable makes the table of the sessions, and their store and cages.
@@ -168,11 +204,15 @@ func durableKey(cfg config.Config) *past.Key {
 }
 
 func (p *parts) makeServer() {
-	p.server = linkserver.New(linkserver.Config{
+	cfg := linkserver.Config{
 		Sessions: p.sessions, Secret: p.secret, Stop: p.stop, Upgrader: p.replacer,
 		Instance: p.self.Instance, Started: p.self.Started, Status: p.replacer.status, Log: p.log,
 		Reading: p.self.reading, NoReads: p.self.noReads(p.before.crashed),
-	})
+	}
+	if p.unread {
+		cfg.ReadSecret = p.cfg.Secret
+	}
+	p.server = linkserver.New(cfg)
 	p.replacer.server = p.server
 	_ = machine.Name("supervisor") // the name that ps shows
 }

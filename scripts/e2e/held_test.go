@@ -4,14 +4,21 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/rs/zerolog"
+
 	"holdfast/protocol"
+	wire "holdfast/protocol/link"
 	"holdfast/proxy/client"
+	"holdfast/shared/link"
+	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
 )
 
@@ -60,6 +67,85 @@ func TestHeld(t *testing.T) {
 	testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Must("proxy", "screen", "s"), "still here\nstill here") }, "cat echoes the input")
 	if now := lookup(w.info("s").PID); now != shell || w.Only("keeper") != keeper {
 		t.Errorf("the session's child was %v; now it is %v", shell, now)
+	}
+}
+
+// If the secret cannot be read any more, a supervisor that takes over sessions must serve, refuse everyone, and admit
+// the proxies again when the secret can be read.
+// demand: S11
+func TestUnreadableSecret(t *testing.T) {
+	t.Parallel()
+	const secret = "0123456789abcdef0123456789abcdef"
+	w := newWorld(t, "HOLDFAST_CRASH_PAUSE=1ms")
+	path := filepath.Join(testkit.Dir(t), "secret")
+	if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.Env = append(w.Env, "HOLDFAST_SECRET_FILE="+path)
+	w.Must("proxy", "start")
+	w.Must("proxy", "new", "-d", "--id", "s", "--", "cat")
+	child := w.info("s").PID
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w.KillSupervisor()
+	for _, given := range []string{"", secret} {
+		nc, _, err := socket.Dial(w.ctx(), w.Path("supervisor.sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hello := wire.Hello{Protocol: protocol.Supported(), Version: "v1", Name: "test", Secret: given}
+		if _, _, _, err := link.Dial(nc, hello, zerolog.Nop()); code(err) != protocol.CodeUnauthorized || !strings.Contains(err.Error(), path) {
+			t.Errorf("a proxy with the secret %q: %v", given, err)
+		}
+	}
+	if w.lines("supervisor.log", "secret not read", path) != 1 || w.lines("supervisor.log", "supervisor serves") != 2 {
+		t.Errorf("the log: %s", w.Logs())
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.serves()
+	if now := w.info("s").PID; now != child {
+		t.Errorf("the session's child was %d; now it is %d", child, now)
+	}
+
+	// Without sessions, nothing is lost if the supervisor does not start.
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := newWorld(t, "HOLDFAST_SECRET_FILE="+path)
+	if r := other.Run("supervisor", "--background"); r.Code == 0 || other.lines("supervisor.log", "supervisor cannot serve", path) != 1 {
+		t.Errorf("a first supervisor: %v, %s", r, other.Logs())
+	}
+}
+
+// If the settings are a pipe, a supervisor that takes over sessions must not wait for its writer, and must use those of
+// the last start.
+func TestSettingsInPipe(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if err := os.WriteFile(w.Path("holdfast.json"), []byte(`{"scrollback_lines": 77}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.Must("proxy", "new", "-d", "--id", "s", "--", "cat")
+	child := w.info("s").PID
+	if err := errors.Join(os.Remove(w.Path("holdfast.json")), syscall.Mkfifo(w.Path("holdfast.json"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	w.KillSupervisor()
+	if r := w.Run("proxy", "ls"); r.Code == 0 || !strings.Contains(r.Errout, "not a regular file") {
+		t.Errorf("ls: %v", r)
+	}
+	c := w.connect(client.Options{})
+	if s := w.spawn(c, "next", shell("exec sleep 1000")); s.Session.ScrollbackLines != 77 {
+		t.Errorf("a session has %d lines of history, want 77", s.Session.ScrollbackLines)
+	}
+	if err := os.Remove(w.Path("holdfast.json")); err != nil {
+		t.Fatal(err)
+	}
+	if now := w.info("s").PID; now != child || w.lines("supervisor.log", "settings cannot be used", "regular file") != 1 {
+		t.Errorf("the session's child was %d; now it is %d; the log: %s", child, now, w.Logs())
 	}
 }
 

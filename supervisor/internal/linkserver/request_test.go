@@ -3,6 +3,7 @@
 package linkserver
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -46,6 +47,37 @@ func TestHello(t *testing.T) {
 	testkit.Eventually(t, patience, func() bool { return strings.Count(r.log.String(), `"security":true`) == 3 }, "three security events")
 	if strings.Contains(r.log.String(), "the right") {
 		t.Error("a secret stands in the log")
+	}
+}
+
+// While the secret cannot be read, everyone is refused, also a proxy without a secret. Afterwards it is not read again.
+// demand: S11
+func TestUnreadSecret(t *testing.T) {
+	var reads int
+	text, failure := "", errors.New("mode 0644")
+	s := New(Config{Sessions: session.NewTable(session.Config{}), Log: zerolog.Nop(), ReadSecret: func() (string, error) {
+		reads++
+		return text, failure
+	}})
+	check := func(what, secret string, want protocol.Code) {
+		t.Helper()
+		_, _, err := s.welcome(&wire.Hello{Secret: secret})
+		wantCode(t, what, err, want)
+	}
+	check("unread", "", protocol.CodeUnauthorized)
+	check("unread", "the right one", protocol.CodeUnauthorized)
+	if _, _, err := s.welcome(&wire.Hello{}); !strings.Contains(err.Error(), "until it can read its secret: mode 0644") {
+		t.Errorf("refused with %v", err)
+	}
+	failure = nil
+	check("empty", "", protocol.CodeUnauthorized)
+	text = "the right one"
+	check("read, without a secret", "", protocol.CodeUnauthorized)
+	text = "another"
+	check("read, with a wrong one", "another", protocol.CodeUnauthorized)
+	check("read, with the right one", "the right one", "")
+	if reads != 5 {
+		t.Errorf("the secret was read %d times, want 5", reads)
 	}
 }
 

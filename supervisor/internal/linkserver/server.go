@@ -45,14 +45,17 @@ const (
 type Config struct {
 	Sessions *session.Table
 	Secret   string // if not "", each hello must contain it
-	Stop     func() // called once, after a requested shutdown has ended all sessions
-	Upgrader Upgrader
-	Instance protocol.Instance             // of this supervisor, which stays through upgrades; if "", New makes one
-	Started  time.Time                     // when its first program started; zero means now
-	Status   func(*protocol.ProcessStatus) // adds the facts that only the process knows
-	Reading  func(n int)                   // called with the number of costly reads in progress; may be nil
-	NoReads  time.Time                     // costly reads are refused until then
-	Log      zerolog.Logger
+	// ReadSecret reads the secret, if there is one that could not be read before; otherwise it is nil. Each hello
+	// calls it until it succeeds, and is refused if it fails.
+	ReadSecret func() (string, error)
+	Stop       func() // called once, after a requested shutdown has ended all sessions
+	Upgrader   Upgrader
+	Instance   protocol.Instance             // of this supervisor, which stays through upgrades; if "", New makes one
+	Started    time.Time                     // when its first program started; zero means now
+	Status     func(*protocol.ProcessStatus) // adds the facts that only the process knows
+	Reading    func(n int)                   // called with the number of costly reads in progress; may be nil
+	NoReads    time.Time                     // costly reads are refused until then
+	Log        zerolog.Logger
 }
 
 // Server serves any number of links.
@@ -60,6 +63,7 @@ type Server struct {
 	cfg      Config
 	instance protocol.Instance
 	started  time.Time
+	secret   atomic.Pointer[string] // nil: there is one, but it could not be read yet
 	links    atomic.Int64
 	viewers  atomic.Int64 // attachments
 	resyncs  atomic.Uint64
@@ -86,7 +90,11 @@ func New(cfg Config) *Server {
 	if cfg.Started.IsZero() {
 		cfg.Started = time.Now()
 	}
-	return &Server{cfg: cfg, instance: cmp.Or(cfg.Instance, protocol.NewInstance()), started: cfg.Started, reads: newTurns(maxReads)}
+	s := &Server{cfg: cfg, instance: cmp.Or(cfg.Instance, protocol.NewInstance()), started: cfg.Started, reads: newTurns(maxReads)}
+	if cfg.ReadSecret == nil {
+		s.secret.Store(&cfg.Secret)
+	}
+	return s
 }
 
 // Serve accepts links until ctx is done or ln fails, and returns when all links have ended.
@@ -174,13 +182,36 @@ func (s *Server) serveLink(ctx context.Context, nc net.Conn, log zerolog.Logger)
 }
 
 func (s *Server) welcome(hello *wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
-	if s.cfg.Secret != "" && subtle.ConstantTimeCompare([]byte(hello.Secret), []byte(s.cfg.Secret)) != 1 {
+	secret, err := s.readSecret()
+	if err != nil {
+		return wire.Welcome{}, nil, protocol.Errorf(protocol.CodeUnauthorized, fmt.Sprintf("the supervisor refuses everyone until it can read its secret: %v", err))
+	}
+	if secret != "" && subtle.ConstantTimeCompare([]byte(hello.Secret), []byte(secret)) != 1 {
 		return wire.Welcome{}, nil, protocol.Errorf(protocol.CodeUnauthorized, "the secret is missing or wrong")
 	}
 	return wire.Welcome{
 		Capabilities: protocol.Capabilities{protocol.CapAutomation, protocol.CapCage, protocol.CapDurable},
 		PID:          os.Getpid(), Version: version.String(), Instance: s.instance,
 	}, s.cfg.Sessions.List(""), nil
+}
+
+// readSecret returns the secret, or "" if there is none. If it could not be read before, readSecret reads it now. Several
+// goroutines may do so at once, because one that waits for the file must not delay the others.
+func (s *Server) readSecret() (string, error) {
+	if known := s.secret.Load(); known != nil {
+		return *known, nil
+	}
+	secret, err := s.cfg.ReadSecret()
+	if err == nil && secret == "" { // it would admit everyone
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		return "", err
+	}
+	if s.secret.CompareAndSwap(nil, &secret) {
+		s.cfg.Log.Info().Msg("secret read; proxies that know it are linked from now on")
+	}
+	return *s.secret.Load(), nil
 }
 
 func (s *Server) status() protocol.ProcessStatus {
