@@ -241,6 +241,51 @@ func TestCheckRebinds(t *testing.T) {
 	}
 }
 
+// If the whole directory was removed, Check makes it again, but only in a directory that is private, too.
+func TestCheckRestoresDirectory(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		harm    func(dir string) error
+		rebound bool
+	}{
+		{"removed", os.RemoveAll, true},
+		{"the one above is open to others", func(dir string) error {
+			return errors.Join(os.RemoveAll(dir), os.Chmod(filepath.Dir(dir), 0o755))
+		}, false},
+		{"the one above is gone", func(dir string) error { return os.RemoveAll(filepath.Dir(dir)) }, false},
+		{"a link leads elsewhere", func(dir string) error {
+			return errors.Join(os.RemoveAll(dir), os.Symlink(testDir(t), dir))
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := filepath.Join(testDir(t), "d")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			ln := mustListen(t, filepath.Join(dir, "a.sock"), Options{})
+			if err := tt.harm(dir); err != nil {
+				t.Fatal(err)
+			}
+			if rebound, err := ln.Check(); rebound != tt.rebound || (err == nil) != tt.rebound {
+				t.Fatalf("Check: %v, %v", rebound, err)
+			}
+			if !tt.rebound {
+				if _, err := os.Lstat(ln.Path()); err == nil {
+					t.Error("the socket was made")
+				}
+				return
+			}
+			if err := CheckDir(dir); err != nil {
+				t.Error(err)
+			}
+			echoOne(t, ln)
+			if !isInUse(ln.Path()) {
+				t.Error("the lock is not held")
+			}
+		})
+	}
+}
+
 // Check and Close must not remove files of another listener.
 func TestCheckAndCloseLeaveOthersAlone(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
