@@ -39,6 +39,12 @@ const (
 	// patience is how long a message to systemd may take. systemd's socket has a queue, so
 	// sending takes no time unless systemd hangs, and a session must not wait for that.
 	patience = time.Second
+
+	// retryEvery is how long nothing is sent to a systemd that has not taken a message in that time.
+	retryEvery = 5 * time.Second
+
+	// retryShare is the part of patience that an attempt to send an entry later may take. Sessions wait for the attempt.
+	retryShare = 10
 )
 
 // meta describes an entry and the number of its files. It is the content of a slate, which is
@@ -153,15 +159,33 @@ func fileName(id, file string) string { return prefix + entryName(id) + "." + fi
 
 // A Store is a vault that stores each entry in another vault and in systemd. Its methods fail
 // only if the other vault fails.
+//
+// If systemd does not take a message in time, the Store owes it that entry and all later ones, and tries to send
+// them every retryEvery, so that the sessions do not wait each time. It owes at most one entry for each id.
 type Store struct {
 	vault Vault
 	log   zerolog.Logger
 	conn  *net.UnixConn
 
-	patience time.Duration // the constant of that name, except in tests
+	patience   time.Duration // this and retryEvery are the constants of these names, except in tests
+	retryEvery time.Duration
 
-	mu   sync.Mutex
-	held map[string]*storedEntry
+	mu    sync.Mutex
+	held  map[string]*storedEntry
+	owed  map[string]*owedEntry // empty unless systemd did not take a message in time
+	retry *time.Timer           // nil unless entries are owed
+}
+
+// An owedEntry is what systemd is to be sent later about one id.
+type owedEntry struct {
+	entry     vault.Entry // its descriptors are duplicates, which the Store owns
+	isDeleted bool        // the entry is to be removed; otherwise it is to be stored
+}
+
+func (o *owedEntry) close() {
+	for _, fd := range o.entry.FDs {
+		_ = unix.Close(fd) // a duplicate
+	}
 }
 
 // A storedEntry describes the files of an entry that systemd holds.
@@ -181,7 +205,7 @@ func Over(v Vault, before []string, log zerolog.Logger) Vault {
 	if conn == nil {
 		return v
 	}
-	s := &Store{vault: v, log: log, conn: conn, patience: patience, held: map[string]*storedEntry{}}
+	s := &Store{vault: v, log: log, conn: conn, patience: patience, retryEvery: retryEvery, held: map[string]*storedEntry{}, owed: map[string]*owedEntry{}}
 	for _, id := range before {
 		s.held[id] = &storedEntry{files: maxFiles}
 	}
@@ -202,7 +226,7 @@ func dial() (*net.UnixConn, error) {
 func (s *Store) Put(ctx context.Context, r vault.Entry) error {
 	err := s.vault.Put(ctx, r)
 	if err == nil {
-		s.notify(r.ID, func() error { return s.put(r) })
+		s.notify(r, false)
 	}
 	return err
 }
@@ -212,6 +236,9 @@ func (s *Store) SetPID(ctx context.Context, id string, pid int) error {
 	err := s.vault.SetPID(ctx, id, pid)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if o := s.owed[id]; o != nil {
+		o.entry.PID = pid
+	}
 	if e := s.held[id]; e != nil && e.slate != nil { // the entry's slate is open for writing
 		e.meta.PID = pid
 		s.logError(id, e.save())
@@ -221,14 +248,20 @@ func (s *Store) SetPID(ctx context.Context, id string, pid int) error {
 
 // Delete deletes an entry in systemd and in the vault.
 func (s *Store) Delete(ctx context.Context, id string) error {
-	s.notify(id, func() error { return s.remove(id) })
+	s.notify(vault.Entry{ID: id}, true)
 	return s.vault.Delete(ctx, id)
 }
 
-// Close closes the connection to systemd and the slates. systemd keeps all entries.
+// Close closes the connection to systemd and the slates. systemd keeps all entries; what it is owed is not sent any more.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for id := range s.owed {
+		s.settle(id)
+	}
+	if s.retry != nil {
+		s.retry.Stop()
+	}
 	for _, e := range s.held {
 		if e.slate != nil {
 			_ = e.slate.Close() // systemd has a duplicate
@@ -237,14 +270,87 @@ func (s *Store) Close() error {
 	return s.conn.Close()
 }
 
-func (s *Store) notify(id string, f func() error) {
+// notify stores or removes an entry in systemd, now or later.
+func (s *Store) notify(r vault.Entry, isDeleted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.conn.SetWriteDeadline(time.Now().Add(s.patience)); err != nil {
-		s.logError(id, err)
+	if len(s.owed) > 0 {
+		s.owe(r, isDeleted)
 		return
 	}
-	s.logError(id, f())
+	err := s.transmit(r, isDeleted, s.patience)
+	s.logError(r.ID, err)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		s.owe(r, isDeleted)
+	}
+}
+
+// transmit stores or removes an entry in systemd within limit.
+func (s *Store) transmit(r vault.Entry, isDeleted bool, limit time.Duration) error {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(limit)); err != nil {
+		return err
+	}
+	if isDeleted {
+		return s.remove(r.ID)
+	}
+	return s.put(r)
+}
+
+// owe keeps an entry until pay sends it. It makes duplicates of the descriptors, which belong to the caller of Put.
+func (s *Store) owe(r vault.Entry, isDeleted bool) {
+	s.settle(r.ID)
+	o := &owedEntry{entry: r, isDeleted: isDeleted}
+	o.entry.FDs = nil
+	for _, fd := range r.FDs {
+		d, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			o.close()
+			s.logError(r.ID, fmt.Errorf("duplicate a descriptor for later: %w", err))
+			o = &owedEntry{entry: vault.Entry{ID: r.ID}, isDeleted: true} // an outdated copy would be worse than none
+			break
+		}
+		o.entry.FDs = append(o.entry.FDs, d)
+	}
+	s.owed[r.ID] = o
+	if s.retry == nil {
+		s.retry = time.AfterFunc(s.retryEvery, s.pay)
+	}
+}
+
+// settle forgets what systemd is owed about an id.
+func (s *Store) settle(id string) {
+	if o := s.owed[id]; o != nil {
+		o.close()
+		delete(s.owed, id)
+	}
+}
+
+// pay sends the entries that are owed, until one of them is not taken in time. Between two of them, sessions may
+// continue.
+func (s *Store) pay() {
+	for count := 0; s.payOne(count == 0); count++ {
+	}
+}
+
+// payOne sends one owed entry and reports whether there may be another one.
+func (s *Store) payOne(isFirst bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, o := range s.owed {
+		err := s.transmit(o.entry, o.isDeleted, s.patience/retryShare)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			s.retry.Reset(s.retryEvery)
+			return false
+		}
+		s.logError(id, err)
+		s.settle(id)
+		return true
+	}
+	s.retry = nil
+	if !isFirst { // otherwise Close came first
+		s.log.Info().Msg("systemd takes messages again, and has all vault entries")
+	}
+	return false
 }
 
 func (s *Store) logError(id string, err error) {

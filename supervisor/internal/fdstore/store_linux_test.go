@@ -1,6 +1,7 @@
 package fdstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -251,6 +252,94 @@ func TestNobody(t *testing.T) {
 	for range 1000 {
 		if err := v.Put(t.Context(), vault.Entry{ID: "a", FDs: []int{0}}); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestLate checks that only one call waits for a manager that does not read, and that the manager receives the last
+// state of all entries once it reads.
+func TestLate(t *testing.T) {
+	m := newManager(t)
+	var log bytes.Buffer
+	s := Over(&keeper{}, nil, zerolog.New(&log)).(*Store)
+	s.patience, s.retryEvery = 300*time.Millisecond, 20*time.Millisecond
+	put := func(id, meta string, contents ...string) {
+		t.Helper()
+		if err := s.Put(t.Context(), vault.Entry{ID: id, Meta: []byte(meta), FDs: holding(t, contents...)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := fill(t, s.conn)
+	began := time.Now()
+	for i := range 100 {
+		put(fmt.Sprint("gone", i), "")
+	}
+	put("a", "old", "1", "2")
+	put("a", "new", "3")
+	put("b", "", "4")
+	if err := s.SetPID(t.Context(), "b", 7); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		if err := s.Delete(t.Context(), fmt.Sprint("gone", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Each attempt to pay may take a tenth of the patience. 203 calls that wait would take a minute.
+	if took := time.Since(began); took > 20*s.patience {
+		t.Errorf("203 calls took %v", took)
+	}
+	go m.serve()
+	for range count {
+		m.hear()
+	}
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.owed) == 0 && s.retry == nil
+	}, "the manager has all entries")
+	m.ready()
+	if got, want := m.restart(), "a 0 new: 3\nb 7 : 4\nfiles 2 \n"; got != want {
+		t.Errorf("after a restart:\n%swant\n%s", got, want)
+	}
+	if n := openFiles(t, "stored"); n != 4+2 {
+		t.Errorf("%d files are open, want the test's four and the manager's two", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 2 {
+		t.Errorf("%d lines of log, want 2: %s", lines, log.String())
+	}
+}
+
+// openFiles returns how many descriptors of this process have a file of that name.
+func openFiles(t *testing.T, name string) (n int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); filepath.Base(to) == name {
+			n++
+		}
+	}
+	return n
+}
+
+// fill sends messages to a manager that does not read until it takes no more, and returns their number.
+func fill(t *testing.T, conn *net.UnixConn) (n int) {
+	t.Helper()
+	if err := conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for ; ; n++ {
+		if _, err := conn.Write([]byte("STATUS=full")); err != nil {
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatal(err)
+			}
+			return n
 		}
 	}
 }
