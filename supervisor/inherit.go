@@ -43,6 +43,8 @@ type before struct {
 	claim   *vault.Entry // vault entry of the keeper's lock, see message.OwnID; nil: there is none
 
 	claimFile *os.File // its file, if this program took the lock
+
+	presence *vault.Entry // vault entry of the presence; nil: there is none
 }
 
 // inherit reads the state that the previous program or the keeper has left.
@@ -103,14 +105,29 @@ func hasDiedByItself(was vault.Before) bool {
 	return was.Last != "" && pty.StatusOf(was.Status).Signal != "SIGKILL"
 }
 
+// find returns the inherited vault entry with an id and one file, or nil if there is none.
+func (b *before) find(id string) *vault.Entry {
+	i := slices.IndexFunc(b.entries, func(r vault.Entry) bool { return r.ID == id && len(r.FDs) == 1 })
+	if i < 0 {
+		return nil
+	}
+	return &b.entries[i]
+}
+
+// locks returns the vault entries of the locks that this program passes on.
+func (b *before) locks() (entries []vault.Entry) {
+	for _, r := range []*vault.Entry{b.claim, b.presence} {
+		if r != nil {
+			entries = append(entries, *r)
+		}
+	}
+	return entries
+}
+
 // findClaim finds the vault entry of the keeper's lock, so that this program can pass it on. If the
 // keeper has no such entry, findClaim takes the lock and gives the keeper one.
 func (b *before) findClaim(dir string, log zerolog.Logger) {
-	for i, r := range b.entries {
-		if r.ID == message.OwnID && len(r.FDs) == 1 {
-			b.claim = &b.entries[i]
-		}
-	}
+	b.claim = b.find(message.OwnID)
 	if b.vault == nil || b.claim != nil {
 		return
 	}

@@ -10,6 +10,8 @@ import (
 // A presence does not exist on this system, because there are no terminals.
 type presence struct{}
 
-func showPresence(config.Dirs, protocol.Instance) (*presence, error) { return &presence{}, nil }
+func (*before) showPresence(config.Dirs, protocol.Instance) (*presence, error) {
+	return &presence{}, nil
+}
 
 func (*presence) isRunning(protocol.Instance) bool { return false }

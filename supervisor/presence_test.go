@@ -13,11 +13,11 @@ import (
 // A supervisor is known to run until its presence ends. The next one removes the presences of those that have ended.
 func TestPresence(t *testing.T) {
 	dirs := config.Dirs{State: t.TempDir()}
-	first, err := showPresence(dirs, "first")
+	first, err := new(before).showPresence(dirs, "first")
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := showPresence(dirs, "second")
+	second, err := new(before).showPresence(dirs, "second")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestPresence(t *testing.T) {
 	if second.isRunning("first") {
 		t.Error("a presence does not end with its supervisor")
 	}
-	third, err := showPresence(dirs, "third")
+	third, err := new(before).showPresence(dirs, "third")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -158,11 +159,8 @@ func (r *replacer) become(program *reexec.Program, frozen *session.Frozen) error
 	}
 	defer free()
 	b.addEntry(own)
-	for _, rec := range frozen.Records {
+	for _, rec := range append(frozen.Records, r.before.locks()...) {
 		b.addEntry(rec)
-	}
-	if r.before.claim != nil {
-		b.addEntry(*r.before.claim)
 	}
 	if v := r.before.vault; v != nil {
 		if err := inKeeperTime(v.Leave); err != nil { // the keeper ends a program that does not serve in time
@@ -219,10 +217,7 @@ func (r *replacer) becomeKeeper(frozen *session.Frozen) error {
 		return err
 	}
 	defer free()
-	entries := append([]vault.Entry{own}, frozen.Records...)
-	if r.before.claim != nil {
-		entries = append(entries, *r.before.claim)
-	}
+	entries := slices.Concat([]vault.Entry{own}, frozen.Records, r.before.locks())
 	var fds []int
 	for _, rec := range entries {
 		fds = append(fds, rec.FDs...)

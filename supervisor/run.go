@@ -174,7 +174,7 @@ func (p *parts) makeTable() {
 	if err != nil {
 		log.Warn().Err(err).Msg("limit of open files not read")
 	}
-	presence, err := showPresence(cfg.dirs, p.self.Instance)
+	presence, err := p.before.showPresence(cfg.dirs, p.self.Instance)
 	if err != nil {
 		log.Warn().Err(err).Msg("presence not shown; another supervisor with the same state directory takes these sessions for lost")
 	}

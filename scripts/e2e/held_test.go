@@ -40,6 +40,7 @@ func TestHeld(t *testing.T) {
 	keeper.Signal(syscall.SIGCONT)
 
 	w.loop()
+	w.isPresent()
 	hup := fmt.Sprintf("kill -HUP %d", keeper.PID)
 	for _, command := range []string{"ls", "status"} {
 		if r := w.Run("proxy", command); !strings.Contains(r.Out+r.Errout, hup) {
@@ -67,6 +68,22 @@ func TestHeld(t *testing.T) {
 	testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Must("proxy", "screen", "s"), "still here\nstill here") }, "cat echoes the input")
 	if now := lookup(w.info("s").PID); now != shell || w.Only("keeper") != keeper {
 		t.Errorf("the session's child was %v; now it is %v", shell, now)
+	}
+	w.Kill(keeper)
+	w.serves()
+	w.loop()
+	w.isPresent()
+}
+
+// isPresent checks that another supervisor with the same state directory sees that the sessions of this one are not lost.
+func (w *world) isPresent() {
+	w.T.Helper()
+	locks, err := filepath.Glob(w.Path("supervisors/*.lock"))
+	if err != nil || len(locks) != 1 {
+		w.T.Fatalf("the presences are %v, %v", locks, err)
+	}
+	if held, err := socket.Locked(strings.TrimSuffix(locks[0], ".lock")); !held {
+		w.T.Errorf("no process holds the presence: %v", err)
 	}
 }
 

@@ -57,6 +57,11 @@ func Acquire(path string) (*os.File, error) {
 	return lock, nil
 }
 
+// AdoptLock reports whether f, a file of Acquire that another program has left, still is the file path+".lock", and holds the lock.
+func AdoptLock(f *os.File, path string) bool {
+	return isAt(f, lockPath(path)) && takeLock(f, path) == nil
+}
+
 // acquire locks the file path+".lock" without writing a pid to it. If another process
 // holds the lock, acquire returns an *InUseError.
 func acquire(path string) (*os.File, error) {
