@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -277,7 +278,8 @@ type self struct {
 
 	slate *slate.Slate
 	ln    *socket.Listener
-	vault *vault.Vault
+	mu    sync.Mutex   // guards Lost and vault
+	vault *vault.Vault // nil: there is no keeper
 }
 
 // self returns the identity and the socket of the previous supervisor, or new ones.
@@ -375,8 +377,25 @@ func newSelf() (*self, error) {
 	return s, err
 }
 
+// loseKeeper counts and saves the death of the keeper.
+func (s *self) loseKeeper(log zerolog.Logger) {
+	s.mu.Lock()
+	s.Lost++
+	s.vault = nil
+	s.mu.Unlock()
+	s.save(log)
+}
+
+func (s *self) keepersLost() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Lost
+}
+
 // save writes the identity to the slate, and puts it together with the socket into the vault.
 func (s *self) save(log zerolog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	data, err := json.Marshal(s)
 	if err == nil {
 		err = s.slate.Write(data)

@@ -195,10 +195,11 @@ func (r *replacer) watchKeeper(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
+	r.log.Warn().Msg("keeper has died; this process takes its place")
+	r.self.loseKeeper(r.log)
 	for pause := time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Minute) {
 		r.replacing.Lock()
-		r.log.Warn().Msg("keeper has died; this process takes its place")
-		err := r.freeze(r.becomeKeeper)
+		err := r.replaceKeeper()
 		r.replacing.Unlock()
 		r.log.Error().Err(err).Msg("keeper not replaced; the sessions are lost if this process dies before the next attempt succeeds")
 		select {
@@ -208,32 +209,10 @@ func (r *replacer) watchKeeper(ctx context.Context) {
 	}
 }
 
-func (r *replacer) becomeKeeper(frozen *session.Frozen) error {
-	r.self.Lost++
-	r.self.vault = nil
-	r.self.save(r.log)
-	own, free, err := r.self.entry()
-	if err != nil {
-		return err
-	}
-	defer free()
-	entries := slices.Concat([]vault.Entry{own}, frozen.Records, r.before.locks())
-	var fds []int
-	for _, rec := range entries {
-		fds = append(fds, rec.FDs...)
-	}
-	data, err := vault.Handover(entries, nil, r.before.kept.Starts)
-	if err != nil {
-		return err
-	}
-	memory, err := machine.MemoryFile("keeper")
-	if err != nil {
-		return err
-	}
-	defer memory.Close()
-	if _, err := memory.WriteAt(data, 0); err != nil {
-		return err
-	}
+// replaceKeeper executes a keeper in this process. It returns only if that failed. From the exec on, this process is the only
+// one that has the terminals, so the program must not fail, and is tried first. The sessions continue during the trial,
+// because a program whose files are on a file system that does not answer takes reexec.TrialTime.
+func (r *replacer) replaceKeeper() error {
 	path, err := os.Executable()
 	if err != nil {
 		return err
@@ -243,11 +222,70 @@ func (r *replacer) becomeKeeper(frozen *session.Frozen) error {
 		return err
 	}
 	defer func() { _ = program.Close() }()
-	// From the exec on, this process is the only one that has the terminals, so it must not fail.
-	if err := program.TryAs(context.Background(), message.EnvTrial, memory, keeperArgs(), message.ExitTried); err != nil {
+	var memory *os.File
+	if err := r.freeze(func(f *session.Frozen) error {
+		state, err := r.keeperState(f)
+		if err == nil {
+			memory = state.memory
+			state.free()
+		}
+		return err
+	}); err != nil {
 		return err
 	}
-	return program.ExecAs(message.EnvResume, memory, fds, keeperArgs())
+	err = program.TryAs(context.Background(), message.EnvTrial, memory, keeperArgs(), message.ExitTried)
+	if err = errors.Join(err, memory.Close()); err != nil {
+		return err
+	}
+	return r.freeze(func(f *session.Frozen) error {
+		state, err := r.keeperState(f)
+		if err != nil {
+			return err
+		}
+		defer state.memory.Close()
+		defer state.free()
+		return program.ExecAs(message.EnvResume, state.memory, state.fds, keeperArgs())
+	})
+}
+
+// A keeperState is the state that this process leaves to a keeper that takes its place.
+type keeperState struct {
+	memory *os.File // a memory file with the manifest
+	fds    []int    // descriptors of the vault entries
+	free   func()   // closes those of them that are duplicates
+}
+
+func (r *replacer) keeperState(frozen *session.Frozen) (*keeperState, error) {
+	own, free, err := r.self.entry()
+	if err != nil {
+		return nil, err
+	}
+	s := &keeperState{free: free}
+	entries := slices.Concat([]vault.Entry{own}, frozen.Records, r.before.locks())
+	for _, rec := range entries {
+		s.fds = append(s.fds, rec.FDs...)
+	}
+	data, err := vault.Handover(entries, nil, r.before.kept.Starts)
+	if err == nil {
+		s.memory, err = keeperMemory(data)
+	}
+	if err != nil {
+		free()
+		return nil, err
+	}
+	return s, nil
+}
+
+// keeperMemory returns a memory file with the manifest of a keeper.
+func keeperMemory(data []byte) (*os.File, error) {
+	memory, err := machine.MemoryFile("keeper")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := memory.WriteAt(data, 0); err != nil {
+		return nil, errors.Join(err, memory.Close())
+	}
+	return memory, nil
 }
 
 // keeperArgs returns the arguments of the keeper that has started this supervisor.
@@ -272,7 +310,7 @@ func (r *replacer) status(st *protocol.ProcessStatus) {
 	default:
 	}
 	st.Keeper = &protocol.KeeperStatus{
-		PID: os.Getppid(), Sessions: r.sessions.Kept(), Starts: r.before.kept.Starts, Last: r.before.kept.Last, Lost: r.self.Lost,
+		PID: os.Getppid(), Sessions: r.sessions.Kept(), Starts: r.before.kept.Starts, Last: r.before.kept.Last, Lost: r.self.keepersLost(),
 	}
 }
 

@@ -59,10 +59,10 @@ func runKeeper(o *options) error {
 	if err != nil {
 		return err
 	}
-	if os.Getenv(message.EnvTrial) == "" {
-		if err := writeNotes(dirs, log, isDependedOn); err != nil {
-			return err
-		}
+	if os.Getenv(message.EnvTrial) != "" {
+		fault("trial")
+	} else if err := writeNotes(dirs, log, isDependedOn); err != nil {
+		return err
 	}
 	if err := machine.Reap(); err != nil {
 		log.Error().Err(err).Msg("this process could not become a subreaper; exit codes of children whose supervisor dies will be unknown")

@@ -91,6 +91,44 @@ func TestTerminatedBeforeItServes(t *testing.T) {
 	}
 }
 
+// While a supervisor tries the program that is to take the place of a dead keeper, its sessions must continue, because the
+// trial may hang.
+// demand: S1
+func TestKeeperTrialHangs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Bin = testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor")
+	w.Must("proxy", "start")
+	v := w.echo(w.dial(client.Options{}), "s")
+	v.ask("before")
+	keeper, supervisor := w.Only("keeper"), w.Only("supervisor")
+	if err := os.WriteFile(w.Path("fault"), []byte("trial=stop"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.Kill(keeper)
+	var trial process
+	testkit.Eventually(t, limit, func() bool {
+		for _, p := range w.Running("") {
+			if state, _ := testkit.Stat(p.PID); state == "T" && p.Parent() == supervisor.PID {
+				trial = p
+			}
+		}
+		return trial.PID != 0
+	}, "the program on trial has stopped")
+	v.ask("during the trial")
+	if err := os.Remove(w.Path("fault")); err != nil {
+		t.Fatal(err)
+	}
+	if !trial.Running() {
+		t.Error("the trial has ended before the question was answered")
+	}
+	trial.Signal(syscall.SIGKILL)
+	testkit.Eventually(t, limit, func() bool {
+		return w.lines("supervisor.log", "keeper not replaced") == 1 && w.Only("keeper") == supervisor
+	}, "the supervisor has become the keeper")
+	v.ask("after it")
+}
+
 // demand: S1, S8
 func TestSessionsSurviveStop(t *testing.T) {
 	t.Parallel()
