@@ -73,6 +73,19 @@ func SetManaged(dir string, managed bool) error {
 	return nil
 }
 
+// RenewEvery is how often Renew must be called. Cleaners of temporary directories remove files that were not used for some
+// days, three on macOS.
+const RenewEvery = time.Hour
+
+// Renew gives the files of the keeper a new modification time, so that a cleaner of temporary directories does not
+// remove them. Without them, no other process finds the keeper.
+func Renew(dir string) {
+	now := time.Now()
+	for _, name := range []string{lockFile, claimName + ".lock", unitFile} {
+		_ = os.Chtimes(filepath.Join(dir, name), now, now) // the last file exists only under a service manager
+	}
+}
+
 // IsManaged reports whether a service manager started the last keeper and the keeper has not
 // ended as requested. If it is true, another keeper should start soon, unless the service
 // manager has ended, too.

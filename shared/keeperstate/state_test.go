@@ -181,3 +181,29 @@ func TestClaim(t *testing.T) {
 	}
 	_ = f.Close()
 }
+
+// Renew gives a new modification time to the files that exist, makes none, and leaves the keeper's lock alone.
+func TestRenew(t *testing.T) {
+	dir := t.TempDir()
+	k := start(t, dir)
+	claim, err := Claim(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = claim.Close() }()
+	old := time.Now().Add(-72 * time.Hour)
+	for _, name := range []string{"keeper.lock", "keeping.lock"} {
+		if err := os.Chtimes(filepath.Join(dir, name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	Renew(dir)
+	for _, name := range []string{"keeper.lock", "keeping.lock"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || time.Since(info.ModTime()) > time.Minute {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if pid, err := PID(dir); err != nil || pid != k.Process.Pid || IsManaged(dir) {
+		t.Errorf("the keeper is process %d, %v, want %d", pid, err, k.Process.Pid)
+	}
+}
