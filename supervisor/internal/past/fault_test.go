@@ -9,8 +9,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"holdfast/protocol"
 )
@@ -213,6 +215,100 @@ func TestDamage(t *testing.T) {
 	checkAll(t, d, r, Full)
 }
 
+// A damaged part of a closed segment is a gap, and all other output, times and marks can be read.
+func TestDamageIsGap(t *testing.T) {
+	const part = 100_000 // shorter blocks would be packed into one
+	s, c := newStore(t)
+	w := open(t, s, Full)
+	must(t, w.Resize(0, protocol.Size{Cols: 80, Rows: 24}))
+	times := make(map[uint64]time.Time)
+	for at := uint64(0); at < 6*part; at += part { // three closed segments of two blocks of output, and an open one
+		if at%(2*part) == 0 && at > 0 {
+			must(t, w.Keyframe(at, []byte("k")))
+		}
+		times[at] = c.now()
+		must(t, w.Append(at, textAt(at, part)), w.Mark(at, 'D', "mark"), w.Sync())
+		c.advance(time.Second)
+	}
+	must(t, w.Keyframe(6*part, []byte("k")), w.Append(6*part, textAt(6*part, 100)), w.Close())
+	path := filepath.Join(w.dir, closedName(2*part, 4*part))
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	first, second := -1, -1 // places of the payloads of output
+	walk, err := openWalk(path, nil)
+	must(t, err)
+	for {
+		b, err := walk.next()
+		if err == io.EOF {
+			break
+		}
+		must(t, err)
+		if b.kind == kindOutput && first < 0 {
+			first = int(walk.place)
+		} else if b.kind == kindOutput {
+			second = int(walk.place)
+		}
+	}
+	walk.Close()
+	for _, tt := range []struct {
+		name     string
+		byte     int
+		from, to uint64 // the gap
+		entries  uint64 // the times and marks are known up to this offset
+	}{
+		{"header", 3, 2 * part, 4 * part, 2 * part},
+		{"first output", first, 2 * part, 3 * part, 4 * part},
+		{"second output", second, 3 * part, 4 * part, 4 * part},
+		{"header of the second output", second - 1, 3 * part, 4 * part, 3 * part},
+		{"entries of the second output", second - blockHeadBytes - 1, 3 * part, 4 * part, 3 * part},
+	} {
+		torn := bytes.Clone(whole)
+		torn[tt.byte] ^= 1
+		must(t, os.WriteFile(path, torn, 0o600))
+		r := reader(t, s)
+		at := uint64(0)
+		for p, err := range r.Range(0, 6*part+100) {
+			must(t, err)
+			if p.Missing > 0 && (p.Offset != tt.from || p.Offset+p.Missing != tt.to || !errors.Is(p.Damage, ErrDamaged)) || p.Offset != at {
+				t.Errorf("%s: piece %+v at %d", tt.name, p, at)
+			}
+			if string(p.Output) != string(textAt(p.Offset, len(p.Output))) {
+				t.Errorf("%s: wrong output at %d", tt.name, p.Offset)
+			}
+			at += p.Missing + uint64(len(p.Output))
+		}
+		if at != 6*part+100 {
+			t.Errorf("%s: the output ends at %d", tt.name, at)
+		}
+		var marked []uint64
+		for n, err := range r.Notes(0, 6*part+100) {
+			must(t, err)
+			if n.Kind != 0 {
+				marked = append(marked, n.Offset)
+			}
+			if n.Missing > 0 && (n.Offset != tt.entries || n.Missing != 4*part-tt.entries) {
+				t.Errorf("%s: note %+v", tt.name, n)
+			}
+		}
+		for offset, printed := range times {
+			isKnown := offset < tt.entries || offset >= 4*part
+			if isKnown && !slices.Contains(marked, offset) {
+				t.Errorf("%s: marks %v", tt.name, marked)
+			}
+			if got, err := r.TimeAt(offset); isKnown != (err == nil) || isKnown && got.Sub(printed).Abs() > timeEvery {
+				t.Errorf("%s: the time at %d is %v, %v; want %v", tt.name, offset, got, err, printed)
+			}
+			want := offset + part
+			if !isKnown {
+				want = tt.entries
+			}
+			if got, err := r.OffsetAt(printed.Add(timeEvery)); got != want || err != nil {
+				t.Errorf("%s: %d was printed last, %v; want %d", tt.name, got, err, want)
+			}
+		}
+	}
+}
+
 // readAll calls all methods of a reader, and fails if it returns output that is not true.
 func readAll(t *testing.T, s *Store) {
 	r, err := s.Open(aLife)
@@ -282,9 +378,10 @@ func TestStrangeFiles(t *testing.T) {
 	}
 }
 
+// lastPiece returns the error or the damage of the last piece.
 func lastPiece(pieces func(func(Piece, error) bool)) (err error) {
-	for _, e := range pieces {
-		err = e
+	for p, e := range pieces {
+		err = errors.Join(e, p.Damage)
 	}
 	return err
 }

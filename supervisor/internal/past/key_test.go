@@ -199,14 +199,16 @@ func TestTampered(t *testing.T) {
 		if err != nil {
 			return errors.Is(err, ErrDamaged)
 		}
-		for _, err := range r.Range(0, closed[0].end) {
-			if err != nil {
-				return errors.Is(err, ErrDamaged)
+		for p, err := range r.Range(0, closed[0].end) {
+			must(t, err)
+			if p.Damage != nil {
+				return errors.Is(p.Damage, ErrDamaged)
 			}
 		}
-		for _, err := range r.Notes(0, closed[0].end) {
-			if err != nil {
-				return errors.Is(err, ErrDamaged)
+		for n, err := range r.Notes(0, closed[0].end) {
+			must(t, err)
+			if n.Damage != nil {
+				return errors.Is(n.Damage, ErrDamaged)
 			}
 		}
 		return false

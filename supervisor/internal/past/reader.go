@@ -161,6 +161,7 @@ type Piece struct {
 	Time    time.Time     // when the output was printed, to 100 ms
 	Size    protocol.Size // not zero: the terminal has this size from Offset on
 	Missing uint64        // not zero: so many bytes are missing from Offset on
+	Damage  error         // why they cannot be read, although they were stored; nil if they were not stored
 }
 
 // At returns the view of an offset, with all size changes at that offset. It returns ErrGone,

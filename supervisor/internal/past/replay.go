@@ -2,7 +2,6 @@ package past
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"iter"
@@ -55,16 +54,20 @@ func (p *replay) emit(piece Piece) error {
 }
 
 // gapTo emits a gap up to an offset.
-func (p *replay) gapTo(offset uint64) error {
+func (p *replay) gapTo(offset uint64) error { return p.damagedTo(offset, nil) }
+
+// damagedTo emits a gap up to an offset, because damage prevents that the output is read.
+func (p *replay) damagedTo(offset uint64, damage error) error {
 	if offset = min(offset, p.to); p.at >= offset {
 		return nil
 	}
-	gap := Piece{Offset: p.at, Missing: offset - p.at}
+	gap := Piece{Offset: p.at, Missing: offset - p.at, Damage: damage}
 	p.at = offset
 	return p.emit(gap)
 }
 
-// segment emits the pieces of a segment.
+// segment emits the pieces of a segment. Damaged output is a gap. If the header of a block or its entries are
+// damaged, the remaining output of the segment is a gap, because its place or the sizes of the terminal are unknown.
 func (p *replay) segment(s segment) error {
 	if err := p.gapTo(s.start); err != nil {
 		return err
@@ -72,6 +75,9 @@ func (p *replay) segment(s segment) error {
 	w, err := p.reader.walk(s)
 	if errors.Is(err, fs.ErrNotExist) { // it was deleted by a budget; its output is a gap
 		return nil
+	}
+	if errors.Is(err, ErrDamaged) {
+		return p.damagedTo(s.end, err)
 	}
 	if err != nil {
 		return err
@@ -93,12 +99,17 @@ func (p *replay) segment(s segment) error {
 		if err == io.EOF || errors.Is(err, ErrDamaged) && !s.isClosed && before >= s.end {
 			break // the torn end of an open segment is not in the listing
 		}
+		if errors.Is(err, ErrDamaged) && b.kind == kindOutput {
+			err = p.damagedTo(min(w.end, s.end), err)
+		} else if errors.Is(err, ErrDamaged) {
+			return p.damagedTo(s.end, err)
+		}
 		if err != nil {
 			return err
 		}
 	}
 	if w.end < min(s.end, p.to) {
-		return w.name(fmt.Errorf("%w: the file ends, output up to offset %d is missing", errTorn, s.end))
+		return p.damagedTo(s.end, w.endsBefore(s.end))
 	}
 	return p.apply(min(s.end, p.to))
 }

@@ -73,6 +73,11 @@ func (w *walk) name(err error) error {
 	return fmt.Errorf("past: %s: %w", w.path, err)
 }
 
+// endsBefore returns the error of a file that ends before the offset that its name tells.
+func (w *walk) endsBefore(offset uint64) error {
+	return w.name(fmt.Errorf("%w: the file ends, output up to offset %d is missing", errTorn, offset))
+}
+
 // read returns n bytes of the file, which are valid until the next read.
 func (w *walk) read(at int64, n int) ([]byte, error) {
 	if at+int64(n) > w.length {

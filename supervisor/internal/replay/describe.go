@@ -57,6 +57,9 @@ func (p *Past) Describe(ctx context.Context, spec protocol.PastSpec) (protocol.P
 	spec.From = max(spec.From, p.ClearedTo)
 	l := newCommandList(spec)
 	if p.Reader != nil {
+		if c.Gaps, err = p.gaps(e, spec); err != nil {
+			return c, err
+		}
 		for n, err := range p.Reader.Notes(spec.From, spec.To) {
 			if err == nil {
 				err = ctx.Err()
@@ -64,15 +67,15 @@ func (p *Past) Describe(ctx context.Context, spec protocol.PastSpec) (protocol.P
 			if err != nil {
 				return c, err
 			}
-			if n.Kind == 0 {
+			if n.Missing > 0 {
+				c.Gaps = append(c.Gaps, protocol.PastGap{From: n.Offset, To: n.Offset + n.Missing})
+			} else if n.Kind == 0 {
 				t.add(n.Offset, n.Time)
 			} else if command, ok := parseCommand(n.Text); ok && n.Kind == MarkCommand {
 				l.add(command)
 			}
 		}
-		if c.Gaps, err = p.gaps(e, spec); err != nil {
-			return c, err
-		}
+		slices.SortFunc(c.Gaps, func(a, b protocol.PastGap) int { return cmp.Compare(a.From, b.From) })
 	}
 	for _, command := range p.recent() {
 		l.add(command)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ const lines = 100
 // A tape is a session whose output the test prints: to a ring, to a screen, and to a store.
 type tape struct {
 	t      testing.TB
+	dir    string // of store
 	store  *past.Store
 	life   past.Life
 	writer *past.Writer // nil if nothing is stored
@@ -39,7 +41,8 @@ func newTape(t testing.TB, mode past.Mode) *tape {
 	r, err := ring.New(ring.MinBytes, size)
 	must(t, err)
 	t.Cleanup(func() { _ = r.Close() })
-	p := &tape{t: t, store: past.New(t.TempDir()), life: past.Life{ID: "a", Instance: "1"}, ring: r, live: screen.New(size, lines)}
+	dir := t.TempDir()
+	p := &tape{t: t, dir: dir, store: past.New(dir), life: past.Life{ID: "a", Instance: "1"}, ring: r, live: screen.New(size, lines)}
 	p.sizes = []past.Piece{{Size: size}}
 	if mode != "" {
 		p.writer, err = p.store.OpenWriter(p.life, mode)
@@ -251,6 +254,46 @@ func TestInexact(t *testing.T) {
 	p.keyframe(true)
 	p.print([]byte("more\r\n"), false)
 	p.check([]uint64{3, 7, from + 6, from + 8, uint64(len(p.printed))})
+}
+
+// A damaged segment is a gap. The description, the output and the moments of all other segments stay.
+func TestDamagedSegment(t *testing.T) {
+	p := newTape(t, past.Full)
+	p.print([]byte("first\r\n"), false)
+	for _, text := range []string{"second\r\n", "third\r\n"} {
+		p.keyframe(true)
+		p.print([]byte(text), false)
+		must(t, p.writer.Sync())
+	}
+	p.keyframe(true)
+	q := p.past()
+	var err error
+	q.Ring, err = ring.NewAt(ring.MinBytes, p.live.Size(), p.live.Offset()) // as if it had overwritten this output
+	must(t, err)
+	defer func() { _ = q.Ring.Close() }()
+	path := filepath.Join(p.dir, p.life.String(), "0000000000000000007-0000000000000000015")
+	content, err := os.ReadFile(path)
+	must(t, err)
+	content[20] ^= 1
+	must(t, os.WriteFile(path, content, 0o600))
+	c, err := q.Describe(t.Context(), protocol.PastSpec{})
+	if err != nil || len(c.Gaps) != 1 || c.Gaps[0] != (protocol.PastGap{From: 7, To: 15}) || len(c.Times) == 0 {
+		t.Errorf("description %+v, %v; want a gap from 7 to 15", c, err)
+	}
+	for offset, want := range map[uint64]string{0: "first\r\n", 7: "third\r\n"} {
+		if o, err := q.Read(t.Context(), offset, 100); string(o.Data) != want || err != nil {
+			t.Errorf("output from %d: %q, %v", offset, o.Data, err)
+		}
+	}
+	for offset, isExact := range map[uint64]bool{7: true, 12: false, 15: true, 22: true} {
+		if s, err := q.Screen(t.Context(), offset); err != nil || s.IsExact != isExact {
+			t.Errorf("the screen at %d is exact: %v, error %v", offset, s.IsExact, err)
+		}
+	}
+	q.LastOutput = q.Now.Add(time.Hour)
+	if got, err := q.Offset(t.Context(), protocol.Moment{Time: q.Now.Add(time.Minute)}); got != 22 || err != nil {
+		t.Errorf("a time after the output: offset %d, %v", got, err)
+	}
 }
 
 // A replay ends with its context, and if the output costs too much.
