@@ -309,6 +309,75 @@ func TestDamageIsGap(t *testing.T) {
 	}
 }
 
+// A writer that continues a life destroys no whole block of a damaged open segment, wherever its file is
+// damaged, and continues behind it. A torn end is still cut off.
+func TestDamagedOpenSegment(t *testing.T) {
+	const part = 1000
+	for i, mode := range []Mode{Full, Screen, Full} {
+		s, _ := newStore(t)
+		if i == 2 {
+			s.key = ownKey
+		}
+		w := open(t, s, mode)
+		must(t, w.SetMeta(Meta{}), w.Append(0, textAt(0, part)), w.Keyframe(part, []byte("keyframe")))
+		for at := uint64(part); at < 4*part; at += part {
+			must(t, w.Append(at, textAt(at, part)), w.Sync())
+		}
+		must(t, w.Close())
+		path := filepath.Join(w.dir, openName(part))
+		whole, err := os.ReadFile(path)
+		must(t, err)
+		var places []int // ends of the blocks
+		walk, err := openWalk(path, w.key)
+		must(t, err)
+		for {
+			if _, err := walk.next(); err == io.EOF {
+				break
+			}
+			must(t, err)
+			places = append(places, int(walk.at))
+		}
+		walk.Close()
+		lastBlock := places[len(places)-2]
+		for at := 0; at < len(whole); at += 7 {
+			torn := bytes.Clone(whole)
+			torn[at] ^= 1
+			if at == 6 || at == 7 {
+				continue // another version
+			}
+			must(t, os.WriteFile(path, torn, 0o600))
+			w := open(t, s, mode)
+			want := uint64(4 * part)
+			if at >= lastBlock { // no whole block follows
+				want = 3 * part
+			}
+			if w.End() != want || w.KeyframeDue() != (at < lastBlock) {
+				t.Fatalf("%s, byte %d: the writer continues at %d, want %d; a keyframe is due: %v", mode, at, w.End(), want, w.KeyframeDue())
+			}
+			kept := path
+			if mode == Full && at < lastBlock {
+				kept = filepath.Join(w.dir, closedName(part, 4*part))
+			}
+			if got, err := os.ReadFile(kept); err != nil || at < lastBlock && !bytes.Equal(got, torn) {
+				t.Fatalf("%s, byte %d: the damaged file has changed, %v", mode, at, err)
+			}
+			must(t, w.Keyframe(want, []byte("next")), w.Append(want, textAt(want, part)), w.Sync())
+			if v, err := reader(t, s).At(want + part); err != nil || string(v.Keyframe) != "next" {
+				t.Fatalf("%s, byte %d: the screen at the end: %+v, %v", mode, at, v, err)
+			}
+			if got := names(t, w.dir); mode == Screen && len(got) != 2 {
+				t.Fatalf("byte %d: files %v", at, got)
+			}
+			must(t, w.Close())
+			for _, name := range names(t, w.dir) {
+				if g, ok := parseSegment(name); ok && g.start >= part {
+					must(t, os.Remove(filepath.Join(w.dir, name)))
+				}
+			}
+		}
+	}
+}
+
 // readAll calls all methods of a reader, and fails if it returns output that is not true.
 func readAll(t *testing.T, s *Store) {
 	r, err := s.Open(aLife)

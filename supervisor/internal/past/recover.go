@@ -3,6 +3,7 @@ package past
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,11 +19,8 @@ func (w *Writer) recover() error {
 	if err != nil {
 		return err
 	}
-	for i, s := range segments {
-		if s.isClosed {
-			continue
-		}
-		if segments[i].found, err = scan(filepath.Join(w.dir, s.name), w.key); err != nil {
+	for i := range segments {
+		if err := w.inspect(&segments[i], i == len(segments)-1); err != nil {
 			return err
 		}
 	}
@@ -36,6 +34,7 @@ func (w *Writer) recover() error {
 	if err := w.findKeyframe(); err != nil {
 		return err
 	}
+	w.hasKeyframe = w.hasKeyframe && last.hiddenEnd == 0 // output between that keyframe and the end is damaged
 	// The writer before may have been killed before it synced its last changes of the directory.
 	// A segment may be deleted only after the newer one is durable.
 	if err := w.store.disk.SyncDir(w.dir); err != nil {
@@ -61,6 +60,82 @@ func (w *Writer) recover() error {
 	return nil
 }
 
+// inspect finds the whole part of an open segment. If whole blocks with output follow a damaged part, the file
+// is no crash's torn end but damaged, and all of it must stay. inspect then closes the segment, so
+// that readers see the damage as a gap, and the writer continues behind it. In the mode Screen the last
+// segment keeps its name, because the next keyframe replaces it.
+func (w *Writer) inspect(s *segment, isLast bool) (err error) {
+	if s.isClosed {
+		return nil
+	}
+	path := filepath.Join(w.dir, s.name)
+	if s.found, err = scan(path, w.key); err != nil || s.found != nil && s.found.torn == nil {
+		return err
+	}
+	if s.hiddenEnd, err = hiddenEnd(path, s.start, w.key); err != nil || s.hiddenEnd == 0 || isLast && w.mode == Screen {
+		return err
+	}
+	f, err := w.store.disk.OpenToWrite(path)
+	if err != nil {
+		return err
+	}
+	w.stats.Syncs++
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	s.name, s.end, s.isClosed = closedName(s.start, s.hiddenEnd), s.hiddenEnd, true
+	w.isDirDirty = true
+	return w.store.disk.Rename(path, filepath.Join(w.dir, s.name))
+}
+
+// hiddenEnd returns the end of the output in the last whole block of a damaged segment. It returns 0 if no whole
+// block with output, or behind output, follows the damaged part.
+func hiddenEnd(path string, start uint64, key *dataKey) (end uint64, err error) {
+	f, err := openFile(path)
+	if err != nil {
+		return 0, ignoreDamage(err)
+	}
+	w := &walk{path: path, file: f, key: key}
+	defer w.Close()
+	isHidden := false
+	if err := w.begin(); err != nil {
+		if err := ignoreDamage(w.name(err)); err != nil {
+			return 0, err
+		}
+		w.head, w.at, w.end = head{start: start, isSealed: key != nil}, headBytes, start
+		isHidden = true
+	}
+	for {
+		_, err := w.next()
+		if err == nil {
+			_, err = w.stored()
+			isHidden = isHidden || err != nil
+			if err == nil && isHidden && w.end > start {
+				end = w.end
+			}
+		} else if err != io.EOF {
+			isHidden = true
+			var found bool
+			if found, err = w.findBlock(); !found {
+				return end, err
+			}
+		}
+		if err == io.EOF {
+			return end, nil
+		}
+		if err := ignoreDamage(err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func ignoreDamage(err error) error {
+	if errors.Is(err, ErrDamaged) {
+		return nil
+	}
+	return err
+}
+
 // removeDrafts removes the files that a crash has left behind before they were renamed.
 func (w *Writer) removeDrafts() error {
 	entries, err := os.ReadDir(w.dir)
@@ -78,17 +153,21 @@ func (w *Writer) removeDrafts() error {
 	return nil
 }
 
-// dropEmpty removes the open segments that are empty.
+// dropEmpty removes the open segments that are empty. It leaves out a file whose header has another offset than
+// its name.
 func (w *Writer) dropEmpty(segments []segment) (left []segment, err error) {
 	for _, s := range segments {
-		if !s.isClosed && (s.found == nil || s.found.start != s.start || s.found.isEmpty()) {
+		if s.found != nil && s.found.start != s.start && !s.isClosed {
+			continue
+		}
+		if !s.isClosed && s.hiddenEnd == 0 && (s.found == nil || s.found.isEmpty()) {
 			if err := w.store.disk.Remove(filepath.Join(w.dir, s.name)); err != nil {
 				return nil, err
 			}
 			w.isDirDirty = true
 			continue
 		}
-		if !s.isClosed {
+		if !s.isClosed && s.hiddenEnd == 0 {
 			s.end = s.found.end
 		}
 		left = append(left, s)
@@ -170,6 +249,8 @@ func (w *Writer) continueAfter(last segment) (err error) {
 		if f, err = scan(filepath.Join(w.dir, last.name), w.key); err != nil {
 			return err
 		}
+	} else if last.hiddenEnd > 0 {
+		return w.replaceDamaged(last)
 	} else if w.cur, err = w.openAgain(last); err != nil {
 		return err
 	}
@@ -177,6 +258,20 @@ func (w *Writer) continueAfter(last segment) (err error) {
 		w.size, w.flushedSize = f.sizeAtEnd, f.sizeAtEnd
 	}
 	w.end, w.flushed = last.end, last.end
+	return nil
+}
+
+// replaceDamaged makes the writer continue behind a damaged segment in the mode Screen. The file is deleted when
+// the next keyframe is durable.
+func (w *Writer) replaceDamaged(s segment) error {
+	path := filepath.Join(w.dir, s.name)
+	f, err := w.store.disk.OpenToWrite(path)
+	if err != nil {
+		return err
+	}
+	w.cur = &segmentFile{file: f, path: path, start: s.start, end: s.hiddenEnd}
+	w.retire(endRemove)
+	w.end, w.flushed, w.isSkipping = s.hiddenEnd, s.hiddenEnd, true
 	return nil
 }
 

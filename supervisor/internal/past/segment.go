@@ -30,6 +30,8 @@ type segment struct {
 	end      uint64 // of a closed segment by its name; of an open one, the end of its whole blocks
 	isClosed bool
 	found    *found // of an open segment
+
+	hiddenEnd uint64 // end of the output in whole blocks behind damage, which only a writer looks for; 0: there are none
 }
 
 // parseSegment parses the name of a segment: START or START-END.

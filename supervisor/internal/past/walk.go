@@ -110,11 +110,7 @@ func (w *walk) next() (block, error) {
 	if err != nil {
 		return block{}, w.name(err)
 	}
-	sealed := 0
-	if w.isSealed {
-		sealed = gcmBytes
-	}
-	b, err := parseBlock(p, sealed)
+	b, err := w.parseBlock(p)
 	if err == nil {
 		err = w.accept(b)
 	}
@@ -122,6 +118,45 @@ func (w *walk) next() (block, error) {
 		return block{}, w.name(err)
 	}
 	return b, nil
+}
+
+func (w *walk) parseBlock(p []byte) (block, error) {
+	sealed := 0
+	if w.isSealed {
+		sealed = gcmBytes
+	}
+	return parseBlock(p, sealed)
+}
+
+// findBlock moves w behind damage to the next block that is whole, and reports whether there is one. next then
+// returns this block.
+func (w *walk) findBlock() (bool, error) {
+	damaged := *w
+	for at := w.at + 1; at+blockHeadBytes <= w.length; at++ {
+		p, err := w.read(at, blockHeadBytes)
+		if err != nil {
+			return false, w.name(err)
+		}
+		if p[0] < kindKeyframe || p[0] > kindEntries || p[1] > encodingZstd || p[2] != 0 || p[3] != 0 {
+			continue // most bytes are no block, and parseBlock is slow if it fails
+		}
+		b, err := w.parseBlock(p)
+		if err != nil || b.from < damaged.end || b.from-w.start > maxRaw {
+			continue
+		}
+		w.at, w.end = at, b.from
+		if w.accept(b) == nil {
+			if _, err = w.stored(); err != nil && !errors.Is(err, ErrDamaged) {
+				return false, err
+			}
+			if err == nil {
+				w.at, w.end, w.raw = at, b.from, damaged.raw
+				return true, nil
+			}
+		}
+		w.at, w.end, w.raw = damaged.at, damaged.end, damaged.raw
+	}
+	return false, nil
 }
 
 // accept makes b the last block if it may follow the blocks before it.
