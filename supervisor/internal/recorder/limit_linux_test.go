@@ -3,6 +3,7 @@ package recorder
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,6 +40,49 @@ func TestFullDisk(t *testing.T) {
 	testkit.Eventually(t, limit, func() bool { c, err := r.Counts(); return c.Failing == 0 && err == nil }, "the recording has recovered")
 	if err := r.Close(limit); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Marks that come while the disk is full are stored when there is room.
+// demand: D4
+func TestFullDiskKeepsMarks(t *testing.T) {
+	if !testkit.Alone(t) {
+		return
+	}
+	p := newTape(t, "a")
+	store := past.New(t.TempDir())
+	r := New(Config{Store: store, Sync: time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop()})
+	r.Add(p, past.Full)
+	p.print([]byte("first"))
+	await(t, store, p)
+	lift := testkit.LimitFiles(t, 10)
+	r.Mark(p.life, past.Note{Offset: 5, Kind: 'D', Text: "one"})
+	if err := <-p.failed; err == nil {
+		t.Error("the recording does not fail")
+	}
+	r.Mark(p.life, past.Note{Offset: 5, Kind: 'D', Text: "two"})
+	lift()
+	if err := <-p.failed; err != nil {
+		t.Errorf("the recording does not resume: %v", err)
+	}
+	if err := r.Close(limit); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := store.Open(p.life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var marks []string
+	for n, err := range reader.Notes(0, 5) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Kind == 'D' {
+			marks = append(marks, n.Text)
+		}
+	}
+	if !slices.Equal(marks, []string{"one", "two"}) {
+		t.Errorf("marks %q", marks)
 	}
 }
 

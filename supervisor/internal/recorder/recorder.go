@@ -556,10 +556,7 @@ func (t *track) store() error {
 	if err := t.releaseIfSilent(); err != nil {
 		return err
 	}
-	if err := t.storeMarks(); err != nil {
-		return err
-	}
-	if err := t.writer.Sync(); err != nil {
+	if err := t.sync(); err != nil {
 		return err
 	}
 	if err := t.storeMeta(); err != nil {
@@ -587,17 +584,23 @@ func (t *track) addMark(m past.Note) {
 	t.marks = append(t.marks, m)
 }
 
-func (t *track) storeMarks() error {
+// sync stores the marks, and makes all that was appended durable. If that fails, for example because the disk is
+// full, the marks are stored again by the next step. A mark that is stored twice counts once.
+func (t *track) sync() (err error) {
 	t.marksMu.Lock()
 	marks := t.marks
 	t.marks = nil
 	t.marksMu.Unlock()
 	for _, m := range marks {
-		if err := t.writer.Mark(m.Offset, m.Kind, m.Text); err != nil {
-			return err
-		}
+		err = cmp.Or(err, t.writer.Mark(m.Offset, m.Kind, m.Text))
 	}
-	return nil
+	if err = cmp.Or(err, t.writer.Sync()); err != nil {
+		t.marksMu.Lock()
+		defer t.marksMu.Unlock()
+		t.marks = append(marks, t.marks...)
+		t.marks = t.marks[max(0, len(t.marks)-maxMarks):]
+	}
+	return err
 }
 
 // finish completes the recording of a session that has fallen silent, and closes the files.
