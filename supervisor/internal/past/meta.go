@@ -1,6 +1,7 @@
 package past
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,8 +16,10 @@ import (
 const (
 	metaName    = "meta.json"
 	metaVersion = 1
-	// MaxMetaBytes is the limit of meta.json in bytes, before it is sealed.
-	MaxMetaBytes = 1 << 20
+	// MaxMetaBytes is the limit of meta.json in bytes, before it is sealed. Each session that the protocol admits
+	// fits: JSON writes a control character as six bytes, and the environment may be stored twice, as names and in
+	// Spec. So protocol.MaxSpawnBytes may become 6 MiB.
+	MaxMetaBytes = 8 << 20
 	maxMetaFile  = 2 * MaxMetaBytes // a sealed one is longer, because it is in base64
 )
 
@@ -41,14 +44,17 @@ type Meta struct {
 
 func (m Meta) encode() ([]byte, error) {
 	m.Version = metaVersion
-	data, err := json.MarshalIndent(m, "", "\t")
-	if err != nil {
+	var data bytes.Buffer
+	e := json.NewEncoder(&data)
+	e.SetEscapeHTML(false) // <, > and &, which are common in commands, would take six bytes each
+	e.SetIndent("", "\t")
+	if err := e.Encode(m); err != nil {
 		return nil, fmt.Errorf("past: meta: %w", err)
 	}
-	if len(data) >= MaxMetaBytes {
-		return nil, fmt.Errorf("past: meta has %d bytes, the limit is %d", len(data), MaxMetaBytes)
+	if data.Len() > MaxMetaBytes {
+		return nil, fmt.Errorf("past: meta has %d bytes, the limit is %d", data.Len(), MaxMetaBytes)
 	}
-	return append(data, '\n'), nil
+	return data.Bytes(), nil
 }
 
 // sealedMeta is meta.json of a life that is sealed. All fields except Sealed can be read without the

@@ -2,6 +2,7 @@ package past
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -435,6 +436,49 @@ func TestList(t *testing.T) {
 		if err := s.Forget(l); err == nil {
 			t.Errorf("%v was forgotten", l)
 		}
+	}
+}
+
+// The description of each session that the protocol admits fits into meta.json.
+func TestLargestSpec(t *testing.T) {
+	bell := strings.Repeat("\a", protocol.MaxSpawnBytes) // JSON writes each as six bytes
+	labels := make(map[string]string)
+	for i := range protocol.MaxLabels {
+		name := fmt.Sprintf("%02d", i)
+		labels[name] = bell[:protocol.MaxLabelBytes/protocol.MaxLabels-len(name)]
+	}
+	many := slices.Repeat([]string{"\a"}, protocol.MaxArgs)
+	cwd := "/" + bell[:protocol.MaxCwdBytes-1]
+	size := protocol.MaxSpawnBytes - len(cwd)
+	for name, spec := range map[string]protocol.SpawnSpec{
+		"arguments":   {Argv: append(slices.Clone(many[1:]), bell[:size-2*len(many)+1]), Cwd: cwd},
+		"environment": {Argv: []string{"sh"}, Env: []string{"LC_" + bell[:size-len("sh\x00LC_=\x00")] + "="}, Cwd: cwd}, // stored as a name, and with its value
+	} {
+		spec.Labels = labels
+		must(t, spec.Validate())
+		encoded, err := json.Marshal(spec)
+		must(t, err)
+		m := Meta{Argv: protocol.CutArgv(spec.Argv), Cwd: cwd, Labels: labels, Title: bell[:protocol.MaxTitle], Spec: encoded}
+		for _, e := range spec.Env {
+			m.EnvNames = append(m.EnvNames, strings.TrimSuffix(e, "="))
+		}
+		for _, key := range []*Key{nil, ownKey} {
+			s, _ := newStore(t)
+			s.key = key
+			w := open(t, s, Full)
+			if err := w.SetMeta(m); err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if got, err := reader(t, s).Meta(); err != nil || len(got.Spec) < size {
+				t.Errorf("%s: a spec of %d bytes, %v", name, len(got.Spec), err)
+			}
+		}
+	}
+	s, _ := newStore(t)
+	must(t, open(t, s, Full).SetMeta(Meta{Cwd: "/a&b<c>"}))
+	if file, err := os.ReadFile(filepath.Join(s.path(aLife), metaName)); err != nil || !strings.Contains(string(file), "/a&b<c>") {
+		t.Errorf("meta.json is %s, %v", file, err)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,5 +110,17 @@ func TestExitWord(t *testing.T) {
 		if got, ok := exitStatus(exitWord(want)); !ok || got.Code != want.Code || got.Signal != want.Signal {
 			t.Errorf("%+v is read as %+v", want, got)
 		}
+	}
+}
+
+// A spec is saved without escapes that make it longer: a long command line with shell operators must fit into the store.
+func TestSpecIsShort(t *testing.T) {
+	argv := []string{"sh", "-c", "a <b >c && d"}
+	saved, err := (&identity{spec: protocol.SpawnSpec{Argv: argv}}).save(nil, protocol.Limits{})
+	if err != nil || !strings.Contains(string(saved), argv[2]) {
+		t.Errorf("saved as %s, %v", saved, err)
+	}
+	if i, _, err := loadIdentity(&savedState{Spec: saved}); err != nil || !slices.Equal(i.spec.Argv, argv) {
+		t.Errorf("loaded as %q, %v", i.spec.Argv, err)
 	}
 }
