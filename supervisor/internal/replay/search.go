@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"runtime/debug"
 	"slices"
 	"sort"
 	"strings"
@@ -257,8 +259,15 @@ func longest(text string, fold bool) (best literal) {
 
 // find returns the last lines of a unit that match, at most limit, in ascending order. The lines begin
 // before the offset before. base is the offset behind the first line feed, if the unit continues another one: the
-// bytes before it are searched with the unit before, because they may continue its last line.
+// bytes before it are searched with the unit before, because they may continue its last line. A panic, which is a
+// defect, ends only the search, because find runs in a goroutine that no other code guards.
 func (f *finder) find(u unit, room *searchRoom, before uint64, limit int) (found []protocol.PastMatch, base uint64, err error) {
+	start, end := u.start, u.end
+	defer func() {
+		if why := recover(); why != nil {
+			err = protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the output from offset %d to %d cannot be searched because of a defect: %v\n%s", start, end, why, debug.Stack()))
+		}
+	}()
 	output, times, err := u.append(slices.Grow(room.output[:0], int(u.end-u.start)), int(u.end-u.start))
 	if err != nil {
 		return nil, u.start, err

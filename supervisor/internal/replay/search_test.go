@@ -115,6 +115,17 @@ func TestSearchRing(t *testing.T) {
 	}
 }
 
+// A panic in a search ends only that search.
+func TestSearchPanic(t *testing.T) {
+	f, err := newFinder("x", false)
+	must(t, err)
+	s := search{finder: f, content: &protocol.PastSearchContent{Before: 10}, limit: 1}
+	err = s.searchAll([]unit{{start: 0, end: 10, append: func([]byte, int) ([]byte, []past.Stamp, error) { panic("a defect") }}})
+	if protocol.CodeOf(err) != protocol.CodeInternal || !strings.Contains(err.Error(), "a defect") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // The required literal is a part of each match.
 func TestRequired(t *testing.T) {
 	for pattern, want := range map[string]literal{
