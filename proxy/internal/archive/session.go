@@ -62,9 +62,11 @@ type session struct {
 	began        time.Time // when the first byte of cur was read
 	next         *keyframe // the keyframe of the next segment, which begins when its offset is reached
 	nextSince    time.Time
-	snapshotLeft int  // bytes of the snapshot that are still to come; they are the keyframe of cur
-	snapshotFits bool // in a segment; otherwise cur has no keyframe
-	isStalled    bool
+	snapshotLeft int           // bytes of the snapshot that are still to come; they are the keyframe of cur
+	snapshotFits bool          // in a segment; otherwise cur has no keyframe
+	detach       func()        // ends the attachment; nil: there is none
+	isStalled    bool          // the attachment was ended, because the store does not answer
+	stallTime    time.Duration // the constant stallTime, except in tests
 
 	puts chan *Segment // to the uploader
 	last string        // hash of the last segment that is stored; owned by the uploader while it runs
@@ -73,7 +75,7 @@ type session struct {
 
 func newSession(r *Recorder, info *protocol.SessionInfo) *session {
 	name := Name{r.Host, info.ID, info.Instance}
-	return &session{r: r, name: name, info: *info, log: r.Log.With().Str(logging.Session, string(info.ID)).Str(logging.Instance, string(info.Instance)).Logger()}
+	return &session{r: r, name: name, info: *info, stallTime: stallTime, log: r.Log.With().Str(logging.Session, string(info.ID)).Str(logging.Instance, string(info.Instance)).Logger()}
 }
 
 // run records the session until it has ended or ctx is done.
@@ -217,6 +219,8 @@ func (s *session) readOnce(ctx context.Context) (*protocol.ExitRecord, error) {
 	}
 	defer st.Abort()
 	defer context.AfterFunc(ctx, st.Abort)()
+	s.detach = st.Abort
+	defer func() { s.detach, s.isStalled = nil, false }()
 	info, ok := reply.(*wire.Attached)
 	if !ok {
 		return nil, fmt.Errorf("attach answered by %s", reply.MessageType())
@@ -245,7 +249,6 @@ func (s *session) readOnce(ctx context.Context) (*protocol.ExitRecord, error) {
 			s.tick(ctx, now)
 		}
 		if s.isStalled {
-			s.isStalled = false
 			return nil, errStalled
 		}
 	}
@@ -340,11 +343,24 @@ func (s *session) skip(offset uint64, n int) {
 	s.cur, s.pos, s.snapshotLeft, s.snapshotFits, s.next, s.began = seg, offset, n, n <= maxKeyframe, nil, time.Now()
 }
 
+// stall ends the attachment, because the store has not answered for stallTime: the supervisor keeps the ring of a session
+// that was forgotten until its attachments have ended. The caller continues to wait for the store, and readOnce then returns.
+func (s *session) stall() {
+	if s.detach != nil && !s.isStalled {
+		s.isStalled = true
+		s.detach()
+	}
+}
+
 // add adds output to the segment. If too much output of all sessions waits to be stored, it waits.
 func (s *session) add(ctx context.Context, data []byte) error {
+	began := time.Now()
 	for isFirst := true; !s.r.buffer.take(len(data)); isFirst = false {
 		if isFirst {
 			s.cut() // so that it does not hold the space for which others wait
+		}
+		if time.Since(began) >= s.stallTime {
+			s.stall()
 		}
 		if err := pause(ctx, tickEvery); err != nil {
 			return err
@@ -413,13 +429,13 @@ func (s *session) cutAt(k *keyframe) {
 	if len(left.Output) > 0 {
 		s.began = time.Now()
 	}
-	stall := time.NewTimer(stallTime)
+	stall := time.NewTimer(s.stallTime)
 	defer stall.Stop()
 	select {
 	case s.puts <- whole:
 		return
 	case <-stall.C:
-		s.isStalled = true
+		s.stall()
 	}
 	s.puts <- whole // the uploader receives until puts is closed
 }
