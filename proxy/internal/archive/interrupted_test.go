@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -112,6 +114,87 @@ func TestTornSegmentOfOutput(t *testing.T) {
 	missing, err := Output(t.Context(), s, nil, testName, nil, &out)
 	if !errors.Is(err, ErrTorn) || out.Len() < len(p.output)*3/4 || out.Len()+int(missing) != len(p.output) {
 		t.Errorf("%d of %d bytes, %d are missing, %v", out.Len(), len(p.output), missing, err)
+	}
+}
+
+// failSegments is a store in which some segments cannot be read.
+type failSegments struct {
+	Store
+	fails map[string]error // by key
+}
+
+func (f *failSegments) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
+	if err := f.fails[key]; err != nil {
+		return nil, err
+	}
+	return f.Store.Get(ctx, key, limit)
+}
+
+// If segments are torn, locked or deleted, the output of all others can be had, and moments are found.
+func TestUnreadableSegments(t *testing.T) {
+	s := OpenDir(t.TempDir())
+	began := time.Date(2026, 1, 31, 14, 0, 0, 0, time.UTC)
+	var keys []string
+	for i := range 8 {
+		seg := &Segment{
+			Name: testName, Size: protocol.Size{Cols: 20, Rows: 5}, Start: uint64(i * 3), IsShown: true, Output: fmt.Appendf(nil, "%d\r\n", i),
+			Times: []protocol.PastTime{{Offset: uint64(i * 3), At: began.Add(time.Duration(10*i) * time.Second)}},
+		}
+		keys = append(keys, testName.segmentKey(seg.Start, seg.End(), false))
+		if err := s.Put(t.Context(), keys[i], seg.Encode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, cause := range map[string]error{"torn": ErrTorn, "locked": errNoKey, "deleted": fs.ErrNotExist} {
+		for i := range keys {
+			f := &failSegments{s, map[string]error{keys[i]: cause}}
+			var out bytes.Buffer
+			missing, err := Output(t.Context(), f, nil, testName, nil, &out)
+			want := strings.Replace("0\r\n1\r\n2\r\n3\r\n4\r\n5\r\n6\r\n7\r\n", fmt.Sprintf("%d\r\n", i), "", 1)
+			if name != "deleted" && !errors.Is(err, cause) || name == "deleted" && err != nil || out.String() != want || missing != 3 {
+				t.Errorf("%s %d: output %q, %d bytes are missing, %v", name, i, out.String(), missing, err)
+			}
+			for k := range keys {
+				c, err := Show(t.Context(), f, nil, testName, &protocol.Moment{Time: began.Add(time.Duration(10*k+5) * time.Second)}, protocol.ScreenSpec{NonEmpty: true})
+				want := uint64(3*k + 3)
+				if k == i {
+					want -= 3
+				}
+				if want == 0 { // the beginning cannot be read
+					if err == nil {
+						t.Errorf("%s %d: second %d shows %q", name, i, 10*k+5, c.Lines)
+					}
+				} else if err != nil || c.Offset != want {
+					t.Errorf("%s %d: second %d shows offset %d, %v; want %d", name, i, 10*k+5, c.Offset, err, want)
+				}
+			}
+			if _, err := Show(t.Context(), f, nil, testName, &protocol.Moment{Offset: new(uint64(3*i + 3))}, protocol.ScreenSpec{}); err == nil || errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s %d: the screen of this segment: %v", name, i, err)
+			}
+		}
+	}
+	f := &failSegments{s, map[string]error{keys[3]: errors.New("the server answers 500")}}
+	if _, err := Output(t.Context(), f, nil, testName, nil, io.Discard); err == nil {
+		t.Error("the output is had from a store that fails")
+	}
+}
+
+// An index that is torn when a recording is completed stays as it is, because its content is not known.
+func TestCompleteKeepsTornIndex(t *testing.T) {
+	dir := t.TempDir()
+	s := OpenDir(dir)
+	newProgram(t, 1, 4000).record(s, nil, nil)
+	path := filepath.Join(dir, "host", "build@Uyy4", indexName)
+	if err := os.WriteFile(path, []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := &Recorder{Host: testName.Host, Log: zerolog.Nop(), store: s}
+	info := &protocol.SessionInfo{ID: testName.ID, Instance: testName.Instance}
+	if err := newSession(r, info).complete(t.Context(), newIndex(testName, info)); !errors.Is(err, ErrTorn) {
+		t.Errorf("complete: %v", err)
+	}
+	if got, err := os.ReadFile(path); string(got) != "torn" || err != nil {
+		t.Errorf("the index is %q, %v", got, err)
 	}
 }
 

@@ -29,6 +29,9 @@ const (
 // ErrTorn is the error for an object that is not a whole segment.
 var ErrTorn = errors.New("the object is torn or was changed")
 
+// errFormat is the error for a segment of a later release.
+var errFormat = errors.New("this release cannot read the segment")
+
 // A Segment is a range of the output of a session.
 type Segment struct {
 	Name     Name
@@ -123,7 +126,7 @@ func Decode(object []byte) (*Segment, error) {
 		return nil, fmt.Errorf("%w: header: %w", ErrTorn, err)
 	}
 	if h.Format != format {
-		return nil, fmt.Errorf("the segment has the format %d, which this release cannot read", h.Format)
+		return nil, fmt.Errorf("%w: it has the format %d; use a later release", errFormat, h.Format)
 	}
 	name, err := ParseName(h.Recording)
 	if err == nil {

@@ -102,7 +102,18 @@ func (s *session) run(ctx context.Context) {
 	switch {
 	case exit != nil && !s.lost:
 		x.IsComplete, x.End, x.Last, x.ExitedAt, x.ExitCode = true, s.pos, s.last, exit.ExitedAt, &exit.ExitCode
-		if err := s.r.persist(ctx, func(ctx context.Context) error { return s.complete(ctx, x) }); err == nil {
+		var torn error
+		err := s.r.persist(ctx, func(ctx context.Context) error {
+			err := s.complete(ctx, x)
+			if errors.Is(err, ErrTorn) {
+				torn, err = err, nil
+			}
+			return err
+		})
+		switch {
+		case torn != nil:
+			s.log.Error().Err(torn).Bool(logging.Security, true).Msg("recording has all output, but stays open, because its index in the store is not valid")
+		case err == nil:
 			s.log.Info().Uint64(logging.Offset, s.pos).Msg("recording is complete")
 		}
 	case ctx.Err() == nil:
@@ -110,7 +121,10 @@ func (s *session) run(ctx context.Context) {
 	}
 }
 
-// complete stores the last index. Old segments may have been removed since the recording began.
+// complete stores the last index. Old segments may have been removed since the recording began. An index that is not
+// valid stays: its content may be of use, and verify must name it.
+//
+// Errors: ErrTorn if the index is not valid; those of the store.
 func (s *session) complete(ctx context.Context, x *Index) error {
 	s.r.indexes.Lock()
 	defer s.r.indexes.Unlock()
@@ -118,7 +132,7 @@ func (s *session) complete(ctx context.Context, x *Index) error {
 	switch {
 	case err == nil:
 		x.RemovedTo = stored.RemovedTo
-	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrTorn):
+	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	return replaceIndex(ctx, s.r.store, s.name, x)

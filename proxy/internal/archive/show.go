@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"holdfast/protocol"
@@ -35,7 +36,8 @@ func Show(ctx context.Context, s Store, keys *Keys, n Name, at *protocol.Moment,
 }
 
 // Output writes the recorded output of a recording to w, up to the moment at, or all of it if at is nil. It returns how
-// many bytes within it are missing. If a segment is torn, Output writes the others, and then returns ErrTorn.
+// many bytes within it are missing. If a segment is torn, or no key opens it, Output writes the others, and then returns the
+// error. A segment that was deleted because of its age or the limit of bytes since the recording was listed is missing.
 //
 // Errors: those of Show, and those of w.
 func Output(ctx context.Context, s Store, keys *Keys, n Name, at *protocol.Moment, w io.Writer) (missing uint64, err error) {
@@ -52,12 +54,14 @@ func Output(ctx context.Context, s Store, keys *Keys, n Name, at *protocol.Momen
 	var unread error
 	for i := range p.segments[:last+1] {
 		seg, err := p.segment(i)
-		if errors.Is(err, ErrTorn) {
-			unread = cmp.Or(unread, err)
+		if isUnreadable(err) {
+			if !errors.Is(err, fs.ErrNotExist) {
+				unread = cmp.Or(unread, err)
+			}
 			continue
 		}
 		if err != nil {
-			return 0, err
+			return missing, err
 		}
 		from, until := max(next, seg.Start), min(to, seg.End())
 		if from >= until { // it overlaps the one before
@@ -65,14 +69,17 @@ func Output(ctx context.Context, s Store, keys *Keys, n Name, at *protocol.Momen
 		}
 		missing += from - next
 		if _, err := w.Write(seg.Output[from-seg.Start : until-seg.Start]); err != nil {
-			return 0, err
+			return missing, err
 		}
 		next = until
 	}
-	if unread != nil {
-		missing += max(next, to) - next
-	}
-	return missing, unread
+	return missing + max(next, to) - next, unread
+}
+
+// isUnreadable reports whether an error concerns one segment, so that the others can be read: it is torn, was deleted since
+// it was listed, or this program or its key cannot open it.
+func isUnreadable(err error) bool {
+	return errors.Is(err, ErrTorn) || errors.Is(err, errNoKey) || errors.Is(err, errFormat) || errors.Is(err, fs.ErrNotExist)
 }
 
 // A player reads a recording.
@@ -128,11 +135,14 @@ func (p *player) findOffset(offset uint64) (uint64, int, error) {
 	return 0, 0, protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("offset %d is not recorded; the recording has the output from %d to %d", offset, sum.Start, sum.End))
 }
 
-// firstTime returns the first segment of from to before, without before, that has times, and its first time. The time is zero if
-// there is none: segments without output have no times.
+// firstTime returns the first segment of from to before, without before, that can be read and has times, and its first time. The
+// time is zero if there is none: segments without output have no times.
 func (p *player) firstTime(from, before int) (i int, first time.Time, err error) {
 	for i = from; i < before && first.IsZero(); i++ {
 		seg, err := p.segment(i)
+		if isUnreadable(err) {
+			continue
+		}
 		if err != nil {
 			return 0, first, err
 		}
@@ -157,6 +167,9 @@ func (p *player) findTime(t time.Time) (uint64, int, error) {
 		}
 	}
 	if low == 0 {
+		if _, err := p.segment(0); err != nil && !errors.Is(err, fs.ErrNotExist) { // the time may be in it
+			return 0, 0, err
+		}
 		return 0, 0, protocol.Errorf(protocol.CodeNotStored, "the screen at "+t.Local().Format(time.DateTime)+" is not recorded; the recording begins later")
 	}
 	seg, err := p.segment(low - 1)
@@ -182,6 +195,9 @@ func (p *player) show(offset uint64, i int, spec protocol.ScreenSpec) (c protoco
 			return c, p.notExact(offset)
 		}
 		seg, err := p.segment(i)
+		if errors.Is(err, fs.ErrNotExist) { // it was deleted since it was listed
+			return c, p.notExact(offset)
+		}
 		if err != nil {
 			return c, err
 		}
