@@ -1,10 +1,13 @@
 package past
 
 import (
+	"cmp"
 	"errors"
-	"io"
+	"fmt"
 	"io/fs"
 	"time"
+
+	"holdfast/protocol"
 )
 
 // A Span is the output of one segment.
@@ -38,43 +41,23 @@ type Stamp struct {
 
 // Append appends the first n bytes of the span to p, or all of it if it is shorter. times are the
 // times of the output, in ascending order of their offsets. If the segment was deleted meanwhile, the
-// error matches fs.ErrNotExist.
+// error matches fs.ErrNotExist. Output that is damaged is zeros, and the error then matches ErrDamaged.
 func (s Span) Append(p []byte, n int) (out []byte, times []Stamp, err error) {
-	w, err := s.reader.walk(s.segment)
-	if err != nil {
-		return p, nil, err
-	}
-	defer w.Close()
-	times = []Stamp{{w.start, w.created}}
-	want := len(p) + int(min(uint64(max(n, 0)), s.End-s.Start))
-	for len(p) < want {
-		b, err := w.next()
-		if err == io.EOF {
-			return p, times, nil
-		}
+	to := s.Start + min(uint64(max(n, 0)), s.End-s.Start)
+	var damage error
+	for piece, err := range s.reader.pieces([]segment{s.segment}, s.Start, to, protocol.Size{}) {
 		if err != nil {
 			return p, times, err
 		}
-		switch b.kind {
-		case kindOutput:
-			payload, err := w.payload()
-			if err != nil {
-				return p, times, err
-			}
-			p = append(p, payload[:min(len(payload), want-len(p))]...)
-		case kindEntries:
-			entries, err := w.entries()
-			if err != nil {
-				return p, times, err
-			}
-			for _, e := range entries {
-				if e.kind == entryTime {
-					times = append(times, Stamp{e.offset, e.time})
-				}
-			}
+		if damage = cmp.Or(damage, piece.Damage); piece.Missing > 0 && piece.Damage == nil {
+			return p, times, fmt.Errorf("past: offset %d: %w", piece.Offset, fs.ErrNotExist)
+		}
+		p = append(append(p, piece.Output...), make([]byte, piece.Missing)...)
+		if k := len(times); !piece.Time.IsZero() && (k == 0 || !times[k-1].Time.Equal(piece.Time)) {
+			times = append(times, Stamp{piece.Offset, piece.Time})
 		}
 	}
-	return p, times, nil
+	return p, times, damage
 }
 
 // IsMissing reports whether a part of the store cannot be read because it was deleted meanwhile or

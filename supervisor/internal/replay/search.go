@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"regexp/syntax"
@@ -59,6 +60,9 @@ func (p *Past) units() ([]unit, error) {
 			out, times, err := s.Append(b, n)
 			if past.IsMissing(err) && ringStart <= s.Start { // a later keyframe has replaced it in the store
 				return p.appendOutput(b, s.Start, s.End, n)
+			}
+			if errors.Is(err, past.ErrDamaged) { // zeros are in its place
+				err = nil
 			}
 			return out, times, err
 		}})

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -112,6 +114,47 @@ func TestSearchRing(t *testing.T) {
 	}
 	if found := find(t, full.past(), protocol.PastSearchSpec{Pattern: "some text", Limit: 1000}); len(found) < 14_990 || len(found) > 15_000 {
 		t.Errorf("found %d lines of 15000", len(found)) // lines that two segments share are cut
+	}
+}
+
+// A search finds the lines of a damaged segment that can be read.
+func TestSearchDamagedSegment(t *testing.T) {
+	p := newTape(t, past.Full)
+	r := rand.New(rand.NewPCG(1, 2))
+	noise := func() (text []byte) {
+		for len(text) < 60_000 {
+			text = fmt.Appendf(text, "%x\r\n", r.Uint64())
+		}
+		return text
+	}
+	p.print(append([]byte("needle zero\r\n"), noise()...), false)
+	must(t, p.writer.Sync())
+	p.print(append(noise(), "needle one\r\n"...), false)
+	p.keyframe(true)
+	p.print([]byte("needle two\r\n"), false)
+	q := p.past()
+	var err error
+	q.Ring, err = ring.NewAt(ring.MinBytes, p.live.Size(), p.live.Offset()) // as if it had overwritten this output
+	must(t, err)
+	defer func() { _ = q.Ring.Close() }()
+	path := filepath.Join(p.dir, p.life.String(), fmt.Sprintf("%019d-%019d", 0, len(p.printed)-len("needle two\r\n")))
+	content, err := os.ReadFile(path)
+	must(t, err)
+	for at, want := range map[int][]string{
+		3:                    {"needle two"}, // in the header
+		len(content) / 4:     {"needle one", "needle two"},
+		len(content) * 3 / 4: {"needle zero", "needle two"},
+	} {
+		torn := bytes.Clone(content)
+		torn[at] ^= 1
+		must(t, os.WriteFile(path, torn, 0o600))
+		var lines []string
+		for _, m := range find(t, q, protocol.PastSearchSpec{Pattern: "needle"}) {
+			lines = append(lines, strings.Trim(m.Text, "\x00"))
+		}
+		if !slices.Equal(lines, want) {
+			t.Errorf("byte %d: lines %q, want %q", at, lines, want)
+		}
 	}
 }
 
