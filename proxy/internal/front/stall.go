@@ -12,7 +12,10 @@ const (
 	// stallTime is how long a link may be silent while an answer is outstanding, until the user is
 	// notified. A handoff or an upgrade of the supervisor takes less than a second.
 	stallTime = 3 * time.Second
+	// stallLook is the pause between two looks at the link while an answer is outstanding, and calmLook otherwise: an idle viewer
+	// must wake the processor rarely.
 	stallLook = 250 * time.Millisecond
+	calmLook  = time.Second
 )
 
 // watchLink notifies the user if the link stalls, and removes the notice when the link answers
@@ -20,7 +23,7 @@ const (
 func (v *viewer) watchLink() (stop func()) {
 	end := make(chan struct{})
 	go func() {
-		look := time.NewTicker(stallLook)
+		look := time.NewTimer(calmLook)
 		defer look.Stop()
 		isShown := false
 		for {
@@ -29,7 +32,13 @@ func (v *viewer) watchLink() (stop func()) {
 			case <-end:
 				return
 			}
-			switch stalled := v.att.Stalled(); {
+			stalled := v.att.Stalled()
+			if isShown || stalled > 0 {
+				look.Reset(stallLook)
+			} else {
+				look.Reset(calmLook)
+			}
+			switch {
 			case !isShown && stalled >= stallTime:
 				isShown = true
 				v.term.overlay(fmt.Sprintf("[no answer for %d s; input is kept]", int(stalled.Seconds())))
