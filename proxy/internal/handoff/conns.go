@@ -21,10 +21,14 @@ type Conn struct {
 const AtOnce = (socket.MaxFiles - 1) / filesOfConn
 
 const (
-	filesOfConn = 2         // the connection, and a file with its state
-	maxRecord   = 160 << 20 // bytes; 256 attachments with their windows, and a frame of each kind
-	groupConn   = "conn"
-	groupState  = "state" // state that belongs to no connection
+	filesOfConn = 2 // the connection, and a file with its state
+	// maxRecord is the largest state of a connection in bytes. It must be larger than all that a client can make the proxy
+	// keep, because a handoff fails if one connection cannot be moved: input of 256 attachments, 256 KiB each (package
+	// linkclient); 64 answers of at most 1 MiB, and a piece of output for each attachment, that the client has not read; both in
+	// base64; and 1,024 waits of 128 KiB (package apiserver). Together that is about 320 MiB.
+	maxRecord  = 512 << 20
+	groupConn  = "conn"
+	groupState = "state" // state that belongs to no connection
 )
 
 // A parcel is the content of a message: connections and, if there is any, other state.
@@ -78,7 +82,7 @@ func unpack(groups []Group, files []*os.File) (p parcel, err error) {
 			return p, fmt.Errorf("%d files of %.40q", g.Files, g.Name)
 		}
 		f := files[g.Files-1]
-		record, err := io.ReadAll(io.LimitReader(io.NewSectionReader(f, 0, maxRecord), maxRecord))
+		record, err := readRecord(f)
 		if err != nil {
 			return p, err
 		}
@@ -93,6 +97,19 @@ func unpack(groups []Group, files []*os.File) (p parcel, err error) {
 		}
 	}
 	return p, nil
+}
+
+func readRecord(f *os.File) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxRecord {
+		return nil, fmt.Errorf("the state of a connection has %d bytes, the limit is %d", info.Size(), maxRecord)
+	}
+	record := make([]byte, info.Size())
+	_, err = io.ReadFull(io.NewSectionReader(f, 0, info.Size()), record)
+	return record, err
 }
 
 // recordFile returns a memory file that holds a connection state.

@@ -504,3 +504,33 @@ func TestBadParcels(t *testing.T) {
 		})
 	}
 }
+
+// The state of a connection may be as long as its client can make it, and a longer one is named.
+func TestLargestRecord(t *testing.T) {
+	unpacked := func(size int64) (parcel, error) {
+		t.Helper()
+		record, err := recordFile(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := record.Truncate(size); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return unpack([]Group{{Name: groupConn, Files: filesOfConn}}, []*os.File{conn, record})
+	}
+	const large = 320 << 20
+	p, err := unpacked(large)
+	if err != nil || len(p.conns) != 1 || len(p.conns[0].Record) != large {
+		t.Fatalf("a state of %d bytes: %d connections, %v", large, len(p.conns), err)
+	}
+	if err := p.conns[0].File.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := unpacked(maxRecord + 1); err == nil || !strings.Contains(err.Error(), "536870913 bytes") {
+		t.Errorf("a state that is too long: %v", err)
+	}
+}

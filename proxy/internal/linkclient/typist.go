@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// typingWindow is the largest number of bytes that a Typist holds before they are accepted.
-	typingWindow = 1 << 20
+	// typingWindow is the largest number of bytes that a Typist holds before they are accepted: twice those that are
+	// sent. A connection may have 256 of them, and all are a part of its state in a handoff.
+	typingWindow = 2 * sendWindow
 	// sendWindow is how many of these bytes may be sent without an answer. It is small because
 	// the supervisor drops all input behind a piece for which its queue has no room.
 	sendWindow = 4 * frame.MaxData
