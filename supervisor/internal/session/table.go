@@ -3,6 +3,8 @@ package session
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"regexp"
@@ -114,8 +116,8 @@ func NewTable(cfg Config) *Table {
 // Events returns the hub on which the table's sessions publish their events.
 func (t *Table) Events() *event.Hub { return t.hub }
 
-// Create starts a session. An empty id means a random one. A token makes the request
-// repeatable: if the session exists and was created with the same token, Create returns it.
+// Create starts a session. An empty id means one that follows from the token, or a random one if there is no token. A token
+// makes the request repeatable: if the session exists and was created with the same token, Create returns it.
 //
 // Errors: closed, upgrading, session_exists, limit_exceeded, invalid_argument, and spawn_failed
 // with its cause.
@@ -128,7 +130,7 @@ func (t *Table) Create(id protocol.SessionID, spec protocol.SpawnSpec, token str
 // taken from defaults, as far as the system can set them.
 func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.SpawnSpec, defaults protocol.Limits, token string) (*Session, error) {
 	if id == "" {
-		id = protocol.SessionID(protocol.NewToken(6))
+		id = newID(account, token)
 	}
 	if err := id.Validate(); err != nil {
 		return nil, err
@@ -151,6 +153,19 @@ func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.S
 	}
 	op.defaults = defaults
 	return t.open(id, spec, op)
+}
+
+// idBytes is the number of bytes of an id that a client has not chosen.
+const idBytes = 6
+
+// newID returns an id for a session that a client has not named. With a token, a repetition of the request must find the
+// session, so the id is a hash of the token. It depends on the account as well, because clients of other users may choose the same token.
+func newID(account, token string) protocol.SessionID {
+	if token == "" {
+		return protocol.SessionID(protocol.NewToken(idBytes))
+	}
+	sum := sha256.Sum256([]byte(account + "\x00" + token))
+	return protocol.SessionID(hex.EncodeToString(sum[:idBytes]))
 }
 
 // Reopen starts an exited session again under its id, as a new instance. If instance is not

@@ -144,6 +144,37 @@ func TestSpawnFails(t *testing.T) {
 	}
 }
 
+// A repeated create that names no session finds the session by its token, unless another account has chosen that token.
+func TestTokenWithoutID(t *testing.T) {
+	tb := newTable(t, Config{})
+	id := func(account, token string) protocol.SessionID {
+		t.Helper()
+		s, err := tb.CreateFor(account, "", bash("exec sleep 1000"), protocol.Limits{}, token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.ID()
+	}
+	first := id("ann", "t")
+	for _, tt := range []struct {
+		account, token string
+		same           bool
+	}{
+		{"ann", "t", true},
+		{"ann", "other", false},
+		{"ann", "", false},
+		{"ann", "", false},
+		{"bob", "t", false},
+	} {
+		if got := id(tt.account, tt.token); (got == first) != tt.same {
+			t.Errorf("%s with the token %q: session %s; the first one was %s", tt.account, tt.token, got, first)
+		}
+	}
+	if n := len(tb.List("")); n != 5 {
+		t.Errorf("there are %d sessions, want 5", n)
+	}
+}
+
 // Concurrent creates with the same token make one session. Without a token, or with different ones, one create
 // succeeds.
 func TestCreateTogether(t *testing.T) {
