@@ -348,7 +348,7 @@ func TestDetachWhileAttaching(t *testing.T) {
 	for range 2 { // the two replies come in any order
 		switch m := c.mustNext().(type) {
 		case *api.Error:
-			if m.RequestID != "a" {
+			if m.RequestID != "a" || m.Code != protocol.CodeNotAttached {
 				t.Errorf("arrived %+v", m)
 			}
 		case *api.Detached:

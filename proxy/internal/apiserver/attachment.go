@@ -83,6 +83,9 @@ func (c *conn) attach(m *api.Attach, a *attachment) error {
 	la, info, err := c.attachAllowed(a.ctx, m.Attachment, spec)
 	if err != nil {
 		c.attachments.remove(a)
+		if a.hasDetached.Load() && errors.Is(err, context.Canceled) {
+			return protocol.Errorf(protocol.CodeNotAttached, fmt.Sprintf("attachment %d was detached before it was made", a.number))
+		}
 		return err
 	}
 	c.begin(a, la, info, m.Text, func() {
