@@ -65,7 +65,8 @@ type Options struct {
 
 // Run serves an agent until In ends or ctx is done.
 func Run(ctx context.Context, o Options) error {
-	err := newServer(o).Run(ctx, &sdk.IOTransport{Reader: o.In, Writer: o.Out})
+	out := &lineWriter{WriteCloser: o.Out}
+	err := newServer(o).Run(ctx, &sdk.IOTransport{Reader: newLineReader(o.In, out), Writer: out})
 	if errors.Is(err, io.EOF) {
 		return nil
 	}

@@ -1,0 +1,59 @@
+package mcp
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"os"
+	"testing"
+	"time"
+)
+
+// A line that is no message is answered with an error, and the agent is served further.
+func TestWrongLines(t *testing.T) {
+	in, agentOut := io.Pipe()
+	agentIn, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agentIn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- Run(t.Context(), Options{Control: ControlNone, In: in, Out: out}) }()
+	answers := bufio.NewScanner(agentIn)
+	for _, tt := range []struct {
+		line string
+		code int // of the answer's error; 0: the answer is a result
+	}{
+		{"hello", parseError},
+		{`{"jsonrpc":"2.0","id":1,`, parseError},
+		{"\x00\xff", parseError},
+		{"5", invalidRequest},
+		{"{}", invalidRequest},
+		{`{"jsonrpc":"1.0","id":1,"method":"ping"}`, invalidRequest},
+		{"\n\r\n" + `{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, 0},
+		{`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" + "hello", parseError},
+		{`{"jsonrpc":"2.0","id":3,"method":"ping"}`, 0},
+	} {
+		if _, err := io.WriteString(agentOut, tt.line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if !answers.Scan() {
+			t.Fatalf("no answer to %q: %v", tt.line, answers.Err())
+		}
+		var answer struct {
+			Error  struct{ Code int }
+			Result json.RawMessage
+		}
+		if err := json.Unmarshal(answers.Bytes(), &answer); err != nil || answer.Error.Code != tt.code || (answer.Result == nil) != (tt.code != 0) {
+			t.Errorf("the answer to %q is %s, %v", tt.line, answers.Text(), err)
+		}
+	}
+	if err := agentOut.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
