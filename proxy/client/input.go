@@ -239,6 +239,14 @@ func (a *Attachment) Interrupt(ctx context.Context) error {
 	return a.c.Interrupt(ctx, a.spec.SessionID)
 }
 
+// Unacknowledged returns how many bytes of the written input the session has not acknowledged. After the end of the
+// attachment, these bytes may not have reached the session.
+func (a *Attachment) Unacknowledged() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.in.Len()
+}
+
 // Flush waits until the session has accepted all written input.
 func (a *Attachment) Flush(ctx context.Context) error {
 	for {

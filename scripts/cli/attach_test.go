@@ -134,6 +134,10 @@ func TestTerminalRestored(t *testing.T) {
 			w.must("stop")
 			p.typ("\x1cd")
 		}, 0, "[detached from s]"},
+		{"detach with input while the proxy is away", func(t *testing.T, w *world, p *terminal) {
+			w.must("stop")
+			p.typ("bye\r\x1cd")
+		}, 75, "proxy: 4 bytes of input may not have reached session s"},
 		{"steal", func(t *testing.T, w *world, p *terminal) {
 			thief := w.open("attach", "--steal", "s")
 			thief.expect("MODES-SET")

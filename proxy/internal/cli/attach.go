@@ -18,6 +18,7 @@ import (
 	"holdfast/proxy/internal/front"
 	"holdfast/shared/config"
 	"holdfast/shared/plain"
+	"holdfast/shared/sysexits"
 )
 
 // attachOptions are the flags of attach, and facts for one attachment.
@@ -138,7 +139,8 @@ func (a *app) attachCommand() *cobra.Command {
 			"active last at the top; without a terminal it attaches to that session.\n\n" +
 			"If the output goes to a pipe or a file and no other viewer is attached, the session waits for the reader of the\n" +
 			"output, at most 10 s at a time; other viewers then need --read-only or --steal. If output is skipped nevertheless,\n" +
-			"attach reports that on standard error.",
+			"attach reports that on standard error. If input may not have reached the session when you detach, because no\n" +
+			"proxy answers, attach reports that on standard error, too, and exits with 75.",
 		Example:           "  proxy attach build               # ctrl-\\ d detaches\n  proxy attach build --read-only   # look, and let others type",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.sessionIDs(alive),
@@ -212,23 +214,30 @@ func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.Sessio
 	return o.report(ctx, c, att, t, end)
 }
 
-// report prints how the view ended, and returns the error with the exit code of the command.
+// report prints how the view ended, and returns the error with the exit code of the command. It also prints how
+// much input may be lost, because the session has not acknowledged it.
 func (o *attachOptions) report(ctx context.Context, c *client.Client, att *client.Attachment, t *front.Terminal, end error) error {
 	info := att.Info().Session
 	switch {
 	case errors.Is(end, front.ErrDetached):
 		t.Say("[detached from %s]", info.ID)
 		o.detached = true
+		if noteUndelivered(att) {
+			return exitcode.New(sysexits.TempFail, "")
+		}
 		return nil
 	case ctx.Err() != nil:
 		if by, ok := context.Cause(ctx).(signalled); ok {
 			t.Say("[detached from %s by a signal]", info.ID)
+			noteUndelivered(att)
 			return exitcode.New(by.exitCode(), "")
 		}
 		t.Say("[detached from %s]", info.ID) // --timeout of run is over
+		noteUndelivered(att)
 		return ctx.Err()
 	case end != nil:
 		t.Say("[lost %s]", info.ID)
+		noteUndelivered(att)
 		return end
 	}
 	exit := att.Exit()
@@ -239,6 +248,16 @@ func (o *attachOptions) report(ctx context.Context, c *client.Client, att *clien
 		t.Say("[%s ended by %s]", info.ID, plain.Text(exit.Signal))
 	}
 	return childExit(exit.ExitCode)
+}
+
+// noteUndelivered prints how many bytes of input the session has not acknowledged, and reports whether there are any.
+func noteUndelivered(att *client.Attachment) bool {
+	n := att.Unacknowledged()
+	if n > 0 {
+		note("%s of input may not have reached session %s, because no acknowledgement came; attach again, and look before you repeat the input",
+			count(n, "byte"), att.Info().Session.ID)
+	}
+	return n > 0
 }
 
 // open attaches. If the output goes to a pipe or a file, the session must wait for its reader, like

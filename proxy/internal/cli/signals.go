@@ -46,8 +46,8 @@ func (e *ending) catch(parent context.Context, signals ...os.Signal) (ctx contex
 
 const (
 	// endLimit is how long a command may take to end after a signal. A command that is attached to a session on
-	// another host needs the longest time: the client waits up to 1 s until its input is sent, 1 s until the proxy
-	// has acknowledged it, and 2 s until ssh has ended. The rest is for the terminal and the last message. A
+	// another host needs the longest time: the viewer waits up to 0.5 s until the session has acknowledged its input,
+	// the client up to 1 s until the input is sent, 1 s until the proxy has confirmed it, and 2 s until ssh has ended. The rest is for the terminal and the last message. A
 	// service manager and docker stop wait for at least 10 s before they send SIGKILL.
 	endLimit = 5 * time.Second
 	// restoreLimit is how long the terminal may take to accept the sequences that reset its modes.

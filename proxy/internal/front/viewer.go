@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"time"
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
@@ -118,13 +119,25 @@ func (v *viewer) run(ctx context.Context) error {
 		v.awaitAnswers()
 		return err
 	case <-v.detach:
-		_ = v.att.Detach()
+		v.leaveSession(ctx, deliverTime)
 		v.awaitAnswers()
 		return ErrDetached
 	case <-ctx.Done(): // a signal
-		_ = v.att.Detach()
+		v.leaveSession(context.WithoutCancel(ctx), deliverTime/2)
 		return ctx.Err()
 	}
+}
+
+// deliverTime is how long a viewer that detaches waits until the session has acknowledged the input. A proxy that
+// crashed is started again within this time.
+const deliverTime = time.Second
+
+// leaveSession detaches when the session has acknowledged all input, or when the time is over.
+func (v *viewer) leaveSession(ctx context.Context, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_ = v.att.Flush(ctx) // the attachment counts the input that is not acknowledged
+	_ = v.att.Detach()
 }
 
 // awaitAnswers waits for missing answers of the terminal.
