@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// A lost session must be started again when the user agrees, or if its label says so.
+// A lost session must be started again when the user agrees, or if its label says so. A lost run must be reported as lost,
+// and a run that was started again must be the same run.
 // demand: D1
 func TestRevive(t *testing.T) {
 	t.Parallel()
@@ -26,7 +27,26 @@ func TestRevive(t *testing.T) {
 	}
 	watcher := w.open("attach", "asks")
 	watcher.expect("first")
-	w.loseSessions("asks", "shell", "argv", "resumes", "fails")
+	command := []string{"--", "/bin/sh", "-c", `echo first; read x; echo "got $x"; exit 5`}
+	line := append([]string{"run", "--id", "k"}, command...)
+	run := w.begin(line...)
+	if !eventually(func() bool { return w.proxy("info", "k").Code == 0 }) {
+		t.Fatal("the run does not start")
+	}
+	w.shows("k", "first")
+	w.loseSessions("asks", "shell", "argv", "resumes", "fails", "k")
+
+	const says = "run k was lost with the machine"
+	if r := w.wait(run); r.Code != 70 || !strings.Contains(r.Errout, says) {
+		t.Errorf("the command that watches the run: %v, want exit 70, %q", r, says)
+	}
+	w.fails(70, says, line...)
+	w.fails(73, "session_exists: run k has another command", "run", "--id", "k", "--", "true")
+	w.must(append([]string{"revive", "-d", "k"}, command...)...)
+	w.must("send", "k", "it", "--enter")
+	if r := w.proxy(line...); r.Code != 5 || !strings.HasSuffix(r.Out, "got it\n") {
+		t.Errorf("the run that was started again: %v", r)
+	}
 
 	watcher.expect("[asks was lost with the machine; this is its screen at ")
 	watcher.expect("? y or n")

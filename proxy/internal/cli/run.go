@@ -50,6 +50,7 @@ func (a *app) runCommand() *cobra.Command {
 		"With --id the same command line returns to the same run, on any terminal and at any time: it prints\n" +
 		"the run's output from the start, as far as that is kept, and exits with its code, even if the run has\n" +
 		"already ended. A run is kept as long as exit records are (exit_keep), or until proxy kill --forget.\n" +
+		"A run that was lost with the machine is reported as lost, with exit code 70, until proxy revive starts it again.\n" +
 		"Another command with the id of a run fails with session_exists. Without --id the session is forgotten\n" +
 		"after it has ended and its output has been printed.\n\n" +
 		"In a terminal all keys go to the command, even ctrl-c, as with attach; the detach keys leave it\n" +
@@ -185,7 +186,7 @@ func (r *oneRun) watch(parent context.Context, a *app) error {
 	switch {
 	case r.o.text || r.o.asJSON:
 		r.exit, err = r.c.Wait(ctx, r.s.ID, -1)
-	case r.keys && r.s.ExitCode == nil:
+	case r.keys && r.s.ExitCode == nil && r.s.State != protocol.StateLost:
 		err = r.join(ctx, a)
 	default:
 		err = r.print(ctx)
@@ -416,6 +417,10 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 			return exitcode.New(128+int(syscall.SIGPIPE), "") // the run is kept, so the same command can return to it
 		} else if err != nil {
 			return err
+		}
+		if r.exit.Reason == protocol.ReasonLost { // what is stored of it is kept, also without an id
+			return exitcode.New(sysexits.Software, fmt.Sprintf("run %s was lost with the machine, so its exit code is not known; "+
+				"proxy revive %s -- COMMAND starts it again, and after proxy forget %s the same command with --id %s starts a new run", id, id, id, id))
 		}
 		if !named {
 			if err := r.c.Forget(ctx, id); err != nil && protocol.CodeOf(err) != protocol.CodeSessionNotFound {

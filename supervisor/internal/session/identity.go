@@ -18,11 +18,12 @@ type identity struct {
 	instance  protocol.Instance
 	spec      protocol.SpawnSpec // without labels; its limits are those of the request
 	dir       string             // in which the child has started
-	token     string
-	account   string            // the session counts towards the limits of this name
-	early     time.Duration     // if the session ends within this time after its start, its opener removes it; see before.go
-	continues bool              // the screen began with the lines of an earlier instance
-	replaces  protocol.Instance // the instance that was started again as this one; "" if there was none
+	token     string             // of the request that started this instance
+	origin    string             // token of the request that created the session, also if it was started again since
+	account   string             // the session counts towards the limits of this name
+	early     time.Duration      // if the session ends within this time after its start, its opener removes it; see before.go
+	continues bool               // the screen began with the lines of an earlier instance
+	replaces  protocol.Instance  // the instance that was started again as this one; "" if there was none
 	created   time.Time
 	masker    *mask.Masker // finds the session's secrets; nil if there are none
 	unmasked  []string     // names of secret variables that are not masked
@@ -51,6 +52,7 @@ type savedSpec struct {
 	protocol.SpawnSpec
 	Scrollback int               `json:"scrollback"` // lines, after limits and defaults
 	Token      string            `json:"token,omitempty"`
+	Origin     string            `json:"origin,omitempty"`
 	Account    string            `json:"account,omitempty"`
 	EarlyMS    int64             `json:"early_ms,omitempty"`
 	Continues  bool              `json:"continues,omitempty"`
@@ -61,7 +63,7 @@ type savedSpec struct {
 
 // save returns the identity as JSON, besides id and instance, with the present labels and limits.
 func (i *identity) save(labels map[string]string, limits protocol.Limits) (json.RawMessage, error) {
-	spec := savedSpec{SpawnSpec: i.spec, Scrollback: i.spec.ScrollbackLines, Token: i.token, Account: i.account, EarlyMS: i.early.Milliseconds(), Continues: i.continues, Replaces: i.replaces, Created: i.created, Dir: i.dir}
+	spec := savedSpec{SpawnSpec: i.spec, Scrollback: i.spec.ScrollbackLines, Token: i.token, Origin: i.origin, Account: i.account, EarlyMS: i.early.Milliseconds(), Continues: i.continues, Replaces: i.replaces, Created: i.created, Dir: i.dir}
 	spec.Labels, spec.Limits = labels, limits
 	var data bytes.Buffer
 	e := json.NewEncoder(&data)
@@ -77,8 +79,11 @@ func loadIdentity(v *savedState) (identity, map[string]string, error) {
 		return identity{}, nil, fmt.Errorf("session %s: %w", v.ID, err)
 	}
 	i := identity{
-		id: v.ID, instance: v.Instance, spec: saved.SpawnSpec, token: saved.Token, account: saved.Account,
+		id: v.ID, instance: v.Instance, spec: saved.SpawnSpec, token: saved.Token, origin: saved.Origin, account: saved.Account,
 		early: time.Duration(saved.EarlyMS) * time.Millisecond, continues: saved.Continues, replaces: saved.Replaces, created: saved.Created, dir: saved.Dir,
+	}
+	if i.origin == "" && i.replaces == "" { // an earlier release has saved it
+		i.origin = i.token
 	}
 	if i.dir == "" { // an earlier release has saved it
 		i.dir = workDir(saved.SpawnSpec)

@@ -172,7 +172,7 @@ func TestLost(t *testing.T) {
 	spec := bash(`cd "` + home + `"; for i in $(seq 300); do echo line $i; done; printf '\e[31mred\e[0m\e[?1049h\e[HALTERNATE'; sleep 1000`)
 	spec.Labels = map[string]string{"task": "build"}
 	spec.Env = []string{"TOKEN=a secret", "LANG=C"}
-	s, err := m.Create("work", spec, "")
+	s, err := m.Create("work", spec, "first")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,9 +206,18 @@ func TestLost(t *testing.T) {
 		t.Errorf("a viewer learns the end %+v, want the reason %s", exit, protocol.ReasonLost)
 	}
 
-	again, err := m.Reopen("work", i.Instance, protocol.RespawnSpec{Argv: []string{"bash", "-c", "echo NEW; sleep 1000"}, Cwd: home, KeepScreen: true}, "")
+	if same, err := m.Create("work", spec, "first"); err != nil || same != lost {
+		t.Errorf("the repeated request, whose session is lost, returns %v, %v", same, err)
+	}
+	_, err = m.Create("work", spec, "second")
+	wantCode(t, "another request", err, protocol.CodeSessionExists)
+
+	again, err := m.Reopen("work", i.Instance, protocol.RespawnSpec{Argv: []string{"bash", "-c", "echo NEW; sleep 1000"}, Cwd: home, KeepScreen: true}, "second")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if same, err := m.Create("work", spec, "first"); err != nil || same != again {
+		t.Errorf("the repeated request, whose session was started again, returns %v, %v", same, err)
 	}
 	look(t, again, protocol.AttachSpec{}).until(t, "NEW")
 	got := text(t, again)

@@ -49,6 +49,7 @@ type bounds struct {
 // opening is an id while its child is being started.
 type opening struct {
 	token   string
+	origin  string // token of the request that created the session
 	account string
 	early   time.Duration // if the session ends within this time after its start, its opener removes it
 	done    chan struct{}
@@ -110,7 +111,7 @@ func (r *registry[S]) reserve(id protocol.SessionID, token string, now time.Time
 	if surplus, err = r.admit(account, now); err != nil {
 		return none, nil, surplus, err
 	}
-	op = &opening{token: token, account: account, done: make(chan struct{})}
+	op = &opening{token: token, origin: token, account: account, done: make(chan struct{})}
 	r.opening[id] = op
 	r.begun[op] = struct{}{}
 	return none, op, surplus, nil

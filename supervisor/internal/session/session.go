@@ -127,7 +127,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	size := spec.Size()
 	now := cfg.Now()
 	s := &Session{
-		identity: identity{id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, account: op.account, early: op.early, continues: op.above != nil, replaces: op.replaces, created: now, dir: workDir(spec)},
+		identity: identity{id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, origin: op.origin, account: op.account, early: op.early, continues: op.above != nil, replaces: op.replaces, created: now, dir: workDir(spec)},
 		cfg:      cfg, hub: hub, onExit: onExit,
 		saved: newSavedState(), size: size,
 	}

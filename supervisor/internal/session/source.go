@@ -109,7 +109,7 @@ func (r source) Meta() past.Meta {
 		m.Cwd = s.masker.Text(cmp.Or(seen.Cwd, m.Cwd))
 	}
 	known := s.identity
-	known.token, known.early = "", 0 // of the request that created the session, which is over
+	known.token, known.early = "", 0 // of the request that started this instance, which is over
 	m.EnvNames, known.spec.Env = storedVariables(s.spec.Env)
 	known.spec.Argv, known.spec.Env, known.spec.Cwd = s.masker.Texts(s.spec.Argv), s.masker.Texts(known.spec.Env), s.masker.Text(s.spec.Cwd)
 	known.dir = i.Cwd

@@ -117,7 +117,8 @@ func NewTable(cfg Config) *Table {
 func (t *Table) Events() *event.Hub { return t.hub }
 
 // Create starts a session. An empty id means one that follows from the token, or a random one if there is no token. A token
-// makes the request repeatable: if the session exists and was created with the same token, Create returns it.
+// makes the request repeatable: if the session exists and was created with the same token, Create returns it, also if the
+// machine has lost it or if it was started again.
 //
 // Errors: closed, upgrading, session_exists, limit_exceeded, invalid_argument, and spawn_failed
 // with its cause.
@@ -138,9 +139,13 @@ func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.S
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
+	var created *Session // by the same request
 	old, op, err := t.reserve(id, token, func(old *Session) (string, error) {
 		if old == nil {
 			return account, nil
+		}
+		if token != "" && old.origin == token {
+			created = old
 		}
 		e := protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("session %s exists; choose another id", id))
 		if old.hasExited() {
@@ -148,6 +153,9 @@ func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.S
 		}
 		return "", e
 	})
+	if created != nil {
+		return created, nil
+	}
 	if op == nil {
 		return old, err
 	}
@@ -181,6 +189,7 @@ func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change
 func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, change protocol.RespawnSpec, token string, early time.Duration) (*Session, error) {
 	var spec protocol.SpawnSpec
 	var replaces protocol.Instance
+	var origin string
 	old, op, err := t.reserve(id, token, func(old *Session) (string, error) {
 		if old == nil {
 			return "", notFound(id)
@@ -197,7 +206,7 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 		if old.isLost() && len(change.Argv) == 0 && mask.MayHide(old.spec.Argv) { // a client sees only the first part of a long command
 			return "", protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("the command of session %s contains a secret, which is not stored: name the command in argv", id))
 		}
-		spec, replaces = old.spec, old.instance
+		spec, replaces, origin = old.spec, old.instance, old.origin
 		spec.Labels, spec.Limits = old.Labels(), *old.cage.limits.Load()
 		spec.Cols, spec.Rows = old.size.Cols, old.size.Rows // the size cannot change any more after the exit
 		spec = change.Apply(spec)
@@ -206,7 +215,7 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 	if op == nil {
 		return old, err
 	}
-	op.early, op.replaces = early, replaces
+	op.early, op.replaces, op.origin = early, replaces, origin
 	if change.KeepScreen {
 		op.above, op.lost = t.screenOf(id)
 	}
