@@ -14,8 +14,9 @@ import (
 
 func main() {
 	if slices.Equal(os.Args[1:], []string{"--version"}) { // the commands are not needed for that
-		fmt.Println("holdfast version", version.String())
-		return
+		if _, err := fmt.Println("holdfast version", version.String()); err == nil {
+			return
+		} // otherwise the command reports the error
 	}
 	machine.Share()
 	os.Args[0] = "holdfast" // texts name the program so, whatever the name of a link to it is

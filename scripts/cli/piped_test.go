@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -72,5 +73,31 @@ func TestAttachIntoPipe(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil || !strings.Contains(errout.String(), " bytes of the output were skipped") {
 		t.Errorf("the number of skipped bytes is not reported: %v, %s", err, errout)
+	}
+}
+
+// A command whose output cannot be written must say so, and end with EX_IOERR.
+func TestOutputFull(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "echo ready; exec cat")
+	w.shows("s", "ready")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	commands := []string{
+		"ls --json", "status", "screen s", "search s ready", "export s", "events --since 1h", "--help", "--version", "new -d --id t -- sleep 1000", "run -- echo ready",
+		"attach s --read-only", "record s -o -", "wait s --text ready",
+	}
+	running := make([]*background, len(commands))
+	for i, c := range commands {
+		running[i] = w.beginWith(full, nil, strings.Fields(c)...)
+	}
+	for i, c := range commands {
+		if r := w.wait(running[i]); r.Code != 74 || !strings.Contains(r.Errout, "standard output cannot be written: no space left on device") {
+			t.Errorf("proxy %s: %v, want exit 74", c, r)
+		}
 	}
 }

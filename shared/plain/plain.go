@@ -13,6 +13,7 @@ package plain
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -103,9 +104,40 @@ func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 // writes all text for people to them, because titles, names, reasons and errors come from other
 // programs and must not control the terminal.
 var (
-	Stdout = NewWriter(os.Stdout)
+	Stdout = NewWriter(standard)
 	Stderr = NewWriter(os.Stderr)
 )
+
+// StdoutError returns the first error of a write to the standard output by way of Stdout, Raw or JSON, or
+// nil. A command that ignores the errors of its writes must not end as if the user had its output.
+func StdoutError() error {
+	standard.mu.Lock()
+	defer standard.mu.Unlock()
+	return standard.failed
+}
+
+// IsStdout reports whether w is the standard output without escaping: Raw(Stdout).
+func IsStdout(w io.Writer) bool { return w == io.Writer(standard) }
+
+var standard = &output{file: os.Stdout}
+
+// An output writes to a file, and remembers the first error.
+type output struct {
+	file *os.File
+
+	mu     sync.Mutex
+	failed error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.file.Write(p)
+	if err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.failed = cmp.Or(o.failed, err)
+	}
+	return n, err
+}
 
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()

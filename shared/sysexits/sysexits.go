@@ -13,6 +13,7 @@ const (
 	Software    = 70
 	OSError     = 71 // a command could not be started
 	CantCreate  = 73 // the id is in use
+	IOErr       = 74 // an output could not be written
 	TempFail    = 75 // the command may succeed later
 	Protocol    = 76
 	NoPerm      = 77

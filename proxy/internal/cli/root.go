@@ -45,7 +45,11 @@ func Main(operate func(*App) []*cobra.Command) int {
 	if by, ok := context.Cause(ctx).(signalled); ok && errors.Is(err, context.Canceled) {
 		err = exitcode.New(by.exitCode(), "")
 	}
+	_, isSignalled := context.Cause(ctx).(signalled)
 	stop()
+	if failed := plain.StdoutError(); failed != nil && !isSignalled && !errors.Is(failed, syscall.EPIPE) && (err == nil || exitcode.Text(err) == "") {
+		err = failed // not all commands look at the errors of their writes
+	}
 	code := exitcode.Of(err)
 	if code == 0 {
 		return 0

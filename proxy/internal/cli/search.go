@@ -103,6 +103,5 @@ func highlight(text string, ranges []protocol.Range) string {
 
 // colours reports whether output to w may have colours.
 func colours(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && front.Open(f, f).Escapes()
+	return plain.IsStdout(w) && os.Getenv("NO_COLOR") == "" && front.Open(os.Stdout, os.Stdout).Escapes()
 }

@@ -11,6 +11,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
@@ -76,6 +79,10 @@ func Text(err error) string {
 	if errors.As(err, &e) {
 		return e.Text
 	}
+	var failed *fs.PathError
+	if isUnwritten(err) && errors.As(err, &failed) && failed.Path == os.Stdout.Name() {
+		return fmt.Sprintf("standard output cannot be written: %v; the output is not complete", failed.Err)
+	}
 	return err.Error()
 }
 
@@ -93,6 +100,8 @@ func Of(err error) int {
 		if code := byCode[e.Code]; code != 0 {
 			return code
 		}
+	case isUnwritten(err):
+		return sysexits.IOErr
 	case errors.Is(err, config.ErrInvalid), errors.Is(err, socket.ErrUnsafeDir):
 		return sysexits.Config
 	case errors.As(err, &inUse):
@@ -107,6 +116,13 @@ func Of(err error) int {
 		return sysexits.Timeout
 	}
 	return sysexits.Software
+}
+
+// isUnwritten reports whether an output of the command could not be written, because the disk is full, for
+// example. A reader that has closed a pipe did not want the output.
+func isUnwritten(err error) bool {
+	var failed *fs.PathError
+	return errors.As(err, &failed) && failed.Op == "write" && !errors.Is(err, syscall.EPIPE)
 }
 
 // Unsupported returns an error for an operation that needs Unix sockets, with the operation to use

@@ -64,6 +64,7 @@ var manualSections = []manual.Section{
 			{Word: "70", Text: "Another error occurred."},
 			{Word: "71", Text: "The command could not be started."},
 			{Word: "73", Text: "The session's id is in use."},
+			{Word: "74", Text: "An output could not be written completely, because the disk is full, for example."},
 			{Word: "75", Text: "The command may succeed later: a limit is reached, another viewer is attached, the connection was lost, or a viewer has detached before its input reached the session."},
 			{Word: "76", Text: "Both sides have no protocol in common, or the new supervisor cannot continue the work of the old one."},
 			{Word: "77", Text: "The command is not permitted."},
