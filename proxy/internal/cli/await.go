@@ -30,8 +30,7 @@ func (o *awaitOptions) flags(cmd *cobra.Command, prefix string) {
 	f.BoolVar(&o.prompt, prefix+"prompt", false, "wait until the shell waits for a command; the shell must report its prompts (OSC 133)")
 	spanVar(f, &o.idle, prefix+"idle", 0, "wait until the session has printed nothing for this `time`")
 	spanVar(f, &o.timeout, "timeout", -1, "give up after this `time`, with exit code 124 (default never)")
-	f.Lookup("timeout").DefValue = "0s" // omits the default from the help text
-	f.Lookup(prefix + "idle").DefValue = "0s"
+	f.Lookup("timeout").DefValue = noDefault
 }
 
 // asked reports whether one of the flags is set.

@@ -81,7 +81,7 @@ func (a *app) eventsCommand() *cobra.Command {
 }
 
 // zeroOf maps types of flags to the default values that the help text omits.
-var zeroOf = map[string]string{"bool": "false", "uint64": "0", "int": "0", "duration": "0s"}
+var zeroOf = map[string]string{"bool": "false", "uint64": "0", "int": "0", "duration": noDefault}
 
 // check reports invalid options.
 func (o *eventsOptions) check() error {

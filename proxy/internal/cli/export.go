@@ -69,7 +69,7 @@ func (a *app) exportCommand() *cobra.Command {
 	f.StringVarP(&o.output, "output", "o", "-", "the `file` to write, - for standard output")
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace a file that exists")
 	o.stretch.flags(cmd, "export")
-	f.DurationVar(&o.over, "over", 10*time.Second, "the duration of a cast; 0 shows all output at once")
+	spanVar(f, &o.over, "over", 10*time.Second, "the duration of a cast; 0 shows all output at once")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportFormats, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagFilename("output") // the flag exists, so this cannot fail
 	return cmd

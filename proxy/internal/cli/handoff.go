@@ -64,7 +64,7 @@ func (o *handoffOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.dryRun, "dry-run", false, "with --handoff: try everything that clients do not notice, and leave the old proxy serving")
 	f.BoolVar(&o.json, "json", false, "with --handoff: print each step as a line of JSON")
 	f.StringVar(&o.fromDir, "from-dir", "", "with --handoff: start the successor from the programs in a `directory`")
-	f.DurationVar(&o.timeout, "timeout", handoff.Timeout, "with --handoff: how long the successor may take to prepare")
+	spanVar(f, &o.timeout, "timeout", handoff.Timeout, "with --handoff: how long the successor may take to prepare")
 	o.verify.flag(f, "with --handoff: ")
 }
 

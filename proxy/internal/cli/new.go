@@ -66,7 +66,7 @@ func (a *app) newCommand() *cobra.Command {
 	f.StringVar(&o.place, "place", "", "start the session on the host of the gate that has these `labels` (k=v,k=v, or any) and the fewest running sessions for each of its processors")
 	f.StringVar(&o.policy, "size-policy", "", "the `viewer` that determines the size: latest, owner, smallest, largest, or fixed for none (default latest, with --size fixed)")
 	o.flags(cmd)
-	f.DurationVar(&o.earlyExit, "early-exit", earlyTime, "with -d: fail if the child fails within this `time`; 0 does not wait")
+	spanVar(f, &o.earlyExit, "early-exit", earlyTime, "with -d: fail if the child fails within this `time`; 0 does not wait")
 	f.BoolVar(&o.shell, "shell-integration", false, "make the shell (bash, zsh, fish) report its prompts and commands (default the setting shell_integration)")
 	f.Lookup("shell-integration").DefValue = "" // omits the second default from the help text
 	_ = cmd.RegisterFlagCompletionFunc("size-policy", sizePolicies)

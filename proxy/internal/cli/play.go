@@ -81,7 +81,7 @@ func (a *app) playCommand() *cobra.Command {
 	cmd.Example = "  proxy play build\n  proxy play build --from -1h --speed 10\n  proxy play build --from 'command -2' --until 'command -1'"
 	o.stretch.flags(cmd, "show")
 	cmd.Flags().Float64Var(&o.speed, "speed", 1, "show it so many `times` as fast")
-	cmd.Flags().DurationVar(&o.idle, "idle-limit", 2*time.Second, "shorten longer pauses to this `time`")
+	spanVar(cmd.Flags(), &o.idle, "idle-limit", 2*time.Second, "shorten longer pauses to this `time`")
 	return cmd
 }
 

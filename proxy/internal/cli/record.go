@@ -58,8 +58,7 @@ func (a *app) recordCommand() *cobra.Command {
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace a file that exists")
 	f.BoolVar(&o.append, "append", false, "continue an existing recording")
 	f.StringVar(&o.title, "title", "", "the recording's `title` (default the session's)")
-	f.DurationVar(&o.idleLimit, "idle-limit", 0, "tell players to shorten pauses to this `time`; the recorded times do not change")
-	f.Lookup("idle-limit").DefValue = "0s" // omits the default from the help text
+	spanVar(f, &o.idleLimit, "idle-limit", 0, "tell players to shorten pauses to this `time`; the recorded times do not change")
 	cmd.MarkFlagsMutuallyExclusive("overwrite", "append")
 	_ = cmd.MarkFlagFilename("output", "cast") // the flag exists, so this cannot fail
 	return cmd

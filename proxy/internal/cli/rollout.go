@@ -45,8 +45,8 @@ func (o *rolloutFlags) define(cmd *cobra.Command) {
 	f.StringVar(&o.sha256, "sha256", "", "with --hosts and a URL: the `sum` of the archive")
 	f.StringVar(&o.waves, "waves", "1,10%", "with --hosts: `sizes` of the first waves, as numbers or percentages; the remaining hosts are the last wave")
 	f.IntVar(&o.parallel, "parallel", 32, "with --hosts: upgrade at most this `number` of hosts at a time")
-	f.DurationVar(&o.limit, "limit", time.Minute, "with --hosts: `time` until the new programs of a host must serve, and for which a host may be unreachable meanwhile")
-	f.DurationVar(&o.maxStall, "max-stall", 2*time.Second, "with --hosts: longest `pause` of a client; 0 means any")
+	spanVar(f, &o.limit, "limit", time.Minute, "with --hosts: `time` until the new programs of a host must serve, and for which a host may be unreachable meanwhile")
+	spanVar(f, &o.maxStall, "max-stall", 2*time.Second, "with --hosts: longest `pause` of a client; 0 means any")
 	_ = cmd.RegisterFlagCompletionFunc("hosts", func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return (&app{}).hostNames(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
 	})

@@ -69,7 +69,6 @@ func (a *app) runCommand() *cobra.Command {
 	f.BoolVar(&o.text, "text", false, "print the lines after the end, as a screen shows them, without escape sequences")
 	f.StringVar(&o.size, "size", "", "fixed size, `COLSxROWS` (default the size of this terminal or 80x24)")
 	o.flags(cmd)
-	f.Lookup("timeout").DefValue = "0s" // omits the default from the help text
 	cmd.MarkFlagsMutuallyExclusive("text", "json")
 	_ = cmd.RegisterFlagCompletionFunc("id", a.sessionIDs(anyState))
 	return cmd

@@ -119,6 +119,11 @@ func VerifyFlag(f *pflag.FlagSet, usagePrefix string) (all *bool) {
 	return &v.all
 }
 
+// SpanVar adds a flag for a time.
+func SpanVar(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
+	spanVar(f, p, name, value, usage)
+}
+
 // MomentFlag adds a flag for a moment.
 func MomentFlag(f *pflag.FlagSet, p **protocol.Moment, name, usage string) {
 	momentVar(f, p, name, usage)

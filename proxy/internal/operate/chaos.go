@@ -16,6 +16,7 @@ import (
 
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/chaos"
+	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/config"
 	"holdfast/shared/pipe"
@@ -72,7 +73,7 @@ func (a *app) chaosCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.RelayDir, "relay", "", "the `directory` to which the app connects; it must not be that of a daemon")
-	f.DurationVar(&o.Last, "for", 30*time.Second, "how long faults are made, and at least until each came once; 0: only those that the app asks for")
+	cli.SpanVar(f, &o.Last, "for", 30*time.Second, "how long faults are made, and at least until each came once; 0: only those that the app asks for")
 	f.Uint64Var(&o.Seed, "seed", 0, "makes the same faults as the run with this `number`; 0: other ones each time")
 	f.StringSliceVar(&o.Faults, "faults", chaos.Kinds(), "the `kinds` of faults")
 	f.IntVar(&o.Sessions, "sessions", 3, "`number` of sessions")

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	wire "holdfast/protocol/gate"
+	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/fleet/bus"
 	"holdfast/proxy/internal/fleet/credential"
@@ -75,7 +76,7 @@ func (a *app) gateCommand() *cobra.Command {
 	o.settings = config.Flags(settings, "policy", "policy_config", "policy_sha256")
 	cmd.Flags().AddGoFlagSet(settings)
 	cmd.Flags().BoolVar(&o.handoff, "handoff", false, "take over from the gate that runs here, with its sockets and its address; its clients and hosts do not notice")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", handoff.Timeout, "with --handoff: how long this gate may take until the old one has found that it works")
+	cli.SpanVar(cmd.Flags(), &o.timeout, "timeout", handoff.Timeout, "with --handoff: how long this gate may take until the old one has found that it works")
 	cmd.AddCommand(a.gateStatusCommand(), a.gateTokenCommand(), a.gateClientCommand(), a.gateWebCommand(), a.gateRevokeCommand(), a.gateForgetCommand())
 	return cmd
 }
@@ -256,7 +257,7 @@ func (a *app) gateTokenCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().DurationVar(&ttl, "ttl", 10*time.Minute, "`time` for which the text is valid")
+	cli.SpanVar(cmd.Flags(), &ttl, "ttl", 10*time.Minute, "`time` for which the text is valid")
 	cmd.Flags().BoolVar(&forGate, "for-gate", false, "print a text for a new gate instead of a host")
 	return cmd
 }

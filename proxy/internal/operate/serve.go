@@ -29,7 +29,7 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.Background, "background", false, "log to a file in the state directory")
 	cmd.Flags().BoolVar(&o.TakeOver, "take-over", false, "take over from the running proxy")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "with --take-over: prepare, but do not take over")
-	cmd.Flags().DurationVar(&o.Timeout, "timeout", handoff.Timeout, "with --take-over: the time for preparing")
+	cli.SpanVar(cmd.Flags(), &o.Timeout, "timeout", handoff.Timeout, "with --take-over: the time for preparing")
 	all = cli.VerifyFlag(cmd.Flags(), "with --take-over: ")
 	for _, f := range []string{"take-over", "dry-run", "timeout", "verify"} {
 		_ = cmd.Flags().MarkHidden(f) // --handoff starts a process with these flags
