@@ -8,6 +8,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"maps"
 	"net"
 	"os"
 	"os/signal"
@@ -95,7 +97,10 @@ func command() *cobra.Command {
 an interrupt does so when it comes twice, if sessions are running.
 
 It runs as two processes: a keeper, and the supervisor proper as its child. The keeper
-holds the terminals and starts the supervisor again if that dies.`,
+holds the terminals and starts the supervisor again if that dies.
+
+The flags are the settings that the supervisor uses. Those that only the proxy uses, such as
+recordings and web, belong into holdfast.json, or into the environment where the proxy starts.`,
 		Example: `  supervisor --background
   supervisor --upgrade --dry-run`,
 		Args:          cobra.NoArgs,
@@ -105,6 +110,7 @@ holds the terminals and starts the supervisor again if that dies.`,
 			if upgradeTo || dryRun || alsoKeeper {
 				return askUpgrade(cmd.Context(), o, dryRun, alsoKeeper)
 			}
+			warnUnused(plain.Stderr, o.flags)
 			dropEnvironment()
 			return runKeeper(o)
 		},
@@ -129,6 +135,11 @@ holds the terminals and starts the supervisor again if that dies.`,
 	for _, c := range []*cobra.Command{root, run} {
 		c.Flags().BoolVar(&o.background, "background", false, "log to a file in the state directory")
 		c.Flags().AddGoFlagSet(settings)
+		settings.VisitAll(func(f *flag.Flag) {
+			if !config.IsOfSupervisor(strings.ReplaceAll(f.Name, "-", "_")) {
+				_ = c.Flags().MarkHidden(f.Name) // it exists, because AddGoFlagSet has added it
+			}
+		})
 	}
 
 	var sessions string
@@ -150,6 +161,17 @@ holds the terminals and starts the supervisor again if that dies.`,
 	}
 	addManual(root)
 	return root
+}
+
+// warnUnused prints a warning for each flag of a setting that only the proxy uses. Such a flag is no error, because an
+// earlier proxy passes all of its own flags to the supervisor that it starts.
+func warnUnused(w io.Writer, given map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if flag, variable := config.Names(name); !config.IsOfSupervisor(name) {
+			fmt.Fprintf(w, "supervisor: warning: --%s has no effect, because only the proxy uses this setting: write it into %s, or set %s where the proxy starts\n",
+				flag, config.FileName, variable)
+		}
+	}
 }
 
 func load(o *options) (config.Dirs, config.Config, error) {

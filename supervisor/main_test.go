@@ -32,6 +32,25 @@ func TestMistypedDir(t *testing.T) {
 	}
 }
 
+// The help has only the flags that have an effect, and another one is accepted with a warning, because an earlier proxy
+// passes all of its own flags.
+func TestFlagsOfProxy(t *testing.T) {
+	cmd, given := command(), map[string]string{"recordings": "/x", "ring_bytes": "65536", "web": "127.0.0.1:0"}
+	if f := cmd.Flags().Lookup("recordings"); f == nil || !f.Hidden {
+		t.Errorf("the flag recordings is %+v, want a hidden one", f)
+	}
+	if f := cmd.Flags().Lookup("ring-bytes"); f == nil || f.Hidden {
+		t.Errorf("the flag ring-bytes is %+v", f)
+	}
+	var told strings.Builder
+	warnUnused(&told, given)
+	want := "supervisor: warning: --recordings has no effect, because only the proxy uses this setting: write it into holdfast.json, or set HOLDFAST_RECORDINGS where the proxy starts\n" +
+		"supervisor: warning: --web has no effect, because only the proxy uses this setting: write it into holdfast.json, or set HOLDFAST_WEB where the proxy starts\n"
+	if told.String() != want {
+		t.Errorf("the warnings are %q, want %q", told.String(), want)
+	}
+}
+
 // The error about a silent supervisor must not advise to kill process 0, which is the process group of the user.
 func TestSilentSupervisorOfUnknownPID(t *testing.T) {
 	u := upgrader{dirs: config.Dirs{Runtime: t.TempDir()}}

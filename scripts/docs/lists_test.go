@@ -42,6 +42,10 @@ func TestSettings(t *testing.T) {
 		if !ok {
 			t.Errorf("%s has no row for the setting %s", operate, name)
 		}
+		cells := strings.Split(row, "|")
+		if isUsed := strings.Contains(row, "| supervisor |") || strings.Contains(row, "| both |"); ok && isUsed != config.IsOfSupervisor(name) {
+			t.Errorf("%s: the setting %s is used by%s, but the supervisor has a flag for it: %v", operate, name, cells[2], !isUsed)
+		}
 		if m := std.FindStringSubmatch(f.Usage); m != nil && !strings.Contains(row, " "+m[1]+" |") {
 			t.Errorf("%s: the default of %s is %s, but the row is %s", operate, name, m[1], row)
 		}

@@ -379,14 +379,28 @@ func Flags(fs *flag.FlagSet, names ...string) map[string]string {
 	return given
 }
 
-// Args returns the arguments that set the flags in given again, for another process.
-func Args(given map[string]string) (args []string) {
+// ofSupervisor has the names of the settings that the supervisor uses. The others are those of the proxy and of its commands.
+var ofSupervisor = strings.Fields("ring_bytes scrollback_lines exit_keep exit_records max_sessions originator_sessions spawn_rate grace " +
+	"empty_timeout crash_limit crash_pause start_timeout log_level secret_file cage durable durable_sync durable_session_bytes " +
+	"durable_total_bytes durable_age durable_key secret_env mask")
+
+// IsOfSupervisor reports whether the supervisor uses the setting with the name.
+func IsOfSupervisor(name string) bool { return slices.Contains(ofSupervisor, name) }
+
+// SupervisorArgs returns the arguments that set those flags in given again that a supervisor uses.
+func SupervisorArgs(given map[string]string) (args []string) {
 	for _, s := range settings {
-		if v, ok := given[s.name]; ok {
+		if v, ok := given[s.name]; ok && IsOfSupervisor(s.name) {
 			args = append(args, "--"+s.flag()+"="+v)
 		}
 	}
 	return args
+}
+
+// Names returns the name of the flag and that of the environment variable of a setting.
+func Names(name string) (flag, variable string) {
+	s := setting{name: name}
+	return s.flag(), s.env()
 }
 
 // ErrInvalid matches the error of Load if the settings are invalid.

@@ -84,7 +84,7 @@ func (o *Options) startSupervisor(ctx context.Context, dirs config.Dirs, log zer
 		}
 		args = append(args, "--dir", abs)
 	}
-	args = append(args, config.Args(o.Flags)...)
+	args = append(args, config.SupervisorArgs(o.Flags)...)
 	p, err := daemon.Start(ctx, daemon.Spec{Path: path, Args: args, Env: config.DaemonEnv(os.Environ())}) // the environment has no notify socket, which belongs to this process
 	if err == nil {
 		log.Info().Int("supervisor_pid", p.PID).Msg("supervisor started")
