@@ -216,6 +216,9 @@ func TestExport(t *testing.T) {
 	}
 	w.fails(73, "--overwrite replaces it", "export", "s", "-o", w.Path("ended.cast"))
 	w.must("export", "s", "-o", w.Path("ended.cast"), "--overwrite")
+	w.must("export", "s", "-o", "/dev/null")
+	w.must("export", "s", "--format", "cast", "--from", "0", "-o", "/dev/null")
+	w.fails(74, "no space left on device", "export", "s", "--format", "cast", "--from", "0", "-o", "/dev/full")
 	if w.read("ended.cast") != text {
 		t.Error("--overwrite did not replace the file")
 	}

@@ -81,7 +81,7 @@ func (o *exportOptions) write(out io.Writer, p []byte) error {
 		_, err := out.Write(p)
 		return err
 	}
-	f, err := o.create()
+	f, _, err := o.create()
 	if err != nil {
 		return err
 	}
@@ -89,28 +89,33 @@ func (o *exportOptions) write(out io.Writer, p []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// create creates the file, or empties it.
-func (o *exportOptions) create() (*os.File, error) {
-	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+// create creates the file, or empties it. A device or a pipe is opened as it is, because it has nothing to replace. isNew
+// reports whether the file did not exist.
+func (o *exportOptions) create() (f *os.File, isNew bool, err error) {
+	flags := os.O_CREATE | os.O_EXCL
 	if o.overwrite {
-		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+		flags = os.O_CREATE | os.O_TRUNC
 	}
-	f, err := os.OpenFile(o.output, flags, 0o600) // the output may contain secrets
+	if old, err := os.Stat(o.output); err == nil && !old.Mode().IsRegular() && !old.IsDir() {
+		flags = 0
+	}
+	f, err = os.OpenFile(o.output, os.O_WRONLY|flags, 0o600) // the output may contain secrets
 	if errors.Is(err, os.ErrExist) {
-		return nil, exitcode.New(sysexits.CantCreate, o.output+" exists; --overwrite replaces it")
+		return nil, false, exitcode.New(sysexits.CantCreate, o.output+" exists; --overwrite replaces it")
 	}
 	if err != nil {
-		return nil, exitcode.New(sysexits.CantCreate, err.Error())
+		return nil, false, exitcode.New(sysexits.CantCreate, err.Error())
 	}
-	return f, nil
+	return f, flags&os.O_EXCL != 0, nil
 }
 
 // stream writes an export that may be too long for the memory. If it fails, a new file is removed.
 func (o *exportOptions) stream(out io.Writer, export func(io.Writer) error) error {
 	var f *os.File
+	isNew := false
 	if o.output != "-" {
 		var err error
-		if f, err = o.create(); err != nil {
+		if f, isNew, err = o.create(); err != nil {
 			return err
 		}
 		out = f
@@ -119,7 +124,7 @@ func (o *exportOptions) stream(out io.Writer, export func(io.Writer) error) erro
 	err := export(buffered)
 	err = errors.Join(err, buffered.Flush())
 	if f != nil {
-		if err = errors.Join(err, f.Close()); err != nil && !o.overwrite {
+		if err = errors.Join(err, f.Close()); err != nil && isNew {
 			_ = os.Remove(o.output) // the error tells why there is no export
 		}
 	}
