@@ -116,7 +116,7 @@ func (a AwaitSpec) Validate() error {
 		return Errorf(CodeInvalidArgument, fmt.Sprintf("idle_ms must be 1 to %d, but it is %d", MaxAwaitIdleMS, a.IdleMS))
 	}
 	if len(a.Text) > MaxPattern {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("the pattern must have at most %d bytes, but it has %d", MaxPattern, len(a.Text)))
+		return TooLarge(fmt.Sprintf("the pattern must have at most %d bytes, but it has %d", MaxPattern, len(a.Text)))
 	}
 	if len(a.Since) > MaxMark {
 		return Errorf(CodeInvalidArgument, fmt.Sprintf("since is not a mark, because it has more than %d bytes", MaxMark))

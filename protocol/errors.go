@@ -68,7 +68,7 @@ func Codes() []Code {
 type Error struct {
 	Code         Code   `json:"code"`
 	Message      string `json:"message"`
-	Cause        Code   `json:"cause,omitempty"`          // for spawn_failed: the reason
+	Cause        Code   `json:"cause,omitempty"`          // for spawn_failed: the reason; for limit_exceeded: invalid_argument if the request itself is too large
 	Retryable    bool   `json:"retryable,omitempty"`      // the same request may succeed later
 	RetryAfterMS int64  `json:"retry_after_ms,omitempty"` // the request should not be repeated before so many milliseconds
 
@@ -95,6 +95,11 @@ var (
 
 // Errorf returns an Error with a code and a message. Unlike fmt.Errorf, it does not format.
 func Errorf(code Code, message string) *Error { return &Error{Code: code, Message: message} }
+
+// TooLarge returns the limit_exceeded of a request that is itself too large, so that it fails whenever it is sent.
+func TooLarge(message string) *Error {
+	return &Error{Code: CodeLimitExceeded, Cause: CodeInvalidArgument, Message: message}
+}
 
 func (e *Error) Error() string {
 	if e.Message == "" {

@@ -403,7 +403,7 @@ func (s SpawnSpec) Validate() error {
 		return Errorf(CodeInvalidArgument, "argv must not be empty")
 	}
 	if len(s.Argv) > MaxArgs || len(s.Env) > MaxArgs {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("argv and env must have at most %d entries each", MaxArgs))
+		return TooLarge(fmt.Sprintf("argv and env must have at most %d entries each", MaxArgs))
 	}
 	total := len(s.Cwd) + len(s.Originator)
 	for _, a := range s.Argv {
@@ -419,10 +419,10 @@ func (s SpawnSpec) Validate() error {
 		}
 	}
 	if total > MaxSpawnBytes {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("argv, env, cwd and originator must have at most %d bytes together, but they have %d", MaxSpawnBytes, total))
+		return TooLarge(fmt.Sprintf("argv, env, cwd and originator must have at most %d bytes together, but they have %d", MaxSpawnBytes, total))
 	}
 	if len(s.Cwd) > MaxCwdBytes || len(s.Originator) > 4*MaxIDLen {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("cwd must have at most %d bytes, and originator at most %d", MaxCwdBytes, 4*MaxIDLen))
+		return TooLarge(fmt.Sprintf("cwd must have at most %d bytes, and originator at most %d", MaxCwdBytes, 4*MaxIDLen))
 	}
 	if s.Cwd != "" && !strings.HasPrefix(s.Cwd, "/") && !filepath.IsAbs(s.Cwd) { // IsAbs accepts paths with a drive on Windows
 		return Errorf(CodeInvalidArgument, fmt.Sprintf("cwd must be absolute, but it is %.200q", s.Cwd))
@@ -483,7 +483,7 @@ func validateEnvText(env []string) error {
 // ValidateSecretEnv returns an error if there are too many names of variables, or one is invalid.
 func ValidateSecretEnv(names []string) error {
 	if len(names) > MaxSecretEnv {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("secret_env must have at most %d names, but there are %d", MaxSecretEnv, len(names)))
+		return TooLarge(fmt.Sprintf("secret_env must have at most %d names, but there are %d", MaxSecretEnv, len(names)))
 	}
 	for _, n := range names {
 		if n == "" || len(n) > MaxSecretName || strings.ContainsAny(n, "=?[]\\/\x00") {
@@ -497,7 +497,7 @@ func ValidateSecretEnv(names []string) error {
 // invalid_argument if a key is empty.
 func ValidateLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("a session must have at most %d labels, but there are %d", MaxLabels, len(labels)))
+		return TooLarge(fmt.Sprintf("a session must have at most %d labels, but there are %d", MaxLabels, len(labels)))
 	}
 	total := 0
 	for k, v := range labels {
@@ -507,7 +507,7 @@ func ValidateLabels(labels map[string]string) error {
 		total += len(k) + len(v)
 	}
 	if total > MaxLabelBytes {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("labels must have at most %d bytes together, but they have %d", MaxLabelBytes, total))
+		return TooLarge(fmt.Sprintf("labels must have at most %d bytes together, but they have %d", MaxLabelBytes, total))
 	}
 	return nil
 }
@@ -617,7 +617,7 @@ func (a AttachSpec) Validate() error {
 		}
 	}
 	if len(a.Client) > 4*MaxIDLen || len(a.Term) > 4*MaxIDLen {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("client and term must have at most %d bytes each", 4*MaxIDLen))
+		return TooLarge(fmt.Sprintf("client and term must have at most %d bytes each", 4*MaxIDLen))
 	}
 	if a.Typed && a.Mode == ModeReadOnly {
 		return Errorf(CodeInvalidArgument, "typed is not allowed with mode read_only")
@@ -645,7 +645,7 @@ func ValidateViewerEnv(env []string) error {
 		}
 	}
 	if len(env) > MaxViewerEnv || total > MaxViewerEnvBytes {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("env must have at most %d entries and %d bytes", MaxViewerEnv, MaxViewerEnvBytes))
+		return TooLarge(fmt.Sprintf("env must have at most %d entries and %d bytes", MaxViewerEnv, MaxViewerEnvBytes))
 	}
 	return validateEnvText(env)
 }

@@ -86,7 +86,7 @@ func (a Appearance) Validate() error {
 		return Errorf(CodeInvalidArgument, fmt.Sprintf("cell_width and cell_height of pictures must be 0 to %d pixels", maxCell))
 	}
 	if len(a.Version) > MaxTerminalVersion {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("version must have at most %d bytes, but it has %d", MaxTerminalVersion, len(a.Version)))
+		return TooLarge(fmt.Sprintf("version must have at most %d bytes, but it has %d", MaxTerminalVersion, len(a.Version)))
 	}
 	return nil
 }

@@ -277,7 +277,7 @@ func (c *conn) handleControl(ctx context.Context, payload []byte) error {
 // connection may call it, because no other one adds to waitSlots.
 func (c *conn) reserveWait(length int) error {
 	if length > maxWaitBytes {
-		return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("the message of a wait must have at most %d bytes, but it has %d", maxWaitBytes, length))
+		return protocol.TooLarge(fmt.Sprintf("the message of a wait must have at most %d bytes, but it has %d", maxWaitBytes, length))
 	}
 	if len(c.waitSlots) == cap(c.waitSlots) {
 		return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("this connection already has %d waits, which is the limit", maxWaits))

@@ -74,7 +74,7 @@ func (c *caller) ticketRequest(ctx context.Context, m *api.Ticket) (protocol.Mes
 // rename changes the title of a session.
 func (c *caller) rename(ctx context.Context, m *api.Rename) (protocol.Message, error) {
 	if len(m.Title) > protocol.MaxTitle {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("a title has at most %d bytes", protocol.MaxTitle))
+		return nil, protocol.TooLarge(fmt.Sprintf("a title has at most %d bytes", protocol.MaxTitle))
 	}
 	return passOn(ctx, c, m, policy.VerbType, func(p *passing, m *api.Rename) protocol.Message {
 		return wire.Relabel{SessionID: p.id, Instance: p.instance, Labels: map[string]string{protocol.LabelTitle: m.Title}}

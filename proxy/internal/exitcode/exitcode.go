@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"reflect"
+	"strings"
 	"syscall"
 
 	"holdfast/protocol"
@@ -73,8 +75,20 @@ func With(code int, err error) error { return &Error{code, err.Error(), err} }
 // WrongUsage returns an error with the text of err and the exit code for wrong usage.
 func WrongUsage(err error) error { return New(sysexits.Usage, err.Error()) }
 
-// Text returns the message for an error, which may be empty.
+// typeOfJoin is the type of the errors of errors.Join.
+var typeOfJoin = reflect.TypeOf(errors.Join(errors.ErrUnsupported))
+
+// Text returns the message for an error, which may be empty. It has a line for each error that was joined.
 func Text(err error) string {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && reflect.TypeOf(err) == typeOfJoin {
+		var texts []string
+		for _, err := range joined.Unwrap() {
+			if text := Text(err); text != "" {
+				texts = append(texts, text)
+			}
+		}
+		return strings.Join(texts, "\n")
+	}
 	var e *Error
 	if errors.As(err, &e) {
 		return e.Text
@@ -97,6 +111,9 @@ func Of(err error) int {
 	case errors.As(err, &exit):
 		return exit.Code
 	case errors.As(err, &e):
+		if e.Code == protocol.CodeLimitExceeded && e.Cause == protocol.CodeInvalidArgument {
+			return sysexits.Usage // the request is too large, so it does not succeed later
+		}
 		if code := byCode[e.Code]; code != 0 {
 			return code
 		}

@@ -251,7 +251,7 @@ func (s *Server) write(m *wire.Write) (protocol.Message, error) {
 	var accepted uint64
 	switch {
 	case len(m.Keys) > protocol.MaxKeys:
-		err = protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("a request has at most %d keys", protocol.MaxKeys))
+		err = protocol.TooLarge(fmt.Sprintf("a request has at most %d keys", protocol.MaxKeys))
 	case len(m.Keys) > 0 && (m.Paste || len(m.Data) > 0):
 		err = protocol.Errorf(protocol.CodeInvalidArgument, "keys exclude data and paste; send one of them")
 	case len(m.Keys) > 0:

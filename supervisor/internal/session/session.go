@@ -486,7 +486,7 @@ func contentOf(spec protocol.ScreenSpec, use func(func(*screen.Screen)) error) (
 		case next > 0:
 			rows = next
 		case spec.Format == protocol.ScreenState && c.State == nil:
-			return protocol.ScreenContent{}, protocol.Errorf(protocol.CodeLimitExceeded, "the state of this screen does not fit into one message; ask for cells")
+			return protocol.ScreenContent{}, protocol.TooLarge("the state of this screen does not fit into one message; ask for cells")
 		default:
 			return c, nil
 		}

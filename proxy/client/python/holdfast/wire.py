@@ -351,7 +351,7 @@ class ErrorMessage(TypedDict):
     attachment: NotRequired[int | None]
     code: Code
     message: str
-    # for spawn_failed: the reason
+    # for spawn_failed: the reason; for limit_exceeded: invalid_argument if the request itself is too large
     cause: NotRequired[Code]
     # the same request may succeed later
     retryable: NotRequired[bool]

@@ -307,7 +307,7 @@ export interface ErrorMessage {
   attachment?: number | null;
   code: Code;
   message: string;
-  /** for spawn_failed: the reason */
+  /** for spawn_failed: the reason; for limit_exceeded: invalid_argument if the request itself is too large */
   cause?: Code;
   /** the same request may succeed later */
   retryable?: boolean;
