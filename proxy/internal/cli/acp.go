@@ -43,7 +43,7 @@ func (a *app) acpCommand() *cobra.Command {
 
 // acp runs an agent between standard input and output, and exits with its code.
 func (a *app) acp(ctx context.Context, argv []string) error {
-	cwd, err := os.Getwd()
+	cwd, err := workingDirectory()
 	if err != nil {
 		return err
 	}

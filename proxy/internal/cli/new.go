@@ -18,6 +18,7 @@ import (
 	"holdfast/proxy/internal/front"
 	"holdfast/shared/config"
 	"holdfast/shared/plain"
+	"holdfast/shared/sysexits"
 )
 
 // newOptions are the flags of new.
@@ -227,11 +228,21 @@ func (o *newOptions) directory() (string, error) {
 	case o.isRemote:
 		return "", exitcode.WrongUsage(fmt.Errorf("--cwd %s: a directory of another host must begin with /", o.cwd))
 	}
-	wd, err := os.Getwd()
+	wd, err := workingDirectory()
 	if err != nil || o.cwd == "" {
 		return wd, err
 	}
 	return wd + "/" + o.cwd, nil
+}
+
+// workingDirectory returns the working directory of this command. If that was removed, the error has the exit code of a
+// command that cannot start in its directory.
+func workingDirectory() (string, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", exitcode.New(sysexits.OSError, fmt.Sprintf("the working directory cannot be used: %v; cd to another one", err))
+	}
+	return wd, nil
 }
 
 // nameHost makes the command one for the host in --id HOST/ID.

@@ -9,7 +9,9 @@ import (
 	"unicode/utf8"
 
 	"holdfast/protocol"
+	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/plain"
+	"holdfast/shared/sysexits"
 )
 
 // A variable that is named as secret is passed to the session, although others like it are not.
@@ -85,5 +87,23 @@ func TestDurableFlag(t *testing.T) {
 		if r, err := o.request([]string{"sh"}); err != nil || r.Durable != durable {
 			t.Errorf("--durable=%s requests %q, %v", durable, r.Durable, err)
 		}
+	}
+}
+
+// A session cannot start in a directory that was removed, as it cannot in one that does not exist.
+func TestRemovedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, cwd := range []string{"", "sub"} {
+		_, err := (&newOptions{cwd: cwd}).directory()
+		if code := exitcode.Of(err); code != sysexits.OSError || !strings.Contains(exitcode.Text(err), "cd to another one") {
+			t.Errorf("--cwd %q: %v, exit code %d, want %d", cwd, err, code, sysexits.OSError)
+		}
+	}
+	if got, err := (&newOptions{cwd: "/"}).directory(); got != "/" || err != nil {
+		t.Errorf("--cwd /: %q, %v", got, err)
 	}
 }

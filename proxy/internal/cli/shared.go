@@ -141,6 +141,9 @@ func PrintScreen(out io.Writer, ansi bool, id protocol.SessionID, content *proto
 	return (&screenOptions{ansi: ansi}).print(out, id, content)
 }
 
+// WorkingDirectory returns the working directory of this command.
+func WorkingDirectory() (string, error) { return workingDirectory() }
+
 // Raw returns a writer that does not escape, for the output of a session.
 func Raw(cmd *cobra.Command) io.Writer { return raw(cmd) }
 

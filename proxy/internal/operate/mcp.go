@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/mcp"
 )
 
@@ -48,7 +49,7 @@ func (a *app) mcp(ctx context.Context, control mcp.Control) error {
 	defer func() { _ = c.Close() }()
 	o := mcp.Options{Client: c, Control: control, In: os.Stdin, Out: os.Stdout}
 	if a.Host() == "" {
-		if o.Cwd, err = os.Getwd(); err != nil {
+		if o.Cwd, err = cli.WorkingDirectory(); err != nil {
 			return err
 		}
 	}
