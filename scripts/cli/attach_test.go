@@ -544,12 +544,22 @@ func TestDumbTerminal(t *testing.T) {
 	}
 }
 
-// attach must refuse to show a session inside itself.
+// attach must refuse to show a session inside itself, but not a session of the same name of another supervisor.
 func TestNotAttachedToItself(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w, other := newWorld(t), newWorld(t)
 	p := w.open("new", "--id", "s", "--", "bash", "--norc", "--noprofile")
-	p.ask("HOLDFAST_DIR="+w.Dir+" "+filepath.Join(w.Bin, "proxy")+" attach s; echo code-$?", "code-64")
+	attach := func(dir, command string) string {
+		return "HOLDFAST_DIR=" + dir + " " + filepath.Join(w.Bin, "proxy") + " " + command + "; echo code-$?"
+	}
+	p.ask(attach(w.Dir, "attach s"), "code-64")
+	p.ask(attach(w.Dir, "run --id s -- true"), "code-64")
+	other.shell("s", "echo other-''session; read x; exit 9")
+	p.ask(attach(other.Dir, "attach s"), "other-session")
+	p.typ("\r")
+	p.expect("code-9")
+	p.ask(attach(other.Dir, "run --id s -- true"), "code-73")
+	p.ask(attach(w.Dir, "record s -o -"), "code-64")
 }
 
 // The viewer must also query a real terminal, here tmux. Its answers must become the properties with which the

@@ -60,7 +60,7 @@ var forDaemons = []string{
 }
 
 // notForDaemons lists variables of HOLDFAST_* that are meant for a single command.
-var notForDaemons = []string{"HOLDFAST_TOKEN", "HOLDFAST_SESSION", "HOLDFAST_GATE"}
+var notForDaemons = []string{"HOLDFAST_TOKEN", "HOLDFAST_SESSION", "HOLDFAST_INSTANCE", "HOLDFAST_GATE"}
 
 // DaemonEnv returns the variables of environ with which a supervisor or a proxy is started,
 // in the same order. A daemon lives longer than the command that starts it, serves other

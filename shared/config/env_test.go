@@ -55,7 +55,7 @@ func TestDaemonEnv(t *testing.T) {
 	}
 	drop := []string{
 		"DEPLOY_TOKEN=x", "AWS_SECRET_ACCESS_KEY=x", "UNKNOWN=1", "NOTIFY_SOCKET=/n", "LISTEN_FDS=1", "LD_PRELOAD=/x.so",
-		"HOLDFAST_TOKEN=x", "HOLDFAST_SESSION=s", "HOLDFAST_GATE=g", "HOLDFAST_API_KEY=x", "XDG_ACTIVATION_TOKEN=x",
+		"HOLDFAST_TOKEN=x", "HOLDFAST_SESSION=s", "HOLDFAST_INSTANCE=i", "HOLDFAST_GATE=g", "HOLDFAST_API_KEY=x", "XDG_ACTIVATION_TOKEN=x",
 	}
 	for _, xdg := range []string{"", "XDG_RUNTIME_DIR=relative", "XDG_RUNTIME_DIR=" + own} {
 		got := s.daemonEnv(append(append(slices.Clone(drop), keep...), xdg))

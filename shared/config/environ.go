@@ -9,7 +9,7 @@ import (
 const prefix = "HOLDFAST_"
 
 // variables lists the variables of Holdfast that are not settings.
-var variables = []string{"HOLDFAST_DIR", "HOLDFAST_SUPERVISOR", "HOLDFAST_TOKEN", "HOLDFAST_SESSION", "HOLDFAST_DELEGATED"}
+var variables = []string{"HOLDFAST_DIR", "HOLDFAST_SUPERVISOR", "HOLDFAST_TOKEN", "HOLDFAST_SESSION", "HOLDFAST_INSTANCE", "HOLDFAST_DELEGATED"}
 
 // CheckEnviron returns an error if environ contains a misspelled setting. A variable counts
 // as misspelled if its name begins with HOLDFAST_, is unknown, and differs by one or two

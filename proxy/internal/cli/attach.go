@@ -162,11 +162,14 @@ func (a *app) attachCommand() *cobra.Command {
 				})
 			}
 			id, err := a.sessionID(cmd.Context(), args[0])
-			if err := errors.Join(err, a.checkAttach(o), a.notItself(id)); err != nil {
+			if err := errors.Join(err, a.checkAttach(o)); err != nil {
 				return err
 			}
 			a.attaches = true
 			return a.withClient(cmd.Context(), func(c *client.Client) error {
+				if err := a.notItself(cmd.Context(), c, id); err != nil {
+					return err
+				}
 				return a.attachTo(cmd.Context(), c, &protocol.SessionInfo{ID: id}, o)
 			})
 		},

@@ -125,7 +125,7 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 		r.EarlyExit, r.Unattended = &none, o.detach
 		s, err := c.Spawn(ctx, r)
 		if o.existing && o.id != "" && protocol.CodeOf(err) == protocol.CodeSessionExists {
-			if err := a.notItself(r.ID); err != nil {
+			if err := a.notItself(ctx, c, r.ID); err != nil {
 				return err
 			}
 			return a.attachTo(ctx, c, &protocol.SessionInfo{ID: r.ID}, &o.attach)

@@ -21,7 +21,7 @@ func (a *app) attachable(ctx context.Context, c *client.Client) ([]protocol.Sess
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(s protocol.SessionInfo) bool { return !alive(s.State) || a.notItself(s.ID) != nil })
+	all = slices.DeleteFunc(all, func(s protocol.SessionInfo) bool { return !alive(s.State) || a.isItself(s.ID, s.Instance) })
 	if len(all) == 0 {
 		return nil, exitcode.New(sysexits.NoInput, "no session runs to attach to; proxy new starts one")
 	}

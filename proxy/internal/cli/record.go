@@ -34,13 +34,17 @@ func (a *app) recordCommand() *cobra.Command {
 		ValidArgsFunction: a.sessionIDs(alive),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := a.sessionID(cmd.Context(), args[0])
-			if err == nil && o.output == "-" && front.IsTerminal(os.Stdout) { // it might record itself
-				err = a.notItself(id)
-			}
 			if err := errors.Join(err, o.check()); err != nil {
 				return err
 			}
-			return a.withClient(cmd.Context(), func(c *client.Client) error { return o.record(cmd, c, id) })
+			return a.withClient(cmd.Context(), func(c *client.Client) error {
+				if o.output == "-" && front.IsTerminal(os.Stdout) { // it might record itself
+					if err := a.notItself(cmd.Context(), c, id); err != nil {
+						return err
+					}
+				}
+				return o.record(cmd, c, id)
+			})
 		},
 	}
 	cmd.Long = "Record a session's output until the session ends or ctrl-c is pressed. The recording is an asciicast\n" +

@@ -37,11 +37,14 @@ func (a *app) reopenCommand() *cobra.Command {
 				return exitcode.WrongUsage(errors.New("reopen takes one ID; the command must follow --"))
 			}
 			id, err := a.sessionID(cmd.Context(), args[0])
-			if err := errors.Join(err, a.checkAttach(o), a.notItself(id)); err != nil {
+			if err := errors.Join(err, a.checkAttach(o)); err != nil {
 				return err
 			}
 			ctx := cmd.Context()
 			return a.withClient(ctx, func(c *client.Client) error {
+				if err := a.notItself(ctx, c, id); err != nil {
+					return err
+				}
 				o.fresh, o.reopened, o.early = !detach, true, early
 				change := protocol.RespawnSpec{Argv: args[1:]}
 				if o.fresh {

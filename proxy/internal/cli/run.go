@@ -96,11 +96,11 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 		return err
 	}
 	request, err := o.spawnRequest(argv)
-	if err != nil { // the request has no id then, which notItself would take for that of this terminal
+	if err != nil {
 		return err
 	}
 	joins := &attachOptions{view: string(protocol.ViewOwn), fresh: true, leftOut: o.attach.leftOut}
-	if err := errors.Join(a.notItself(request.ID), a.checkAttach(joins)); err != nil {
+	if err := a.checkAttach(joins); err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 4)
@@ -113,6 +113,9 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 		ctx := context.WithoutCancel(cmd.Context())
 		begin, cancel := context.WithTimeout(ctx, startTimeout)
 		defer cancel()
+		if err := a.notItself(begin, c, request.ID); err != nil {
+			return err
+		}
 		s, err := c.Spawn(begin, request)
 		if err != nil {
 			if e := protocol.AsError(err); e.Code == protocol.CodeSessionExists && o.id != "" {

@@ -85,9 +85,25 @@ func (a *app) byHost(ctx context.Context, names []string) (groups []hostGroup, e
 	return groups, errs
 }
 
+// isItself reports whether a session of the host of the command is the one in which the command runs. A session of
+// another supervisor may have the same id. A session of an earlier release does not know its instance.
+func (a *app) isItself(id protocol.SessionID, instance protocol.Instance) bool {
+	own := protocol.Instance(os.Getenv("HOLDFAST_INSTANCE"))
+	return a.host == "" && id != "" && string(id) == os.Getenv("HOLDFAST_SESSION") && (own == "" || own == instance)
+}
+
 // notItself returns an error if id is the session in which this command runs.
-func (a *app) notItself(id protocol.SessionID) error {
-	if a.host != "" || id == "" || string(id) != os.Getenv("HOLDFAST_SESSION") { // an id that is not valid has its own error
+func (a *app) notItself(ctx context.Context, c *client.Client, id protocol.SessionID) error {
+	if a.host != "" || id == "" || string(id) != os.Getenv("HOLDFAST_SESSION") { // then there is no need to ask for the instance
+		return nil
+	}
+	info, err := c.SessionInfo(ctx, id)
+	switch {
+	case protocol.CodeOf(err) == protocol.CodeSessionNotFound:
+		return nil
+	case err != nil:
+		return err
+	case !a.isItself(id, info.Instance):
 		return nil
 	}
 	return exitcode.WrongUsage(fmt.Errorf("this terminal is session %s: a session cannot be attached to itself", id))

@@ -76,6 +76,7 @@ var manualSections = []manual.Section{
 			{Word: "HOLDFAST_DIR", Text: "The directory for all files; --dir takes precedence."},
 			{Word: "HOLDFAST_SUPERVISOR", Text: "The supervisor's program, if it is not beside this one."},
 			{Word: "HOLDFAST_SESSION", Text: "Set in a session: its id."},
+			{Word: "HOLDFAST_INSTANCE", Text: "Set in a session: its instance, which distinguishes it from all other sessions of that id."},
 			{Word: "XDG_RUNTIME_DIR, XDG_STATE_HOME, XDG_CONFIG_HOME", Text: "The user's directories; holdfast uses one directory in each. If the first is not set, Linux uses /run/user/UID."},
 			{Word: "NO_COLOR", Text: "If it is set, search prints no colours."},
 		}},

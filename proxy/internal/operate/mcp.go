@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/cli"
+	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/mcp"
 )
 

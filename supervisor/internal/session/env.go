@@ -11,16 +11,17 @@ import (
 // defaultPath is the PATH of a child that inherits no environment. login(1) sets the same.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// childEnv returns the complete environment of a child. Entries of spec replace inherited
+// childEnv returns the complete environment of a child. Entries of the spec replace inherited
 // entries; entries that tell the child's session and directory replace both.
-func childEnv(inherited []string, id protocol.SessionID, dir string, spec protocol.SpawnSpec) []string {
+func childEnv(inherited []string, i *identity) []string {
+	spec := i.spec
 	base := []string{"PATH=" + defaultPath, "LANG=C.UTF-8"}
 	if !spec.ClearInheritedEnv {
 		base = append(base, inherited...)
 	}
 	base = append(base, "TERM=xterm-256color", "COLORTERM=truecolor")
 	base = append(base, spec.Env...)
-	base = append(base, "HOLDFAST_SESSION="+string(id), "PWD="+dir)
+	base = append(base, "HOLDFAST_SESSION="+string(i.id), "HOLDFAST_INSTANCE="+string(i.instance), "PWD="+i.dir)
 	return lastWins(base)
 }
 

@@ -15,7 +15,7 @@ func (i *identity) findSecrets(cfg *Config) {
 	if len(names) == 0 && len(cfg.Mask) == 0 {
 		return
 	}
-	i.masker, i.unmasked = mask.New(childEnv(cfg.Env, i.id, i.dir, i.spec), names, cfg.Mask)
+	i.masker, i.unmasked = mask.New(childEnv(cfg.Env, i), names, cfg.Mask)
 	i.unmasked = slices.DeleteFunc(i.unmasked, func(n string) bool { // a setting may name variables that only some sessions have
 		return !mask.IsSecret(i.spec.SecretEnv, n) && !isSet(i.spec.Env, n)
 	})

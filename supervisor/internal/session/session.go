@@ -162,7 +162,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 		s.continueFrom(op)
 	}
 	p, err := s.cage.start(pty.Spec{
-		Argv: spec.Argv, Dir: s.dir, Env: childEnv(cfg.Env, id, s.dir, spec),
+		Argv: spec.Argv, Dir: s.dir, Env: childEnv(cfg.Env, &s.identity),
 		Cols: size.Cols, Rows: size.Rows, Opened: s.opened, Ended: s.childHasEnded,
 	}, cfg.Cages, string(s.instance), spec.Limits, op.defaults, cfg.Start, &s.log)
 	if err != nil {
