@@ -467,7 +467,8 @@ export class Attachment {
   /**
    * write sends input. If it returns true, the attachment stores the data until it has arrived, also if the proxy is
    * replaced. If 1 MiB waits to be accepted, or if the attachment has ended, it returns false and drops the data;
-   * `flush` waits until there is room. It throws `permission_denied` if the attachment is read-only.
+   * `flush` waits until there is room. A text is sent as UTF-8, in which U+FFFD replaces each half of a surrogate pair
+   * that is not followed or preceded by the other half in the same call. It throws `permission_denied` if the attachment is read-only.
    */
   write(data: string | Uint8Array): boolean {
     if (this.spec.mode === 'read_only') throw new HoldfastError('permission_denied', 'a read-only attachment does not type');

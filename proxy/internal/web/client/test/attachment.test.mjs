@@ -280,6 +280,16 @@ test('a session that has ended while nobody could see it still tells how', async
   await client.close();
 });
 
+test('half of a surrogate pair is typed as U+FFFD', async () => {
+  const fake = new Fake();
+  const client = await HoldfastClient.connect({ transport: fake.transport, redial });
+  const a = await client.attach(SESSION);
+  for (const s of ['a\ud83d', '\ude00b', '\ude00\ud83d', '\u{1f600}']) assert.equal(a.write(s), true);
+  await a.flush();
+  assert.equal(fake.typed, 'a\ufffd\ufffdb\ufffd\ufffd\u{1f600}');
+  await client.close();
+});
+
 test('a read-only attachment does not type', async () => {
   const fake = new Fake();
   const client = await HoldfastClient.connect({ transport: fake.transport, redial });

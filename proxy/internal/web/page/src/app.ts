@@ -87,7 +87,7 @@ export class App {
         keyBar(() => (this.view()?.past ? undefined : this.view()?.terminal))),
       backdrop, this.alerts);
     this.stage.append(connectionBar(client, () => this.sessions.refresh(), ...(fleet ? ['The gate does not answer. The sessions do not need it, and this page continues by itself.'] : ['If it stays so, run ', h('kbd', { text: 'proxy web' }), ' in a terminal on the machine of the sessions: this page continues by itself.'])));
-    this.tabs = layout.thaw(read<unknown>(TABS, null, sessionStorage) ?? read<unknown>(TABS, null));
+    this.tabs = layout.thaw(read<unknown>(TABS, null, 'sessionStorage') ?? read<unknown>(TABS, null));
     if (this.tabs.length === 0) this.tabs = [layout.newTab()];
     document.addEventListener('keydown', (e) => this.key(e), true);
     this.sessions.onChange(() => this.changed());
@@ -516,7 +516,7 @@ export class App {
     for (const t of this.tabs) for (const p of layout.panes(t.root)) this.views.get(p.id)!.shown(!this.views.get(p.id)!.element.hidden);
     this.dividers(tab);
     this.label();
-    write(TABS, this.tabs, sessionStorage);
+    write(TABS, this.tabs, 'sessionStorage');
     write(TABS, this.tabs);
   }
 

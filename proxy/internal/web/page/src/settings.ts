@@ -19,17 +19,20 @@ const KEY = 'holdfast.settings';
 const CLIPBOARD = 'holdfast.clipboard';
 const REMEMBERED = 200; // number of sessions whose permission is stored
 
-export function read<T>(key: string, otherwise: T, store: Storage = localStorage): T {
+// A Store is the name of a store. It is no Storage, because even naming that throws if the browser does not permit the access.
+export type Store = 'localStorage' | 'sessionStorage';
+
+export function read<T>(key: string, otherwise: T, store: Store = 'localStorage'): T {
   try {
-    return (JSON.parse(store.getItem(key) ?? 'null') as T | null) ?? otherwise;
+    return (JSON.parse(globalThis[store].getItem(key) ?? 'null') as T | null) ?? otherwise;
   } catch {
     return otherwise; // the value is malformed, or the browser does not permit the access
   }
 }
 
-export function write(key: string, value: unknown, store: Storage = localStorage): void {
+export function write(key: string, value: unknown, store: Store = 'localStorage'): void {
   try {
-    store.setItem(key, JSON.stringify(value));
+    globalThis[store].setItem(key, JSON.stringify(value));
   } catch {
     // the store is full, or the browser does not permit the access, so the value is not stored
   }
