@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/fleet/record"
 )
 
 var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -325,5 +326,39 @@ func TestMerge(t *testing.T) {
 	}
 	if n, err := b.Members(); err != nil || n.Sum() != m.Sum() {
 		t.Errorf("the members differ: %+v, %+v, %v", m, n, err)
+	}
+}
+
+// A host joins again under its name after its key was revoked. Another gate that hears of the join, and has not heard of the
+// revocation yet, must accept the new key and refuse the old one.
+func TestJoinAfterRevocation(t *testing.T) {
+	a, b := open(t), open(t)
+	keys := []string{newKey(t), newKey(t), newKey(t)}
+	for i, key := range keys {
+		joined, err := a.Join(gate.Join{Secret: token(t, a, time.Minute), Name: "h", Key: key}, now.Add(time.Duration(2*i)*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 { // b misses this join, too
+			joined = record.Members{}
+		}
+		if _, err := b.Merge(a.WithFormer(joined)); err != nil {
+			t.Fatal(err)
+		}
+		if i == len(keys)-1 {
+			break
+		}
+		if _, err := a.Remove("h", now.Add(time.Duration(2*i+1)*time.Second)); err != nil { // b does not hear of it
+			t.Fatal(err)
+		}
+		if a, err = Open(a.dir); err != nil { // the gate begins anew
+			t.Fatal(err)
+		}
+	}
+	for name, s := range map[string]*Store{"a": a, "b": b} {
+		m, err := s.Members()
+		if err != nil || len(m.Hosts) != 1 || m.Hosts["h"].Key != keys[2] || len(m.Revoked) != 2 || m.Revoked[keys[0]].IsZero() || m.Revoked[keys[1]].IsZero() {
+			t.Errorf("gate %s has %v, %v, want the host with the last key, and the other keys revoked", name, m, err)
+		}
 	}
 }

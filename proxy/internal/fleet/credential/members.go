@@ -111,6 +111,7 @@ func (s *Store) merge(have, m record.Members) (changed record.Members, err error
 	for key, at := range changed.Revoked {
 		err = errors.Join(err, replace(s.path("revoked", key), []byte(stored(at))))
 	}
+	err = errors.Join(err, s.addFormer(changed.Revoked, have.Hosts, m.Hosts))
 	for name := range have.Hosts {
 		if _, ok := merged.Hosts[name]; !ok {
 			err = errors.Join(err, os.Remove(s.path("hosts", name)))
@@ -259,4 +260,51 @@ func HasIdentity(dir string) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// maxFormer is how many revoked keys of a name are remembered with the name.
+const maxFormer = 16
+
+// addFormer notes for each name that its key is in revoked, so that WithFormer finds the key after the host has joined again.
+func (s *Store) addFormer(revoked map[string]time.Time, all ...map[string]record.Joined) (err error) {
+	for _, hosts := range all {
+		for name, h := range hosts {
+			if _, isRevoked := revoked[h.Key]; !isRevoked {
+				continue
+			}
+			keys := s.former(name)
+			if !slices.Contains(keys, h.Key) {
+				keys = append(keys, h.Key)
+				err = errors.Join(err, replace(s.path("former", name), []byte(strings.Join(keys[max(0, len(keys)-maxFormer):], "\n")+"\n")))
+			}
+		}
+	}
+	return err
+}
+
+// former returns the keys that a name had, and that were revoked.
+func (s *Store) former(name string) []string {
+	b, _ := os.ReadFile(s.path("former", name)) // if it cannot be read, the other gates hear of the keys by their sums alone
+	return slices.DeleteFunc(strings.Fields(string(b)), func(key string) bool { return !nkeys.IsValidPublicUserKey(key) })
+}
+
+// WithFormer returns m with the revoked keys of the names of its hosts. A gate that has not heard of the revocation would
+// otherwise take a host that has joined again for another one, which wants the name of the first, and would revoke its new key.
+func (s *Store) WithFormer(m record.Members) record.Members {
+	revoked := maps.Clone(m.Revoked)
+	for name := range m.Hosts {
+		for _, key := range s.former(name) {
+			b, err := os.ReadFile(s.path("revoked", key)) // the key may be forgotten, because there were many others
+			at, parseErr := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(b)))
+			if err != nil || parseErr != nil {
+				continue
+			}
+			if revoked == nil {
+				revoked = map[string]time.Time{}
+			}
+			revoked[key] = at
+		}
+	}
+	m.Revoked = revoked
+	return m
 }

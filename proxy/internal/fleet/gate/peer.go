@@ -319,8 +319,9 @@ func (g *Gate) change(f func(now time.Time) (record.Members, error)) (record.Mem
 			err = errors.Join(err, gatesErr)
 		}
 	}
+	told := g.store.WithFormer(changed)
 	g.changes.Unlock()
-	g.tell(g.allPeers(), changed)
+	g.tell(g.allPeers(), told)
 	for _, h := range changed.Hosts { // its record has come before it was known, if it is connected to another gate
 		for _, p := range g.allPeers() {
 			_ = p.publish(h.Key, record.KindHello, nil)
