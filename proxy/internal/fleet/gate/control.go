@@ -168,8 +168,32 @@ func command(ctx context.Context, path, line string, offline func() (record.Memb
 	return answer == "ok", err
 }
 
-// send sends a line to the gate with the control socket path, and returns the answer unless it is an error.
-func send(ctx context.Context, path, line string) (string, error) {
+// errMoved is the error for a change that has reached a gate whose successor serves already.
+var errMoved = errors.New("the gate is being replaced; try again")
+
+// movedPause is the pause until send tries again, and movedTime is how long it tries.
+const (
+	movedPause = 20 * time.Millisecond
+	movedTime  = 5 * time.Second
+)
+
+// send sends a line to the gate with the control socket path, and returns the answer unless it is an error. If the
+// gate is being replaced, send asks the successor, which accepts at the same path.
+func send(ctx context.Context, path, line string) (answer string, err error) {
+	for limit := time.Now().Add(movedTime); ; {
+		answer, err = sendOnce(ctx, path, line)
+		if err == nil || err.Error() != errMoved.Error() || time.Now().After(limit) {
+			return answer, err
+		}
+		select {
+		case <-time.After(movedPause):
+		case <-ctx.Done():
+			return "", err
+		}
+	}
+}
+
+func sendOnce(ctx context.Context, path, line string) (string, error) {
 	conn, _, err := socket.Dial(ctx, path)
 	if err != nil {
 		return "", err

@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -315,6 +316,36 @@ func TestHandoffRecall(t *testing.T) {
 	}
 	if err := testkit.Within(t, limit, "the old gate ends", oldEnds); err != nil {
 		t.Error(err)
+	}
+}
+
+// A command that has reached a gate whose successor serves already is sent again, to the successor.
+func TestCommandDuringHandoff(t *testing.T) {
+	path := filepath.Join(testkit.Dir(t), ControlSocket)
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	go func() {
+		for _, answer := range []string{"error " + errMoved.Error(), "ok", "error no such thing"} {
+			conn, err := ln.Accept()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, err = bufio.NewReader(conn).ReadString('\n')
+			if _, failed := fmt.Fprintln(conn, answer); err != nil || failed != nil {
+				t.Error(err, failed)
+			}
+			_ = conn.Close()
+		}
+	}()
+	if isKnown, err := Revoke(testkit.Soon(t), nil, path, "x"); err != nil || !isKnown {
+		t.Errorf("revoke: %v, %v", isKnown, err)
+	}
+	if _, err := Revoke(testkit.Soon(t), nil, path, "x"); err == nil || err.Error() != "no such thing" {
+		t.Errorf("another error: %v", err)
 	}
 }
 

@@ -293,7 +293,7 @@ func (g *Gate) change(f func(now time.Time) (record.Members, error)) (record.Mem
 	g.changes.Lock()
 	if g.hasMoved() {
 		g.changes.Unlock()
-		return record.Members{}, errors.New("the gate is being replaced; try again")
+		return record.Members{}, errMoved
 	}
 	changed, err := f(g.now())
 	if len(changed.Revoked) > 0 || changed.Client.Text != "" {
