@@ -555,11 +555,17 @@ func TestNotAttachedToItself(t *testing.T) {
 	p.ask(attach(w.Dir, "attach s"), "code-64")
 	p.ask(attach(w.Dir, "run --id s -- true"), "code-64")
 	other.shell("s", "echo other-''session; read x; exit 9")
+	p.ask(attach(other.Dir, "detach"), "code-64")
 	p.ask(attach(other.Dir, "attach s"), "other-session")
 	p.typ("\r")
 	p.expect("code-9")
 	p.ask(attach(other.Dir, "run --id s -- true"), "code-73")
 	p.ask(attach(w.Dir, "record s -o -"), "code-64")
+	p.typ("HOLDFAST_DIR=" + w.Dir + " " + filepath.Join(w.Bin, "proxy") + " detach\r")
+	p.ends(75, "another client attached")
+	if strings.Contains(p.text(), "may not have reached") {
+		t.Errorf("the command was carried out, but the viewer says: %s", p.text())
+	}
 }
 
 // The viewer must also query a real terminal, here tmux. Its answers must become the properties with which the

@@ -123,7 +123,7 @@ func checkEnv(t *testing.T, env []string, hidden string) {
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
 		if strings.Contains(value, "secret") || strings.Contains(value, hidden) ||
-			strings.HasPrefix(name, "HOLDFAST_") && name != "HOLDFAST_SESSION" && name != "HOLDFAST_DIR" {
+			strings.HasPrefix(name, "HOLDFAST_") && name != "HOLDFAST_SESSION" && name != "HOLDFAST_INSTANCE" && name != "HOLDFAST_DIR" {
 			t.Errorf("the child's environment contains %s", e)
 		}
 	}

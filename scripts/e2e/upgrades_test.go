@@ -261,7 +261,8 @@ func (w *world) bornAs(c *client.Client) string {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	fmt.Fprintf(&is, "nice %s\nin %s\nwith %d files\n%q\n", testkit.StatFields(info.PID)[16], cwd, len(fds(info.PID)), environ(info.PID))
+	env := slices.DeleteFunc(environ(info.PID), func(e string) bool { return e == "HOLDFAST_INSTANCE="+string(info.Instance) })
+	fmt.Fprintf(&is, "nice %s\nin %s\nwith %d files\n%q\n", testkit.StatFields(info.PID)[16], cwd, len(fds(info.PID)), env)
 	if err := c.Terminate(w.ctx(), "born", client.End{}); err != nil {
 		w.T.Fatal(err)
 	}

@@ -25,7 +25,8 @@ func (a *app) detachCommand() *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.sessionIDs(alive),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			isOwn := len(args) == 0
+			if isOwn {
 				args = append(args, os.Getenv("HOLDFAST_SESSION"))
 			}
 			if args[0] == "" {
@@ -36,6 +37,15 @@ func (a *app) detachCommand() *cobra.Command {
 				return err
 			}
 			return a.withClient(cmd.Context(), func(c *client.Client) error {
+				if isOwn {
+					info, err := c.SessionInfo(cmd.Context(), id)
+					if err != nil {
+						return err
+					}
+					if !a.isItself(id, info.Instance) {
+						return exitcode.WrongUsage(errors.New("this terminal is a session of another supervisor; name the session to detach"))
+					}
+				}
 				none := 0
 				att, err := c.Attach(cmd.Context(), id, client.AttachOptions{Mode: protocol.ModeExclusive, Steal: true, History: &none})
 				if err != nil {

@@ -667,6 +667,9 @@ func (a *Attachment) pollControl() (Item, bool, error) {
 	if a.phase == phaseOver {
 		return Item{}, false, io.EOF
 	}
+	if a.phase == phaseStolen || a.phase == phaseEnded { // its client must not take accepted input for lost
+		a.acks.expire()
+	}
 	if offset, ok := a.acks.take(); ok {
 		return Item{Kind: ItemAccepted, Offset: offset}, true, nil
 	}
