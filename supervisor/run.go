@@ -107,8 +107,8 @@ func run(ctx context.Context, o *options) (err error) {
 // cannotServe is the message of the log with the error that run returns.
 const cannotServe = "supervisor cannot serve"
 
-// logEarly logs the error of a supervisor whose settings are not known, so that its log is not open yet. With --background,
-// nobody keeps what main writes to standard error. The log is not made in a directory that other users can write to.
+// logEarly logs the error of a supervisor that does not know its settings, so that its log is not open yet. With --background,
+// the text that main writes to standard error is lost. The log is not made in a directory that other users can write to.
 func (p *parts) logEarly(err error) {
 	state := p.cfg.dirs.State
 	if !p.o.background || state == "" || socket.CheckDir(state) != nil {

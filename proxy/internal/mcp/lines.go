@@ -58,7 +58,7 @@ func (r *lineReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// refuse answers a line whose id is not known.
+// refuse answers a line of which no id is known.
 func (r *lineReader) refuse(code int, why error) error {
 	text, err := json.Marshal(why.Error())
 	if err != nil {

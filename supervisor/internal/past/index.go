@@ -79,7 +79,7 @@ func (r *Reader) offsetIn(s segment, t time.Time) (offset uint64, began bool, er
 }
 
 // entries calls begin when it has read the header of a segment, and then each with the entries in
-// their order, until each returns false. It returns the end of the output whose entries it has read.
+// their order, until each returns false. It returns the end of the output of which it has read the entries.
 func (r *Reader) entries(s segment, each func(*walk, entry) bool, begin func(*walk)) (end uint64, err error) {
 	w, err := r.walk(s)
 	if err != nil {

@@ -153,7 +153,7 @@ func (w *Writer) removeDrafts() error {
 	return nil
 }
 
-// dropEmpty removes the open segments that are empty. It leaves out a file whose header has another offset than
+// dropEmpty removes the open segments that are empty. It leaves out a file if its header has another offset than
 // its name.
 func (w *Writer) dropEmpty(segments []segment) (left []segment, err error) {
 	for _, s := range segments {

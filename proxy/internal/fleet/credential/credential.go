@@ -12,7 +12,7 @@
 //	                  with the suffix .used beside it has the token, and a second line there has its name and key
 //	gate-tokens       a file for each token of a new gate that was not used, with the end of its validity
 //	hosts, revoked    a file for each host, with its key and the time; one for each revoked key
-//	former            a file for each name whose keys were revoked, with these keys
+//	former            a file for each name that had keys which were revoked, with these keys
 //
 // Invariant: a join token admits one host, also if several use it at the same moment, because it is valid
 // at the gate that has made it alone. That host may use it again until it expires or the host is removed,

@@ -168,7 +168,7 @@ func command(ctx context.Context, path, line string, offline func() (record.Memb
 	return answer == "ok", err
 }
 
-// errMoved is the error for a change that has reached a gate whose successor serves already.
+// errMoved is the error for a change that has reached a gate after its successor began to serve.
 var errMoved = errors.New("the gate is being replaced; try again")
 
 // movedPause is the pause until send tries again, and movedTime is how long it tries.
