@@ -4,6 +4,7 @@ package socket
 
 import (
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -241,7 +242,7 @@ func TestCheckRebinds(t *testing.T) {
 	}
 }
 
-// If the whole directory was removed, Check makes it again, but only in a directory that is private, too.
+// If the whole directory was removed, Check makes it again, unless other users could replace it there.
 func TestCheckRestoresDirectory(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -249,9 +250,15 @@ func TestCheckRestoresDirectory(t *testing.T) {
 		rebound bool
 	}{
 		{"removed", os.RemoveAll, true},
-		{"the one above is open to others", func(dir string) error {
+		{"others can read the one above", func(dir string) error {
 			return errors.Join(os.RemoveAll(dir), os.Chmod(filepath.Dir(dir), 0o755))
+		}, true},
+		{"others can write to the one above", func(dir string) error {
+			return errors.Join(os.RemoveAll(dir), os.Chmod(filepath.Dir(dir), 0o777))
 		}, false},
+		{"others can write only their own files to the one above", func(dir string) error {
+			return errors.Join(os.RemoveAll(dir), os.Chmod(filepath.Dir(dir), 0o777|fs.ModeSticky))
+		}, true},
 		{"the one above is gone", func(dir string) error { return os.RemoveAll(filepath.Dir(dir)) }, false},
 		{"a link leads elsewhere", func(dir string) error {
 			return errors.Join(os.RemoveAll(dir), os.Symlink(testDir(t), dir))

@@ -295,7 +295,7 @@ func (l *Listener) SetDeadline(t time.Time) error {
 // Check binds the path again if the socket's file is gone or was replaced, as a cleaner
 // of temporary directories may do, and reports whether it bound. It also takes the lock
 // again if a process that shared it has unlocked it. If the whole directory is gone, Check
-// makes it again, provided that the directory above it is private, too. Accepted connections
+// makes it again, provided that CheckParents permits it. Accepted connections
 // are not affected. The owner must call Check from time to time. If two processes hold one
 // listener during a handoff, only one of them may call it.
 //
@@ -338,11 +338,11 @@ func (l *Listener) check(rebound *bool) error {
 	return errors.Join(l.ln.SetDeadline(l.deadline), old.Close())
 }
 
-// restoreDir makes dir again if it is missing, and returns what CheckDir returns for it. It makes nothing
-// in a directory that is not private, because other users may know or use the names there.
+// restoreDir makes dir again if it is missing, and returns what CheckDir returns for it. It makes nothing if
+// CheckParents fails, because another user could then replace the directory.
 func restoreDir(dir string) error {
 	err := CheckDir(dir)
-	if !errors.Is(err, fs.ErrNotExist) || CheckDir(filepath.Dir(dir)) != nil {
+	if !errors.Is(err, fs.ErrNotExist) || CheckParents(dir) != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // another process may have made it
