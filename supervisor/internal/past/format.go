@@ -77,6 +77,9 @@ func (h head) append(p []byte) []byte {
 // errTorn is returned if the remaining bytes of a file are no whole block.
 var errTorn = errors.New("block is not whole")
 
+// errCut is the error of a block whose header is whole, and whose payload reaches behind the end of the file.
+var errCut = fmt.Errorf("%w: its payload is cut off", errTorn)
+
 func parseHead(p []byte) (head, error) {
 	if len(p) < headBytes || binary.LittleEndian.Uint32(p[28:]) != checksum(p[:28]) || string(p[:6]) != segmentMagic {
 		return head{}, fmt.Errorf("%w: invalid header of a segment", errTorn)

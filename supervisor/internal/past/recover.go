@@ -89,7 +89,9 @@ func (w *Writer) inspect(s *segment, isLast bool) (err error) {
 }
 
 // hiddenEnd returns the end of the output in the last whole block of a damaged segment. It returns 0 if no whole
-// block with output, or behind output, follows the damaged part.
+// block with output, or behind output, follows the damaged part. If the header of a block tells that its payload
+// reaches behind the end of the file, the segment ends there: blocks within that payload are output, such as that of a
+// user who prints a segment.
 func hiddenEnd(path string, start uint64, key *dataKey) (end uint64, err error) {
 	f, err := openFile(path)
 	if err != nil {
@@ -110,17 +112,17 @@ func hiddenEnd(path string, start uint64, key *dataKey) (end uint64, err error) 
 		if err == nil {
 			_, err = w.stored()
 			isHidden = isHidden || err != nil
-			if err == nil && isHidden && w.end > start {
+			if err == nil && isHidden && w.end > start && w.end-start <= maxRaw { // a reader ignores the name of a longer one
 				end = w.end
 			}
-		} else if err != io.EOF {
+		} else if err != io.EOF && !errors.Is(err, errCut) {
 			isHidden = true
 			var found bool
 			if found, err = w.findBlock(); !found {
 				return end, err
 			}
 		}
-		if err == io.EOF {
+		if err == io.EOF || errors.Is(err, errCut) {
 			return end, nil
 		}
 		if err := ignoreDamage(err); err != nil {

@@ -168,7 +168,7 @@ func (w *walk) accept(b block) error {
 	case b.kind == kindKeyframe && w.at != headBytes:
 		return fmt.Errorf("%w: keyframe inside a segment", errTorn)
 	case place+int64(b.stored) > w.length:
-		return fmt.Errorf("%w: the file ends at byte %d", errTorn, w.length)
+		return fmt.Errorf("%w: the file ends at byte %d", errCut, w.length)
 	case b.kind != kindKeyframe && w.raw+int(b.raw) > maxRaw:
 		return fmt.Errorf("%w: segment has more than %d bytes", errTorn, maxRaw)
 	}
