@@ -3,6 +3,7 @@ package recorder
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -83,6 +84,53 @@ func TestFullDiskKeepsMarks(t *testing.T) {
 	}
 	if !slices.Equal(marks, []string{"one", "two"}) {
 		t.Errorf("marks %q", marks)
+	}
+}
+
+// If a part of the marks fits on a full disk, they are stored in their order later: a reader takes a command that ended
+// before the one that was stored last for a repetition.
+// demand: D4
+func TestFullDiskKeepsOrder(t *testing.T) {
+	if !testkit.Alone(t) {
+		return
+	}
+	p := newTape(t, "a")
+	store := past.New(t.TempDir())
+	r := New(Config{Store: store, Sync: time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop()})
+	p.print(bytes.Repeat([]byte("o"), maxMarks))
+	r.Add(p, past.Full)
+	await(t, store, p)
+	lift := testkit.LimitFiles(t, 16<<10)
+	for n := range uint64(40) { // too many for one block, and the remaining ones have room
+		text := make([]byte, 1500)
+		_, _ = rand.NewChaCha8([32]byte{byte(n)}).Read(text) // it cannot be compressed
+		r.Mark(p.life, past.Note{Offset: n + 1, Kind: 'D', Text: string(text)})
+	}
+	if err := <-p.failed; err == nil {
+		t.Error("the recording does not fail")
+	}
+	lift()
+	if err := <-p.failed; err != nil {
+		t.Errorf("the recording does not resume: %v", err)
+	}
+	if err := r.Close(limit); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := store.Open(p.life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored []uint64
+	for n, err := range reader.Notes(0, maxMarks) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k := len(stored); n.Kind == 'D' && (k == 0 || n.Offset > stored[k-1]) {
+			stored = append(stored, n.Offset)
+		}
+	}
+	if len(stored) != 40 {
+		t.Errorf("a reader finds the marks %d", stored)
 	}
 }
 

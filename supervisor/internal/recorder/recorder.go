@@ -585,16 +585,20 @@ func (t *track) addMark(m past.Note) {
 }
 
 // sync stores the marks, and makes all that was appended durable. If that fails, for example because the disk is
-// full, the marks are stored again by the next step. A mark that is stored twice counts once.
+// full, the marks are stored again by the next step. A mark that is stored twice counts once, but no mark may be stored
+// before an earlier one, because a reader would take the earlier one for a repetition.
 func (t *track) sync() (err error) {
 	t.marksMu.Lock()
 	marks := t.marks
 	t.marks = nil
 	t.marksMu.Unlock()
-	for _, m := range marks {
-		err = cmp.Or(err, t.writer.Mark(m.Offset, m.Kind, m.Text))
+	for i := 0; i < len(marks) && err == nil; i++ {
+		err = t.writer.Mark(marks[i].Offset, marks[i].Kind, marks[i].Text)
 	}
-	if err = cmp.Or(err, t.writer.Sync()); err != nil {
+	if err == nil {
+		err = t.writer.Sync()
+	}
+	if err != nil {
 		t.marksMu.Lock()
 		defer t.marksMu.Unlock()
 		t.marks = append(marks, t.marks...)
