@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -203,8 +204,10 @@ func (s *serving) pass(all []given, state []byte, pass handoff.Pass) error {
 		}
 	}()
 	for i, g := range all {
-		record, err := json.Marshal(g.record)
-		if err != nil {
+		var record bytes.Buffer
+		e := json.NewEncoder(&record)
+		e.SetEscapeHTML(false) // <, > and & in requests would take six bytes each, and a handoff carries a limited length
+		if err := e.Encode(g.record); err != nil {
 			return err
 		}
 		sc, ok := g.nc.(syscall.Conn)
@@ -215,7 +218,7 @@ func (s *serving) pass(all []given, state []byte, pass handoff.Pass) error {
 		if err != nil {
 			return err
 		}
-		conns[i] = handoff.Conn{Record: record, File: file}
+		conns[i] = handoff.Conn{Record: record.Bytes(), File: file}
 	}
 	return pass(conns, state)
 }
