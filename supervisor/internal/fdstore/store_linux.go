@@ -161,7 +161,8 @@ func fileName(id, file string) string { return prefix + entryName(id) + "." + fi
 // only if the other vault fails.
 //
 // If systemd does not take a message in time, the Store owes it that entry and all later ones, and tries to send
-// them every retryEvery, so that the sessions do not wait each time. It owes at most one entry for each id.
+// them every retryEvery, so that the sessions do not wait each time. It owes at most one entry for each session that
+// exists, or of which systemd may have files.
 type Store struct {
 	vault Vault
 	log   zerolog.Logger
@@ -274,7 +275,11 @@ func (s *Store) Close() error {
 func (s *Store) notify(r vault.Entry, isDeleted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.owed) > 0 {
+	switch {
+	case len(s.owed) > 0 && isDeleted && s.held[r.ID] == nil: // systemd has nothing to remove
+		s.settle(r.ID)
+		return
+	case len(s.owed) > 0:
 		s.owe(r, isDeleted)
 		return
 	}
