@@ -2,6 +2,7 @@ package credential
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -360,5 +361,33 @@ func TestJoinAfterRevocation(t *testing.T) {
 		if err != nil || len(m.Hosts) != 1 || m.Hosts["h"].Key != keys[2] || len(m.Revoked) != 2 || m.Revoked[keys[0]].IsZero() || m.Revoked[keys[1]].IsZero() {
 			t.Errorf("gate %s has %v, %v, want the host with the last key, and the other keys revoked", name, m, err)
 		}
+	}
+}
+
+// If a revoked key is forgotten because there are many others, the store keeps no file of the name that had it.
+func TestFormerIsForgotten(t *testing.T) {
+	s := open(t)
+	for i, name := range []string{"first", "last"} {
+		if _, err := s.Join(gate.Join{Secret: token(t, s, time.Minute), Name: name, Key: newKey(t)}, now.Add(time.Duration(i)*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Remove("first", now.Add(2*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range record.MaxRevoked - 1 { // the file is written here, because the store syncs each
+		key, err := nkeys.Encode(nkeys.PrefixByteUser, fmt.Appendf(nil, "%032d", i))
+		if err == nil {
+			err = os.WriteFile(s.path("revoked", string(key)), []byte(stored(now.Add(time.Minute))), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Remove("last", now.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(s.path("former")); err != nil || len(left) != 1 || left[0].Name() != "last" {
+		t.Errorf("the names with former keys are %v, %v; want last", left, err)
 	}
 }

@@ -120,10 +120,15 @@ func (s *Store) merge(have, m record.Members) (changed record.Members, err error
 	for name, h := range changed.Hosts {
 		err = errors.Join(err, replace(s.path("hosts", name), []byte(h.Key+" "+stored(h.At))))
 	}
+	isForgotten := false
 	for key := range have.Revoked {
 		if _, ok := merged.Revoked[key]; !ok {
 			err = errors.Join(err, os.Remove(s.path("revoked", key)))
+			isForgotten = true
 		}
+	}
+	if isForgotten {
+		err = errors.Join(err, s.dropFormer(merged.Revoked))
 	}
 	if len(changed.Gates) > 0 {
 		var b strings.Builder
@@ -280,6 +285,17 @@ func (s *Store) addFormer(revoked map[string]time.Time, all ...map[string]record
 		}
 	}
 	return err
+}
+
+// dropFormer removes the files of the names none of whose keys is remembered as revoked, because names would otherwise take
+// more and more files.
+func (s *Store) dropFormer(revoked map[string]time.Time) error {
+	return s.each("former", gate.ValidHost, func(name string, keys []string) error {
+		if slices.ContainsFunc(keys, func(key string) bool { _, ok := revoked[key]; return ok }) {
+			return nil
+		}
+		return os.Remove(s.path("former", name))
+	})
 }
 
 // former returns the keys that a name had, and that were revoked.
