@@ -61,7 +61,11 @@ func (p *presence) hold(b *before, name string) error {
 		b.deleteEntry(presenceEntry)
 	}
 	var err error
-	if p.lock, err = socket.Acquire(filepath.Join(p.dir, name)); err != nil {
+	p.lock, err = socket.Acquire(filepath.Join(p.dir, name))
+	if inUse := (*socket.InUseError)(nil); errors.As(err, &inUse) { // the keeper has the lock, but an earlier release has not passed on the duplicate
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	fd, err := session.Descriptor(p.lock)

@@ -40,3 +40,18 @@ func TestPresence(t *testing.T) {
 		t.Errorf("the files are %v, %v; want those of the second and third supervisor", files, err)
 	}
 }
+
+// An earlier release that served in between has not passed on the presence, but the keeper has it. This is no failure.
+func TestPresenceOfKeeper(t *testing.T) {
+	dirs := config.Dirs{State: t.TempDir()}
+	keeper, err := new(before).showPresence(dirs, "self")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := new(before).showPresence(dirs, "self"); err != nil {
+		t.Errorf("the keeper has the presence: %v", err)
+	}
+	if !keeper.isRunning("self") {
+		t.Error("the presence has ended")
+	}
+}
