@@ -19,6 +19,7 @@ func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byt
 		return accepted, err
 	}
 	p = p[accepted-offset:]
+	s.noteAnswer(name, p)
 	s.activity.last.set(s.cfg.Now())
 	s.cfg.courtesy.noteInput(s.instance)
 	var n int

@@ -15,7 +15,8 @@ import (
 // deciding viewer (sizing.go) if it has offered to respond, otherwise the session itself, which
 // answers with the appearance of the last deciding viewer. The responder receives terminal
 // queries unchanged. Every other viewer receives them with the final byte replaced by CAN, so
-// that its terminal ignores them.
+// that its terminal ignores them. If the responder leaves before it has answered, the session
+// answers (unanswered.go).
 
 const (
 	// maxReplies bounds the session's own replies that wait for a child which sends queries and
@@ -197,6 +198,7 @@ func (s *Session) claim(a *Attachment) {
 	writer := ""
 	if a != nil && a.spec.Resume != nil && a.pos == 0 {
 		writer = a.spec.Writer
+		s.saved.add(writer, s.saved.HeldReplies, s.saved.HeldOwnReplies)
 	}
 	s.reply(s.answers.claim(writer))
 	s.noteChange()
@@ -214,9 +216,10 @@ func (s *Session) sendReplies(sc *screen.Screen) {
 	if err := s.stateSlate.SetWord(wordAnswered, sc.Offset()); err != nil {
 		s.log.Error().Err(err).Msg("offset of answered queries not saved; a successor may answer some of them again")
 	}
+	writer := s.answers.current()
 	send, claimed := s.answers.admit(p, alone)
 	s.reply(send)
-	if claimed {
+	if claimed || writer != "" && writer != unclaimed && s.saved.add(writer, p, alone) {
 		s.noteChange()
 	}
 }

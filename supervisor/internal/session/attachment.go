@@ -379,6 +379,9 @@ func (s *Session) end(a, by *Attachment) {
 	if by != nil && by.spec.Writer == a.spec.Writer {
 		return
 	}
+	if _, isLost := s.viewers.lost[a.spec.Writer]; !isLost { // a lost viewer may still answer
+		s.answerFor(a.spec.Writer)
+	}
 	s.publishEvent(protocol.EventDetached)
 }
 

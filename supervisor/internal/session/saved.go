@@ -50,6 +50,7 @@ type savedState struct {
 	focus
 	Turns []responderTurn `json:"turns"` // collected
 	heldReplies
+	unanswered
 	PendingLine pendingLine `json:"line,omitempty"`
 	displayState
 	Cage string `json:"cage,omitempty"` // collected: its directory; absent if the session has none

@@ -65,7 +65,11 @@ func (z *sizing) choose(windows iter.Seq[window]) (size protocol.Size, ok bool) 
 
 // expireLost forgets the lost viewers that did not attach again in time.
 func (s *Session) expireLost() {
-	if s.viewers.expireLost() {
+	gone := s.viewers.expireLost()
+	for _, writer := range gone {
+		s.answerFor(writer)
+	}
+	if len(gone) > 0 {
 		s.viewerLeft()
 		s.applySizePolicy()
 		s.noteChange()

@@ -220,16 +220,16 @@ func (v *viewers) takeBack(a *Attachment) bool {
 	return ok
 }
 
-// expireLost forgets the lost viewers that did not attach again in time, and reports whether
-// there were any.
-func (v *viewers) expireLost() (gone bool) {
+// expireLost forgets the lost viewers that did not attach again in time, and returns their
+// writers.
+func (v *viewers) expireLost() (gone []string) {
 	v.disarm()
 	now, first := time.Now(), time.Time{}
 	for writer, l := range v.lost {
 		switch {
 		case !l.until.After(now):
 			delete(v.lost, writer)
-			gone = true
+			gone = append(gone, writer)
 		case first.IsZero() || l.until.Before(first):
 			first = l.until
 		}

@@ -71,10 +71,10 @@ func TestLostViewers(t *testing.T) {
 		defer next.stop()
 		next.restore(before)
 		time.Sleep(reconnectTime)
-		if <-v.c; !v.expireLost() || len(v.saved()) != 0 || v.c != nil {
+		if <-v.c; len(v.expireLost()) != 1 || len(v.saved()) != 0 || v.c != nil {
 			t.Errorf("the lost viewer still counts: %+v", v.saved())
 		}
-		if <-next.c; !next.expireLost() || len(next.saved()) != 0 {
+		if <-next.c; len(next.expireLost()) != 2 || len(next.saved()) != 0 {
 			t.Errorf("the lost viewer still counts: %+v", next.saved())
 		}
 	})

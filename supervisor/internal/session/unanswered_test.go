@@ -1,0 +1,119 @@
+//go:build linux
+
+package session
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+)
+
+const (
+	askKind = "\x1b[c"
+	kindIs  = "\x1b[?1;2c"
+)
+
+// If the responder leaves before it has answered, the session answers the query. It does not answer a query that the
+// responder has answered, or can still answer.
+func TestResponderLeaves(t *testing.T) {
+	const askColours, coloursAre = "\x1b]11;?\x1b\\", "\x1b]11;rgb:0000/0000/0000\x1b\\"
+	for _, tt := range []struct {
+		name  string
+		asked string // by the program
+		input string // of the responder
+		leave func(t *testing.T, s *Session, v *viewer)
+		want  string
+	}{
+		{"detaches", askKind, "", func(_ *testing.T, _ *Session, v *viewer) { v.a.Detach() }, kindIs},
+		{"detaches late", askKind, "", func(_ *testing.T, _ *Session, v *viewer) { time.Sleep(time.Hour); v.a.Detach() }, kindIs},
+		{"has typed", askCursor, "\x1b[A\x1b[I\x1b[<35;1;1Mls", func(_ *testing.T, _ *Session, v *viewer) { v.a.Detach() }, cursorIs},
+		{"is replaced", askKind, "", func(t *testing.T, s *Session, _ *viewer) {
+			look(t, s, protocol.AttachSpec{Answers: true, Writer: "other", Mode: protocol.ModeExclusive, Steal: true})
+		}, kindIs},
+		{"is lost", askKind, "", func(_ *testing.T, _ *Session, v *viewer) { v.a.Close(); time.Sleep(reconnectTime); synctest.Wait() }, kindIs},
+		{"may return", askKind, "", func(_ *testing.T, _ *Session, v *viewer) { v.a.Close(); time.Sleep(reconnectTime / 2) }, ""},
+		{"has returned", askKind, "", func(t *testing.T, s *Session, v *viewer) {
+			v.a.Close()
+			look(t, s, protocol.AttachSpec{Answers: true, Writer: "w", Resume: &protocol.Resume{Instance: s.Instance(), Offset: v.pos}})
+			time.Sleep(time.Hour)
+		}, ""},
+		{"only decides no more", askKind, "", func(t *testing.T, s *Session, _ *viewer) {
+			other := look(t, s, protocol.AttachSpec{Answers: true, Writer: "other"})
+			if err := other.a.Type(0, []byte("\x1b[A")); err != nil {
+				t.Fatal(err)
+			}
+		}, ""},
+		{"has answered", askKind, "\x1b[?64;1c", func(_ *testing.T, _ *Session, v *viewer) { v.a.Detach() }, ""},
+		{"has answered in two pieces", askKind, "\x1b[?64", func(_ *testing.T, _ *Session, v *viewer) { v.a.Detach() }, ""},
+		{"more queries", askColours + "\x1b[>q" + askKind, "", func(_ *testing.T, _ *Session, v *viewer) { v.a.Detach() }, coloursAre + kindIs},
+		{"a query that some terminals ignore", askColours, "", func(_ *testing.T, _ *Session, v *viewer) { v.a.Detach() }, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tb, by := fakeTable(t, Config{})
+			s := create(t, tb, bash(""))
+			v := look(t, s, protocol.AttachSpec{Answers: true, Writer: "w"})
+			if err := v.a.Appear(protocol.Appearance{Background: "#000000"}); err != nil {
+				t.Fatal(err)
+			}
+			show(by(s), tt.asked)
+			if tt.input != "" {
+				if err := v.a.Type(0, []byte(tt.input)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			typedBy(by(s)) // also the answer to XTVERSION, which the session always gives
+			tt.leave(t, s, v)
+			got := typedBy(by(s))
+			if tt.name == "only decides no more" {
+				got = got[len("\x1b[A"):]
+			}
+			if got != tt.want {
+				t.Errorf("%s: the session answered with %q, want %q", tt.name, got, tt.want)
+			}
+		})
+	}
+}
+
+// A viewer that has claimed the first queries of a session and leaves before it has answered them is like each other responder.
+func TestClaimantLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		show(by(s), askKind)
+		spec := fromStart(s)
+		spec.Answers = true
+		v := look(t, s, spec)
+		if got := typedBy(by(s)); got != "" {
+			t.Errorf("the session answered with %q, although a viewer answers", got)
+		}
+		v.a.Detach()
+		if got := typedBy(by(s)); got != kindIs {
+			t.Errorf("the session answered with %q, want %q", got, kindIs)
+		}
+	})
+}
+
+// A query that a responder has not answered before its supervisor died is answered if the responder leaves the next supervisor.
+func TestResponderLeavesNextLife(t *testing.T) {
+	l := newLife(t, Config{})
+	s := create(t, l.Table, bash(`stty -echo -icanon; echo READY; read -r; printf '\e[c'; read -rd c; echo ANSWERED; read -r`))
+	spec := fromStart(s)
+	spec.Answers, spec.Writer = true, "w"
+	v := look(t, s, spec)
+	v.until(t, "READY")
+	if err := v.a.Type(0, []byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	v.until(t, askKind)
+	l = l.restart(Heritage{})
+	s = l.get(s.ID())
+	spec.Resume.Offset = v.pos
+	look(t, s, spec).a.Detach()
+	look(t, s, fromStart(s)).until(t, "ANSWERED")
+	if err := s.Terminate(End{}); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, s)
+}
