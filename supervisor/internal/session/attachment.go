@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/picture"
@@ -58,9 +60,10 @@ type Item struct {
 	ScreenOnly bool // of ItemResync: the snapshot has no lines above the screen
 }
 
-// Attachment is one client's view of a session. It holds a position in the ring and no queue. A
-// viewer that does not call Next therefore has no cost, and a viewer that the ring has
-// overtaken receives a snapshot.
+// Attachment is one client's view of a session. It holds a position in the ring and no queue, and the
+// snapshot with which it begins until the viewer has received it. A viewer that does not call Next
+// therefore costs the memory of at most one snapshot, and a viewer that the ring has overtaken
+// receives a new one.
 //
 // Only one goroutine may call Next. Any goroutine may call the other methods. Close must be
 // called, also after Next has returned io.EOF.
@@ -84,7 +87,8 @@ type Attachment struct {
 	// Owned by the goroutine that calls Next.
 	pos          uint64
 	size         protocol.Size // the terminal size that the viewer knows; zero if it knows none
-	snapshot     []byte        // not yet delivered
+	snapshot     []byte        // not yet delivered; a part of *shared, so it must not be changed in place
+	shared       *[]byte       // the whole snapshot, until it is delivered; see shareSnapshot
 	snapshotSize protocol.Size
 	queryMask    screen.Mask
 	cover        screen.PictureCover
@@ -330,9 +334,11 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 		size, a.size = a.window, shown
 	}
 	var pos uint64
+	a.snapshot, a.shared = nil, nil // before the next one is made, so that only one takes memory
 	s.useScreen(func() { a.snapshot, pos = s.display.screen.Snapshot(history, size, a.spec.Appearance) })
+	a.shareSnapshot()
 	if s.saved.Degraded { // there is no screen, so the viewer receives the output that the ring has
-		a.snapshot, shown, size = nil, s.size, s.size
+		a.snapshot, a.shared, shown, size = nil, nil, s.size, s.size
 		a.fitsWindow = false
 		start, _, _ := s.ring.Bounds()
 		pos = max(start, s.recording.clearedTo.Load())
@@ -352,6 +358,20 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 	}
 	a.queryMask, a.cover, a.masked = screen.Mask{}, screen.PictureCover{}, maskedOutput{}
 	s.idle.touch()
+}
+
+// shareSnapshot replaces a's snapshot by the last one that was taken, if both are equal and a viewer
+// has not received it yet. Many viewers that attach to the same screen and do not read then cost the
+// memory of one snapshot. The session itself keeps no snapshot.
+func (a *Attachment) shareSnapshot() {
+	if last := a.s.lastSnapshot.Value(); last != nil && bytes.Equal(*last, a.snapshot) {
+		a.shared = last
+	} else {
+		whole := a.snapshot
+		a.shared = &whole
+		a.s.lastSnapshot = weak.Make(a.shared)
+	}
+	a.snapshot = *a.shared
 }
 
 // end removes an attachment from the session. by is the attachment that takes its place, or nil.
@@ -626,7 +646,7 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 			a.cover.Apply(buf[:n], picture.AllFormats)
 		}
 		if a.snapshot = a.snapshot[n:]; len(a.snapshot) == 0 {
-			a.snapshot = nil
+			a.snapshot, a.shared = nil, nil
 		}
 		return Item{Kind: ItemSnapshot, Offset: a.pos, Data: buf[:n]}, true, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -490,4 +491,30 @@ func TestMovedAttempt(t *testing.T) {
 			t.Cleanup(a.Close)
 		}
 	}
+}
+
+// Viewers of the same screen that do not read share the memory of their snapshot, which is released when they have read it.
+func TestEqualSnapshotsShareMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		show(by(s), "one screen")
+		first, second := look(t, s, protocol.AttachSpec{}), look(t, s, protocol.AttachSpec{})
+		show(by(s), ", and another")
+		third := look(t, s, protocol.AttachSpec{})
+		if a, b, c := &first.a.snapshot[0], &second.a.snapshot[0], &third.a.snapshot[0]; a != b || b == c {
+			t.Errorf("the snapshots are at %p, %p and %p, want the first two at one place", a, b, c)
+		}
+		want := string(second.a.snapshot)
+		first.saw(t)
+		if got := string(second.a.snapshot); got != want {
+			t.Errorf("the snapshot was %q, and is %q after another viewer has read it", want, got)
+		}
+		if got := third.saw(t); !strings.Contains(got, "one screen, and another") {
+			t.Errorf("the third viewer received %q", got)
+		}
+		if runtime.GC(); s.lastSnapshot.Value() != nil {
+			t.Error("a snapshot that each viewer has read is kept")
+		}
+	})
 }

@@ -27,7 +27,7 @@ func (a *Attachment) masksSecrets() bool { return a.spec.Mask && a.s.masker != n
 func (a *Attachment) maskSnapshot() {
 	if a.masksSecrets() && !a.masked.isSnapshotFinished {
 		a.masked.isSnapshotFinished = true
-		a.snapshot = a.s.masker.Whole(a.snapshot)
+		a.snapshot, a.shared = a.s.masker.Whole(a.snapshot), nil
 	}
 }
 

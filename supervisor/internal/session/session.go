@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"weak"
 
 	"github.com/rs/zerolog"
 
@@ -111,6 +112,7 @@ type Session struct {
 	isUnpublished bool // the published info differs from the current one
 	awaits        awaiters
 	viewers       viewers
+	lastSnapshot  weak.Pointer[[]byte] // the snapshot that was taken last, if a viewer has not received it yet
 	input         input
 	idle          idle
 	eventAlarm    alarm // runs for screenEventInterval after an event of the program was published
