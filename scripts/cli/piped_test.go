@@ -100,4 +100,16 @@ func TestOutputFull(t *testing.T) {
 			t.Errorf("proxy %s: %v, want exit 74", c, r)
 		}
 	}
+
+	// A run that continues, or whose output is still kept, must be named, so that the user can return to it.
+	for _, c := range []string{"run -- sh -c echo${IFS}ready;exec${IFS}sleep${IFS}1000", "run --json --timeout 100ms -- sleep 1000", "run --text -- echo ready"} {
+		r := w.wait(w.beginWith(full, nil, strings.Fields(c)...))
+		_, rest, _ := strings.Cut(r.Errout, "the same command with --id ")
+		id, _, isNamed := strings.Cut(rest, " returns to it")
+		if r.Code != 74 || !isNamed {
+			t.Errorf("proxy %s: %v, want exit 74 and the id of the run", c, r)
+			continue
+		}
+		w.must("info", id)
+	}
 }

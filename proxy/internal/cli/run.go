@@ -52,7 +52,8 @@ func (a *app) runCommand() *cobra.Command {
 		"already ended. A run is kept as long as exit records are (exit_keep), or until proxy kill --forget.\n" +
 		"A run that was lost with the machine is reported as lost, with exit code 70, until proxy revive starts it again.\n" +
 		"Another command with the id of a run fails with session_exists. Without --id the session is forgotten\n" +
-		"after it has ended and its output has been printed.\n\n" +
+		"after it has ended and its output has been printed. If the output cannot be written, the run continues, and run\n" +
+		"names its id, with which the same command returns to it.\n\n" +
 		"In a terminal all keys go to the command, even ctrl-c, as with attach; the detach keys leave it\n" +
 		"running, with exit code 75. Without a terminal, standard input is not read, CRLF is printed as LF, and\n" +
 		"SIGINT is passed on to the command; a second SIGINT ends it. A third one, any other signal, or a broken\n" +
@@ -418,7 +419,7 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 		if err := brokenPipe(r.result(ctx, false)); errors.Is(err, errRunPipe) {
 			return exitcode.New(128+int(syscall.SIGPIPE), "") // the run is kept, so the same command can return to it
 		} else if err != nil {
-			return err
+			return r.keep(err)
 		}
 		if r.exit.Reason == protocol.ReasonLost { // what is stored of it is kept, also without an id
 			return exitcode.New(sysexits.Software, fmt.Sprintf("run %s was lost with the machine, so its exit code is not known; "+
@@ -432,10 +433,10 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 		return childExit(r.exit.ExitCode)
 	case errors.Is(why, errRunTime) && r.o.kill:
 		if err := r.kill(ctx); err != nil {
-			return err
+			return r.keep(err)
 		}
 		if err := r.result(ctx, true); err != nil {
-			return err
+			return r.keep(err)
 		}
 		if !named { // if this fails, the session is removed after exit_keep
 			_ = r.c.Forget(ctx, id) // it goes with the time, else
@@ -443,7 +444,7 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 		return exitcode.New(sysexits.Timeout, fmt.Sprintf("timeout: run %s had not ended after %v, and was ended", id, r.o.timeout))
 	case errors.Is(why, errRunTime):
 		if err := r.result(ctx, true); err != nil {
-			return err
+			return r.keep(err)
 		}
 		return exitcode.New(sysexits.Timeout, fmt.Sprintf("timeout: not ended after %v; %s", r.o.timeout, goesOn))
 	case errors.Is(why, errRunLeft):
@@ -453,7 +454,16 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 	case errors.As(why, &by):
 		return r.leave(ctx, by.exitCode(), goesOn)
 	}
-	return why
+	return r.keep(why)
+}
+
+// keep names the run, because a user who has not given it an id must be able to return to it after the error err, and
+// returns err. A full disk, for example, does not end the run.
+func (r *oneRun) keep(err error) error {
+	if protocol.CodeOf(err) != protocol.CodeSessionNotFound { // otherwise the run was forgotten meanwhile
+		note("run %s was not ended by this error; the same command with --id %s returns to it", r.s.ID, r.s.ID)
+	}
+	return err
 }
 
 // exitCodeOf returns the exit code for a signal.
