@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"holdfast/protocol"
@@ -24,6 +25,8 @@ func (c *Client) Mark(ctx context.Context, id protocol.SessionID) (*protocol.Mar
 // has its Exit. If timeout is negative, Await waits until ctx is done. To see the effect of an
 // input, call Mark, send the input, and call Await with the mark as Since. A wait without a mark
 // may miss lines that appear and disappear while the proxy or its supervisor is replaced.
+// If no answer comes within the timeout, because the supervisor was stopped, for example, Await fails
+// with timeout some seconds later.
 //
 // Its errors are timeout, invalid_argument, instance_mismatch if the mark belongs to another
 // instance of the session, limit_exceeded and session_not_found.
@@ -31,7 +34,7 @@ func (c *Client) Await(ctx context.Context, spec protocol.AwaitSpec, timeout tim
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	a, err := waitFor(ctx, c, timeout, func(ms *int64) (*api.Awaited, error) {
+	a, err := waitFor(ctx, c, timeout, func(ctx context.Context, ms *int64) (*api.Awaited, error) {
 		return ask[*api.Awaited](ctx, c, &api.Await{AwaitSpec: spec, TimeoutMS: ms})
 	})
 	if err != nil {
@@ -41,20 +44,33 @@ func (c *Client) Await(ctx context.Context, spec protocol.AwaitSpec, timeout tim
 }
 
 // waitFor calls ask, and calls it again if the answer was lost, until the timeout has passed.
-// Each call receives the remaining milliseconds, or nil if timeout is negative.
-func waitFor[T any](ctx context.Context, c *Client, timeout time.Duration, ask func(ms *int64) (T, error)) (T, error) {
+// Each call receives the remaining milliseconds, or nil if timeout is negative. The supervisor measures the timeout; if no
+// answer comes, because a process was stopped, for example, waitFor fails with timeout some time later.
+func waitFor[T any](ctx context.Context, c *Client, timeout time.Duration, ask func(ctx context.Context, ms *int64) (T, error)) (T, error) {
 	deadline := time.Now().Add(timeout)
+	caller := ctx
+	if timeout >= 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(c.answerTime))
+		defer cancel()
+	}
 	for {
 		var ms *int64
 		if timeout >= 0 {
 			left := max(0, time.Until(deadline))
 			ms = millis(&left)
 		}
-		answer, err := ask(ms)
-		if err == nil || !lost(err) || ctx.Err() != nil || c.isClosed() {
-			return answer, err
+		answer, err := ask(ctx, ms)
+		if err == nil {
+			return answer, nil
 		}
-		if err := pause(ctx, backoffMax/10); err != nil {
+		if lost(err) && !c.isClosed() {
+			_ = pause(ctx, backoffMax/10) // ctx is examined next
+		}
+		if isLate := lost(err) || errors.Is(err, context.DeadlineExceeded); isLate && ctx.Err() != nil && caller.Err() == nil {
+			return answer, protocol.Errorf(protocol.CodeTimeout, "no answer came within the timeout, so the state of the session is not known: "+err.Error())
+		}
+		if !lost(err) || ctx.Err() != nil || c.isClosed() {
 			return answer, err
 		}
 	}

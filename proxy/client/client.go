@@ -54,6 +54,9 @@ const (
 	// startAgain is how long a started proxy may take until it serves. If Start is called again
 	// too early, the second proxy finds the lock held and ends.
 	startAgain = 2 * time.Second
+	// answerTime is how long an answer may take after the timeout of a wait, which the supervisor measures. It suffices
+	// for the replacement of both processes, and for the message of a command about a process that does not answer.
+	answerTime = 4 * time.Second
 )
 
 func (o Options) withDefaults() (Options, error) {
@@ -105,6 +108,8 @@ type Client struct {
 	o     Options
 	spare *spare // or nil
 
+	answerTime time.Duration // see the constant
+
 	mu      sync.Mutex
 	conn    *conn // carries requests; attachments and events have connections of their own
 	dialing chan struct{}
@@ -131,7 +136,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{o: o, waiting: make(map[string]waiter)}
+	c := &Client{o: o, answerTime: answerTime, waiting: make(map[string]waiter)}
 	if o.Gate != nil && o.Gate.Attaches {
 		c.spare = openSpare(&c.o)
 	}

@@ -300,7 +300,7 @@ func (c *Client) ok(ctx context.Context, m request) error {
 // Wait returns a session's exit record when the session has exited, or the error timeout. If
 // timeout is negative, Wait waits until ctx is done.
 func (c *Client) Wait(ctx context.Context, id protocol.SessionID, timeout time.Duration) (*protocol.ExitRecord, error) {
-	w, err := waitFor(ctx, c, timeout, func(ms *int64) (*api.Waited, error) {
+	w, err := waitFor(ctx, c, timeout, func(ctx context.Context, ms *int64) (*api.Waited, error) {
 		return ask[*api.Waited](ctx, c, &api.Wait{SessionID: id, TimeoutMS: ms})
 	})
 	if err != nil {

@@ -467,6 +467,23 @@ func TestWaitAsksAgain(t *testing.T) {
 	wantErr(t, "timeout", err, protocol.ErrTimeout)
 }
 
+// The timeout of a wait also ends it if the proxy or the supervisor does not answer, or if there is no proxy any more.
+func TestWaitWithoutAnswer(t *testing.T) {
+	_, c, p := dialed(t)
+	c.answerTime = time.Millisecond
+	_, err := c.Wait(t.Context(), "s", time.Millisecond)
+	wantErr(t, "wait without an answer", err, protocol.ErrTimeout)
+	_, err = c.Await(t.Context(), protocol.AwaitSpec{SessionID: "s", Text: "x"}, 0)
+	wantErr(t, "await without an answer", err, protocol.ErrTimeout)
+	_ = p.Close()
+	_, err = c.Wait(t.Context(), "s", 0)
+	wantErr(t, "wait without a connection", err, protocol.ErrTimeout)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = c.Wait(ctx, "s", time.Hour)
+	wantErr(t, "wait that the caller gave up", err, context.Canceled)
+}
+
 // Type continues if the session's input queue was full. After a lost connection it sends the same input with the same
 // writer and offset.
 func TestTypeGoesOn(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 // A supervisor that was stopped by a signal does not answer. Commands that wait for it must report this, with
 // its pid and the remedy, and must continue when it continues. status must print what it knows without the
-// supervisor.
+// supervisor. A command with --timeout must end nevertheless.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -25,10 +25,19 @@ func TestUnanswered(t *testing.T) {
 	defer goesOn()
 	says := fmt.Sprintf("let it continue: kill -CONT %d", pid)
 
+	late := map[string]*background{}
+	for _, c := range []string{"wait s --timeout 0.1", "wait s --text x --timeout 0.1", "send s x --wait-text x --timeout 0.1"} {
+		late[c] = w.begin(strings.Fields(c)...)
+	}
 	ls := w.open("ls")
 	ls.expect(says)
 	if r := w.proxy("status"); r.Code != 69 || !strings.HasPrefix(r.Out, "proxy ") || strings.Count(r.Errout, says) != 1 {
 		t.Errorf("status: %v, want 69, the status of the proxy, and %q", r, says)
+	}
+	for c, b := range late {
+		if r := w.wait(b); r.Code != 124 || !strings.Contains(r.Errout, "timeout: ") {
+			t.Errorf("%s: %v, want 124", c, r)
+		}
 	}
 	goesOn()
 	ls.expect("sleep 1000")

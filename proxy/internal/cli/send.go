@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -128,24 +129,42 @@ func (a *app) send(cmd *cobra.Command, c *client.Client, o *sendOptions, id prot
 	if !o.wait.asked() {
 		return o.typeAll(ctx, c, id, data)
 	}
-	mark, err := c.Mark(ctx, id)
+	mark, err := o.sendMarked(ctx, c, id, data)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return exitcode.New(sysexits.Timeout, fmt.Sprintf("timeout: session %s has not accepted all of the input within %v; look at the session before you repeat the input", id, max(o.wait.timeout, sendTime)))
+	}
 	if err != nil {
 		return err
 	}
+	return a.await(cmd, c, &o.wait, id, mark)
+}
+
+// sendMarked sends the input within the time of --timeout, and returns the mark behind which its effect begins.
+func (o *sendOptions) sendMarked(ctx context.Context, c *client.Client, id protocol.SessionID, data []byte) ([]byte, error) {
+	if o.wait.timeout >= 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, max(o.wait.timeout, sendTime))
+		defer cancel()
+	}
+	mark, err := c.Mark(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	if shown := o.echo(data); shown != "" {
 		if err := sent(o.typeText(ctx, c, id, data)); err != nil {
-			return err
+			return nil, err
 		}
 		if mark, err = echo.MarkBehind(ctx, c, id, shown, mark); err != nil {
-			return err
+			return nil, err
 		}
 		data = nil
 	}
-	if err := o.typeAll(ctx, c, id, data); err != nil {
-		return err
-	}
-	return a.await(cmd, c, &o.wait, id, mark.Mark)
+	return mark.Mark, o.typeAll(ctx, c, id, data)
 }
+
+// sendTime is how long send may take to send its input also if --timeout is shorter. A program may need most of a second to
+// echo the text, and the keys behind the text must not be left out because of a short --timeout.
+const sendTime = 4 * time.Second
 
 // echo returns the echo that must be ignored when the command waits for a text, or "".
 func (o *sendOptions) echo(data []byte) string {
