@@ -40,7 +40,9 @@ func TestRevive(t *testing.T) {
 	if r := w.wait(run); r.Code != 70 || !strings.Contains(r.Errout, says) {
 		t.Errorf("the command that watches the run: %v, want exit 70, %q", r, says)
 	}
-	w.fails(70, says, line...)
+	if r := w.fails(70, says, line...); r.Out != "first\n" || strings.Contains(r.Errout, "no longer kept") {
+		t.Errorf("the output of the lost run: %v, want what is stored", r)
+	}
 	w.fails(73, "session_exists: run k has another command", "run", "--id", "k", "--", "true")
 	w.must(append([]string{"revive", "-d", "k"}, command...)...)
 	w.must("send", "k", "it", "--enter")

@@ -138,19 +138,23 @@ func TestRunAgain(t *testing.T) {
 	w.spawn("other", "sleep", "1000")
 	w.fails(73, "session_exists", "run", "--id", "other", "--", "sleep", "1000")
 
-	// If the ring has lost the beginning of the output, run must report it.
-	big := []string{"run", "--id", "big", "--", "/bin/sh", "-c", "seq 1 300000"}
+	// The beginning of much output is only on disk. If it is not stored there either, run must report that.
+	const all = 1988895
+	big := []string{"run", "--id", "big", "--durable", "full", "--", "/bin/sh", "-c", "seq 1 300000"}
 	r := w.proxy(big...)
-	all := len(r.Out)
 	if r.Code != 0 || !strings.HasSuffix(r.Out, "\n299999\n300000\n") {
-		t.Errorf("run with much output: exit %d, %d bytes, %q", r.Code, all, r.Errout)
+		t.Errorf("run with much output: exit %d, %d bytes, %q", r.Code, len(r.Out), r.Errout)
 	}
-	if want := 1988895; all != want && r.Errout == "" {
-		t.Errorf("run printed %d bytes of %d without a report of the missing bytes", all, want)
+	if len(r.Out) != all && r.Errout == "" {
+		t.Errorf("run printed %d bytes of %d without a report of the missing bytes", len(r.Out), all)
 	}
-	r = w.proxy(big...)
-	if r.Code != 0 || !strings.HasSuffix(r.Out, "\n299999\n300000\n") || !strings.Contains(r.Errout, "bytes of the output are no longer kept") {
-		t.Errorf("the same run again: exit %d, %d bytes, %q", r.Code, len(r.Out), r.Errout)
+	if r = w.proxy(big...); r.Code != 0 || len(r.Out) != all || !strings.HasPrefix(r.Out, "1\n2\n") || !strings.HasSuffix(r.Out, "\n299999\n300000\n") || r.Errout != "" {
+		t.Errorf("the same run again: exit %d, %d bytes of %d, %q", r.Code, len(r.Out), all, r.Errout)
+	}
+	big = []string{"run", "--id", "bigger", "--", "/bin/sh", "-c", "seq 1 300000"}
+	w.proxy(big...)
+	if r = w.proxy(big...); r.Code != 0 || !strings.HasSuffix(r.Out, "\n299999\n300000\n") || !strings.Contains(r.Errout, "bytes of the output are no longer kept") {
+		t.Errorf("the same run again, with only its last output on disk: exit %d, %d bytes, %q", r.Code, len(r.Out), r.Errout)
 	}
 }
 

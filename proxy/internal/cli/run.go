@@ -387,15 +387,38 @@ func (r *oneRun) catchUp(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if offset > r.pos {
-		note("%d bytes of the output are no longer kept", offset-r.pos)
-		r.pos = offset
+	if err := r.printStored(ctx, w, offset); err != nil {
+		return err
 	}
 	if skip := r.pos - offset; skip < uint64(len(data)) {
 		if _, err := w.Write(data[skip:]); err != nil {
 			return err
 		}
 		r.pos = offset + uint64(len(data))
+	}
+	return nil
+}
+
+// printStored writes the output up to an offset, which only the store on disk has: that of a lost run, or the beginning of
+// much output. It reports how many bytes are not stored either.
+func (r *oneRun) printStored(ctx context.Context, w io.Writer, until uint64) error {
+	missing := missingOutput{next: r.pos}
+	for part, err := range (recording{r.c, r.s.ID}).Output(ctx, r.pos, until) {
+		if e := (*protocol.Error)(nil); errors.As(err, &e) { // the session is not stored, or the store cannot be read
+			break
+		}
+		if err != nil {
+			return err
+		}
+		missing.note(part)
+		if _, err := w.Write(part.Data); err != nil {
+			return err
+		}
+	}
+	missing.note(client.PastOutput{Offset: max(r.pos, until)})
+	r.pos = max(r.pos, until)
+	if missing.count > 0 {
+		note("%d bytes of the output are no longer kept", missing.count)
 	}
 	return nil
 }
