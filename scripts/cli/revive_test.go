@@ -43,6 +43,9 @@ func TestRevive(t *testing.T) {
 	if r := w.fails(70, says, line...); r.Out != "first\n" || strings.Contains(r.Errout, "no longer kept") {
 		t.Errorf("the output of the lost run: %v, want what is stored", r)
 	}
+	w.fails(70, "session k was lost with the machine", "wait", "k")
+	w.fails(66, "session k was lost with the machine", "send", "k", "x")
+	w.fails(66, "session k was lost with the machine", "kill", "k")
 	w.fails(73, "session_exists: run k has another command", "run", "--id", "k", "--", "true")
 	w.must(append([]string{"revive", "-d", "k"}, command...)...)
 	w.must("send", "k", "it", "--enter")

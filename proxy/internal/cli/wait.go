@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/sysexits"
 )
 
 func (a *app) waitCommand() *cobra.Command {
@@ -64,6 +66,9 @@ func (a *app) waitForExit(cmd *cobra.Command, c *client.Client, id protocol.Sess
 		if err := printJSON(cmd, exit); err != nil {
 			return err
 		}
+	}
+	if exit.Reason == protocol.ReasonLost {
+		return exitcode.New(sysexits.Software, fmt.Sprintf("session %s was lost with the machine, so its exit code is not known; proxy revive %s starts it again", id, id))
 	}
 	return childExit(exit.ExitCode)
 }

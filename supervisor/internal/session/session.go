@@ -606,7 +606,11 @@ func exitedError(id protocol.SessionID, exit *protocol.ExitRecord) error {
 	if exit.Signal != "" {
 		how = "by " + exit.Signal
 	}
-	return &protocol.Error{Code: protocol.CodeSessionExited, Message: fmt.Sprintf("session %s has exited %s", id, how), Exit: exit}
+	text := fmt.Sprintf("session %s has exited %s", id, how)
+	if exit.Reason == protocol.ReasonLost {
+		text = fmt.Sprintf("session %s was lost with the machine; revive starts it again", id)
+	}
+	return &protocol.Error{Code: protocol.CodeSessionExited, Message: text, Exit: exit}
 }
 
 // spawnError returns spawn_failed for a session that could not be started. Cause is set if the
