@@ -29,6 +29,7 @@ func TestUnanswered(t *testing.T) {
 	for _, c := range []string{"wait s --timeout 0.1", "wait s --text x --timeout 0.1", "send s x --wait-text x --timeout 0.1"} {
 		late[c] = w.begin(strings.Fields(c)...)
 	}
+	upgrade := w.begin("upgrade")
 	ls := w.open("ls")
 	ls.expect(says)
 	if r := w.proxy("status"); r.Code != 69 || !strings.HasPrefix(r.Out, "proxy ") || strings.Count(r.Errout, says) != 1 {
@@ -38,6 +39,9 @@ func TestUnanswered(t *testing.T) {
 		if r := w.wait(b); r.Code != 124 || !strings.Contains(r.Errout, "timeout: ") {
 			t.Errorf("%s: %v, want 124", c, r)
 		}
+	}
+	if r := w.wait(upgrade); r.Code != 69 || !strings.Contains(r.Errout, says) {
+		t.Errorf("upgrade: %v, want 69 and %q", r, says)
 	}
 	goesOn()
 	ls.expect("sleep 1000")

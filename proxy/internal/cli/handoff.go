@@ -51,7 +51,9 @@ func (a *app) handoffCommand() *cobra.Command {
 			"live connections. If it fails, the old proxy continues to serve. proxy --handoff does the same.",
 		Example: "  proxy handoff --dry-run\n  proxy handoff",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.handoff(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.explainTimeout(cmd.Context(), a.handoff(cmd.Context(), &o))
+		},
 	}
 	o.flags(cmd)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.TrimPrefix(f.Usage, "with --handoff: ") })

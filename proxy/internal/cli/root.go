@@ -106,7 +106,7 @@ func (a *app) command(only string) *cobra.Command {
 		Args: noSuchCommand, SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if handoff {
-				return a.handoff(cmd.Context(), &o)
+				return a.explainTimeout(cmd.Context(), a.handoff(cmd.Context(), &o))
 			}
 			return cmd.Help()
 		},

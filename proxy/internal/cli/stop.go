@@ -39,14 +39,14 @@ func (a *app) stopCommand() *cobra.Command {
 				return err
 			}
 			if all {
-				return stopAll(cmd.Context(), cmd.OutOrStdout(), dirs)
+				return a.explainTimeout(cmd.Context(), stopAll(cmd.Context(), cmd.OutOrStdout(), dirs))
 			}
 			pid, err := handoff.Stop(cmd.Context(), dirs.Socket(config.ControlSocket(a.proxy)))
 			if socket.IsAbsent(err) {
 				return exitcode.New(sysexits.Unavailable, "no proxy runs here")
 			}
 			if err != nil {
-				return err
+				return a.explainTimeout(cmd.Context(), err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "proxy %d stopped; the sessions continue\n", pid)
 			return err

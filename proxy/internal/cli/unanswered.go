@@ -2,12 +2,16 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"net"
 	"os"
 	"time"
 
 	"holdfast/proxy/internal/doctor"
+	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/config"
 	"holdfast/shared/pipe"
+	"holdfast/shared/sysexits"
 )
 
 // askAfter is how long a command runs before it checks whether both processes answer. The check
@@ -32,19 +36,37 @@ func (a *app) watchAnswers(ctx context.Context) (stop func()) {
 	return cancel
 }
 
-// tellUnanswered checks both processes, and prints which of them does not answer.
-func (a *app) tellUnanswered(ctx context.Context) {
+// explainTimeout prints which process does not answer if err is the time-out of a connection, and returns err with the exit
+// code for a process that does not answer. A command that replaces or stops a process does not wait for it as others do.
+func (a *app) explainTimeout(ctx context.Context, err error) error {
+	var late net.Error
+	if pipe.Here || a.host != "" || ctx.Err() != nil || !errors.As(err, &late) || !late.Timeout() {
+		return err
+	}
+	found := a.tellUnanswered(ctx)
+	switch {
+	case len(found) == 0:
+		return err
+	case found[0].Check == "supervisor":
+		return exitcode.With(sysexits.Unavailable, err)
+	}
+	return exitcode.With(sysexits.TempFail, err)
+}
+
+// tellUnanswered checks both processes, and prints and returns which of them does not answer.
+func (a *app) tellUnanswered(ctx context.Context) []doctor.Finding {
 	dirs, err := config.Resolve(a.dir, os.Getenv)
 	if err != nil {
-		return
+		return nil
 	}
 	f, _ := a.facts(dirs)
 	found := doctor.Unanswered(ctx, f)
 	if ctx.Err() != nil { // the command has ended
-		return
+		return nil
 	}
 	for _, u := range found {
 		note("%s: %s", u.Check, u.Finding)
 		note("%s; proxy doctor says more", u.Fix)
 	}
+	return found
 }

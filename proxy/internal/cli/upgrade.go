@@ -64,7 +64,7 @@ func (a *app) upgradeCommand() *cobra.Command {
 				return err
 			}
 			u.dryRun = dryRun
-			return u.run(cmd.Context())
+			return a.explainTimeout(cmd.Context(), u.run(cmd.Context()))
 		},
 	})
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "try both programs, and leave the old ones running")
