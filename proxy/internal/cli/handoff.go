@@ -395,7 +395,7 @@ func (f *follower) err() error {
 		return nil
 	}
 	code := exitcode.ByCode(p.Code)
-	return exitcode.New(cmp.Or(code, 1), "the successor failed, the old proxy continues to serve: "+p.Error)
+	return exitcode.New(cmp.Or(code, sysexits.Software), "the successor failed, the old proxy continues to serve: "+p.Error)
 }
 
 // finish prints the result of the handoff.

@@ -8,7 +8,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"holdfast/protocol"
+	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/handoff"
+	"holdfast/shared/sysexits"
 	"holdfast/shared/testkit"
 )
 
@@ -42,5 +45,11 @@ func TestFollower(t *testing.T) {
 	f.read()
 	if f.seen["linked"].Step == "" || f.seen["serving"].PID != 7 {
 		t.Errorf("the steps are %+v", f.seen)
+	}
+	for code, want := range map[protocol.Code]int{"": sysexits.Software, protocol.CodeSupervisorUnreachable: sysexits.Unavailable} {
+		f.seen["failed"] = handoff.Progress{Step: "failed", Error: "no", Code: code}
+		if got := exitcode.Of(f.err()); got != want {
+			t.Errorf("the exit code of a successor that failed with %q is %d, want %d", code, got, want)
+		}
 	}
 }
