@@ -10,7 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -111,5 +114,51 @@ func TestOutputFull(t *testing.T) {
 			continue
 		}
 		w.must("info", id)
+	}
+}
+
+// attach must read no more of its standard input than it reports or the session has accepted, if a signal ends it while the
+// session reads nothing.
+func TestInputLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "stty raw -echo; echo ready; exec sleep 1000")
+	w.shows("s", "ready")
+	in, err := os.Create(w.Path("in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := in.Truncate(32 << 20); err != nil {
+		t.Fatal(err)
+	}
+	const queue, window = 8 << 20, 1 << 20 // what the session accepts, and what the client keeps without an acknowledgement
+	offset := func() int64 {
+		n, err := in.Seek(0, io.SeekCurrent) // the command shares the offset of the file
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	b := w.beginWith(null, in, "attach", "s")
+	if !eventually(func() bool { return offset() >= queue+window }) {
+		t.Fatalf("attach has read %d bytes", offset())
+	}
+	if err := b.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	r := w.wait(b)
+	said := regexp.MustCompile(`(\d+) bytes of input may not have reached session s`).FindStringSubmatch(r.Errout)
+	if r.Code != 128+15 || said == nil {
+		t.Fatal(r)
+	}
+	lost, _ := strconv.ParseInt(said[1], 10, 64)
+	if accepted := offset() - lost; accepted < queue || accepted > queue+64<<10 {
+		t.Errorf("attach has read %d bytes and reports %d as lost, so the session has accepted %d, but its queue has %d", offset(), lost, accepted, queue)
 	}
 }

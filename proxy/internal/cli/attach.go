@@ -225,22 +225,22 @@ func (o *attachOptions) report(ctx context.Context, c *client.Client, att *clien
 	case errors.Is(end, front.ErrDetached):
 		t.Say("[detached from %s]", info.ID)
 		o.detached = true
-		if noteUndelivered(att) {
+		if noteUndelivered(att, t) {
 			return exitcode.New(sysexits.TempFail, "")
 		}
 		return nil
 	case ctx.Err() != nil:
 		if by, ok := context.Cause(ctx).(signalled); ok {
 			t.Say("[detached from %s by a signal]", info.ID)
-			noteUndelivered(att)
+			noteUndelivered(att, t)
 			return exitcode.New(by.exitCode(), "")
 		}
 		t.Say("[detached from %s]", info.ID) // --timeout of run is over
-		noteUndelivered(att)
+		noteUndelivered(att, t)
 		return ctx.Err()
 	case end != nil:
 		t.Say("[lost %s]", info.ID)
-		noteUndelivered(att)
+		noteUndelivered(att, t)
 		return end
 	}
 	exit := att.Exit()
@@ -254,8 +254,8 @@ func (o *attachOptions) report(ctx context.Context, c *client.Client, att *clien
 }
 
 // noteUndelivered prints how many bytes of input the session has not acknowledged, and reports whether there are any.
-func noteUndelivered(att *client.Attachment) bool {
-	n := att.Unacknowledged()
+func noteUndelivered(att *client.Attachment, t *front.Terminal) bool {
+	n := att.Unacknowledged() + t.Refused()
 	if n > 0 {
 		note("%s of input may not have reached session %s, because no acknowledgement came; attach again, and look before you repeat the input",
 			count(n, "byte"), att.Info().Session.ID)

@@ -41,7 +41,13 @@ type Terminal struct {
 	to       io.Writer  // what own has returned for out, from the first Write on
 	modes    modes
 	restored bool
+
+	refused int // bytes of input that View has read, and could not send any more
 }
+
+// Refused returns how many bytes of input View has read and could not send to the session, because the attachment ended
+// while they waited for room.
+func (t *Terminal) Refused() int { return t.refused }
 
 // The session sets the title of the window meanwhile.
 const (

@@ -31,6 +31,9 @@ type viewer struct {
 
 	readOnly bool // no input, size or appearance is sent to the session
 
+	sending sync.Mutex // held while input is sent, which waits for room
+	refused int        // bytes of input that came too late for the attachment; guarded by sending
+
 	leave  sync.Once
 	detach chan struct{} // closed by the detach keys
 	over   chan struct{} // closed at the end of run
@@ -138,6 +141,9 @@ func (v *viewer) leaveSession(ctx context.Context, limit time.Duration) {
 	defer cancel()
 	_ = v.att.Flush(ctx) // the attachment counts the input that is not acknowledged
 	_ = v.att.Detach()
+	v.sending.Lock() // input that waits for room is refused now
+	defer v.sending.Unlock()
+	v.term.refused += v.refused
 }
 
 // awaitAnswers waits for missing answers of the terminal.
@@ -197,6 +203,9 @@ func (v *viewer) readInput() {
 		if n > 0 && typed(buf[:n]) {
 			v.endView()
 		}
+		if v.hasRefused() {
+			return // further input belongs to the program that uses the input next
+		}
 		select {
 		case <-v.detach:
 			if v.asking == nil || v.asking.over() {
@@ -217,9 +226,19 @@ func (v *viewer) readInput() {
 // endView ends the view.
 func (v *viewer) endView() { v.leave.Do(func() { close(v.detach) }) }
 
-// sendInput sends input to the session.
+// sendInput sends input to the session. It counts input that the attachment refuses, because it has ended.
 func (v *viewer) sendInput(p []byte) {
-	_, _ = v.att.Write(p) // fails only after the end of the attachment
+	v.sending.Lock()
+	defer v.sending.Unlock()
+	n, _ := v.att.Write(p)
+	v.refused += len(p) - n
+}
+
+// hasRefused reports whether the attachment has ended before it has accepted all input.
+func (v *viewer) hasRefused() bool {
+	v.sending.Lock()
+	defer v.sending.Unlock()
+	return v.refused > 0
 }
 
 // sendSize sends the sizes of the terminal and of its cells if they have changed. The size policy
