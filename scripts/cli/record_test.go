@@ -216,6 +216,7 @@ func TestExport(t *testing.T) {
 	}
 	w.fails(73, "--overwrite replaces it", "export", "s", "-o", w.Path("ended.cast"))
 	w.must("export", "s", "-o", w.Path("ended.cast"), "--overwrite")
+	w.fails(73, "is a directory", "export", "s", "-o", w.Dir)
 	w.must("export", "s", "-o", "/dev/null")
 	w.must("export", "s", "--format", "cast", "--from", "0", "-o", "/dev/null")
 	w.fails(74, "no space left on device", "export", "s", "--format", "cast", "--from", "0", "-o", "/dev/full")

@@ -89,14 +89,15 @@ func (o *exportOptions) write(out io.Writer, p []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// create creates the file, or empties it. A device or a pipe is opened as it is, because it has nothing to replace. isNew
+// create creates the file, or empties it. A device or a pipe is opened as it is, because it has nothing to replace,
+// and a directory, because the system then tells the mistake. isNew
 // reports whether the file did not exist.
 func (o *exportOptions) create() (f *os.File, isNew bool, err error) {
 	flags := os.O_CREATE | os.O_EXCL
 	if o.overwrite {
 		flags = os.O_CREATE | os.O_TRUNC
 	}
-	if old, err := os.Stat(o.output); err == nil && !old.Mode().IsRegular() && !old.IsDir() {
+	if old, err := os.Stat(o.output); err == nil && !old.Mode().IsRegular() {
 		flags = 0
 	}
 	f, err = os.OpenFile(o.output, os.O_WRONLY|flags, 0o600) // the output may contain secrets
