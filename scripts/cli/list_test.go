@@ -33,6 +33,11 @@ func TestListAndInfo(t *testing.T) {
 	w.must("new", "-d", "--id", "one", "--originator", "me", "--label", "k=v", "--size", "90x30", "--", "/bin/sh", "-c", "echo hello; read x; exit 5")
 	w.must("new", "-d", "--id", "two", "--", "sleep", "1000")
 	w.shows("one", "hello")
+	for _, filter := range []string{"--label=k=w", "--originator=you"} {
+		if out := w.must("ls", filter); out != "no session matches --label and --originator\n" {
+			t.Errorf("ls %s prints %q", filter, out)
+		}
+	}
 
 	const running = "argv attachments created_at cwd foreground id instance labels last_io_at originator output_offset pid ring_start scrollback_lines size size_policy state"
 	info := w.object("info", "one", "--json")

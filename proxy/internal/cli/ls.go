@@ -39,6 +39,10 @@ func (a *app) lsCommand() *cobra.Command {
 				if a.json {
 					return printJSON(cmd, append([]protocol.SessionInfo{}, list...))
 				}
+				if len(list) == 0 && (originator != "" || len(labels) > 0) {
+					_, err := fmt.Fprintln(cmd.OutOrStdout(), "no session matches --label and --originator")
+					return err
+				}
 				if len(list) == 0 && a.host == "" {
 					a.tellElsewhere(cmd)
 				}
