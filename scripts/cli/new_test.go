@@ -246,6 +246,7 @@ func TestExitCodes(t *testing.T) {
 		{"attach", "none"}, {"info", "none"}, {"kill", "none"}, {"wait", "none"}, {"screen", "none"}, {"reopen", "none"},
 		{"resize", "none", "80x24"}, {"send", "none", "text"}, {"kill", "none", "--signal", "INT"},
 		{"send", "none", "--file", "/no/such/file"},
+		{"send", "none", "--file", "/"},
 	} {
 		w.fails(66, "", args...)
 	}

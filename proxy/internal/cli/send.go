@@ -242,7 +242,10 @@ func readAll(cmd *cobra.Command, name string) ([]byte, error) {
 		in = f
 	}
 	data, err := io.ReadAll(io.LimitReader(in, maxSend+1))
-	if err == nil && len(data) > maxSend {
+	if err != nil {
+		return nil, exitcode.New(sysexits.NoInput, err.Error())
+	}
+	if len(data) > maxSend {
 		err = exitcode.WrongUsage(fmt.Errorf("%s is larger than %d bytes", name, maxSend))
 	}
 	return data, err
