@@ -256,7 +256,7 @@ func (p *parts) watch(ctx context.Context) {
 		}
 		return closed
 	})
-	go renewNotes(ctx, p.cfg.dirs.Runtime)
+	go keeperstate.KeepRenewed(ctx, p.cfg.dirs.Runtime)
 	go p.ln.Watch(ctx, socketCheck, func(rebound bool, err error) {
 		p.log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, p.ln.Path()).Msg("the path of the socket was gone")
 		if rebound {
@@ -264,19 +264,6 @@ func (p *parts) watch(ctx context.Context) {
 		}
 	})
 	context.AfterFunc(ctx, func() { _ = p.ln.Close() }) // makes Serve return
-}
-
-// renewNotes renews the files of the keeper until ctx is done. The supervisor does so, because the code of the keeper must be
-// small.
-func renewNotes(ctx context.Context, dir string) {
-	for {
-		keeperstate.Renew(dir)
-		select {
-		case <-time.After(keeperstate.RenewEvery):
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // announce logs that the supervisor serves, and notifies the keeper.

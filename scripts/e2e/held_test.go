@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -39,6 +40,7 @@ func TestHeld(t *testing.T) {
 	w.finds("keeper", "error", "was stopped by a signal", fmt.Sprintf("kill -CONT %d", keeper.PID), 2)
 	keeper.Signal(syscall.SIGCONT)
 
+	w.isRenewed()
 	w.loop()
 	w.isPresent()
 	hup := fmt.Sprintf("kill -HUP %d", keeper.PID)
@@ -73,6 +75,21 @@ func TestHeld(t *testing.T) {
 	w.serves()
 	w.loop()
 	w.isPresent()
+}
+
+// isRenewed checks that a proxy renews the files of the keeper. While the keeper starts no supervisor, no other process does.
+func (w *world) isRenewed() {
+	w.T.Helper()
+	old := time.Now().Add(-72 * time.Hour)
+	if err := os.Chtimes(w.Path("keeper.lock"), old, old); err != nil {
+		w.T.Fatal(err)
+	}
+	w.Must("proxy", "stop")
+	w.Must("proxy", "start")
+	testkit.Eventually(w.T, limit, func() bool {
+		info, err := os.Stat(w.Path("keeper.lock"))
+		return err == nil && info.ModTime().After(old.Add(time.Hour))
+	}, "the proxy renews the files of the keeper")
 }
 
 // isPresent checks that another supervisor with the same state directory sees that the sessions of this one are not lost.

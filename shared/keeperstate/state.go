@@ -9,6 +9,7 @@
 package keeperstate
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,16 +74,29 @@ func SetManaged(dir string, managed bool) error {
 	return nil
 }
 
-// RenewEvery is how often Renew must be called. Cleaners of temporary directories remove files that were not used for some
-// days, three on macOS.
-const RenewEvery = time.Hour
+// renewEvery is how often KeepRenewed renews the files. Cleaners of temporary directories remove files that were not used for
+// some days, three on macOS.
+const renewEvery = time.Hour
+
+// KeepRenewed renews the files of the keeper until ctx is done. The supervisor and the proxies do so, because the code of the
+// keeper must be small. The proxies do it while the keeper starts no supervisor.
+func KeepRenewed(ctx context.Context, dir string) {
+	for {
+		Renew(dir)
+		select {
+		case <-time.After(renewEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
 
 // Renew gives the files of the keeper a new modification time, so that a cleaner of temporary directories does not
 // remove them. Without them, no other process finds the keeper.
 func Renew(dir string) {
 	now := time.Now()
-	for _, name := range []string{lockFile, claimName + ".lock", unitFile} {
-		_ = os.Chtimes(filepath.Join(dir, name), now, now) // the last file exists only under a service manager
+	for _, name := range []string{lockFile, claimName + ".lock", unitFile, heldFile} {
+		_ = os.Chtimes(filepath.Join(dir, name), now, now) // the last two files rarely exist
 	}
 }
 

@@ -191,14 +191,18 @@ func TestRenew(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = claim.Close() }()
+	if err := WriteHeld(dir, 5); err != nil {
+		t.Fatal(err)
+	}
+	files := []string{"keeper.lock", "keeping.lock", "keeper.held"}
 	old := time.Now().Add(-72 * time.Hour)
-	for _, name := range []string{"keeper.lock", "keeping.lock"} {
+	for _, name := range files {
 		if err := os.Chtimes(filepath.Join(dir, name), old, old); err != nil {
 			t.Fatal(err)
 		}
 	}
 	Renew(dir)
-	for _, name := range []string{"keeper.lock", "keeping.lock"} {
+	for _, name := range files {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || time.Since(info.ModTime()) > time.Minute {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}

@@ -40,6 +40,7 @@ import (
 	"holdfast/proxy/internal/web"
 	"holdfast/proxy/internal/web/page"
 	"holdfast/shared/config"
+	"holdfast/shared/keeperstate"
 	"holdfast/shared/logging"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
@@ -175,7 +176,7 @@ func (o *Options) serve(ctx context.Context, dirs config.Dirs, cfg config.Config
 	s := &serving{
 		links: links, listeners: ls, take: take, settings: own,
 		sweeper: &sweep.Sweeper{Link: links, Timeout: cfg.IdleTimeout, Log: log},
-		policy:  host, report: report, page: pageFile(dirs, o.Proxy), signedOut: readSignedOut(dirs, o.Proxy), dryRun: o.DryRun, timeout: o.Timeout, verifyAll: o.VerifyAll, log: log, failed: make(chan error, 1),
+		policy:  host, report: report, page: pageFile(dirs, o.Proxy), runtime: dirs.Runtime, signedOut: readSignedOut(dirs, o.Proxy), dryRun: o.DryRun, timeout: o.Timeout, verifyAll: o.VerifyAll, log: log, failed: make(chan error, 1),
 	}
 	if cfg.Recordings != "" {
 		s.recorder = &archive.Recorder{Link: links, Config: ArchiveConfig(cfg), Host: o.RecordingHost, Lock: filepath.Join(dirs.State, "recorder"), Log: log}
@@ -247,6 +248,7 @@ type serving struct {
 	policy       *policyhost.Host  // nil stands for policy.Allow
 	report       *report
 	page         string // the file with the address of the web page
+	runtime      string // the directory of the sockets, and of the keeper's files
 	signedOut    *signedOut
 	dryRun       bool
 	timeout      time.Duration // for the preparation of a handoff
@@ -369,6 +371,7 @@ func (s *serving) run(ctx context.Context) error {
 	}
 	offer := s.offer(version.String())
 	s.wg.Go(func() { s.fail(offer.Serve(ctx, ls.control)) })
+	s.wg.Go(func() { keeperstate.KeepRenewed(ctx, s.runtime) })
 	s.wg.Go(func() { s.links.Reconnect(ctx) })
 	s.wg.Go(func() { s.sweeper.Run(ctx) })
 	s.wg.Go(func() { s.server.Observe(ctx) })
