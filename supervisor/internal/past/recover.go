@@ -61,7 +61,7 @@ func (w *Writer) recover() error {
 }
 
 // inspect finds the whole part of an open segment. If whole blocks with output follow a damaged part, the file
-// is no crash's torn end but damaged, and all of it must stay. inspect then closes the segment, so
+// was not torn by the end of a process but damaged, or a power cut has left later blocks, and all of it must stay. inspect then closes the segment, so
 // that readers see the damage as a gap, and the writer continues behind it. In the mode Screen the last
 // segment keeps its name, because the next keyframe replaces it.
 func (w *Writer) inspect(s *segment, isLast bool) (err error) {

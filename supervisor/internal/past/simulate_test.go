@@ -377,14 +377,26 @@ func (s *simulation) check(changes []change, dir string) error {
 		return err
 	}
 	defer w.Close()
-	if w.End() != before.End {
-		return fmt.Errorf("the writer continues at %d, want %d", w.End(), before.End)
+	end := w.End()
+	if end < before.End || end > before.End && !w.KeyframeDue() { // whole blocks that were not synced may follow lost ones
+		return fmt.Errorf("the writer continues at %d, want %d", end, before.End)
+	}
+	r := &Reader{store.path(aLife), w.key}
+	for p, err := range r.Range(before.End, end) {
+		if err != nil || string(p.Output) != string(textAt(p.Offset, len(p.Output))) {
+			return fmt.Errorf("wrong output at %d behind lost blocks: %w", p.Offset, err)
+		}
 	}
 	const more = 1000
-	if err := errors.Join(w.Append(before.End, textAt(before.End, more)), w.Sync()); err != nil {
+	if err := errors.Join(w.Append(end, textAt(end, more)), w.Sync()); err != nil {
 		return err
 	}
-	v, err := (&Reader{store.path(aLife), w.key}).At(before.End + more)
+	for p, err := range r.Range(end, end+more) {
+		if s.mode == Full && (err != nil || p.Missing > 0 || string(p.Output) != string(textAt(p.Offset, len(p.Output)))) {
+			return fmt.Errorf("wrong output at %d after the writer has continued: %w", p.Offset, err)
+		}
+	}
+	v, err := r.At(end + more)
 	if w.KeyframeDue() { // the capsule was full
 		return nil
 	}
@@ -459,7 +471,7 @@ func (s *simulation) isGap(g Gap) bool {
 
 // TestPowerCuts cuts the power at random instants. HOLDFAST_SEED repeats one seed.
 func TestPowerCuts(t *testing.T) {
-	count, seeds := uint64(8), []uint64{}
+	count, seeds := uint64(8), []uint64{11} // with 11, a power cut leaves whole blocks behind lost ones
 	if os.Getenv("HOLDFAST_LONG") != "" {
 		count = 2000
 	}
