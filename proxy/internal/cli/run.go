@@ -404,7 +404,7 @@ func (r *oneRun) catchUp(ctx context.Context, w io.Writer) error {
 func (r *oneRun) printStored(ctx context.Context, w io.Writer, until uint64) error {
 	missing := missingOutput{next: r.pos}
 	for part, err := range (recording{r.c, r.s.ID}).Output(ctx, r.pos, until) {
-		if e := (*protocol.Error)(nil); errors.As(err, &e) { // the session is not stored, or the store cannot be read
+		if e := (*protocol.Error)(nil); errors.As(err, &e) && !e.Retryable { // the session is not stored, or the store cannot be read
 			break
 		}
 		if err != nil {
