@@ -175,6 +175,8 @@ func TestWaitMistakes(t *testing.T) {
 		{"send", "s", "x", "--raw", "--paste"},
 		{"send", "s", "x", "--enter=perhaps"},
 		{"mark"},
+		{"new", "-d", "--early-exit", "-1", "--", "true"},
+		{"reopen", "s", "--early-exit", "-1"},
 	} {
 		r := w.proxy(args...)
 		if r.Code != 64 || r.Out != "" || !strings.HasPrefix(r.Errout, "proxy: ") {

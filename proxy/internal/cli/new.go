@@ -193,6 +193,14 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 	return r, r.Validate()
 }
 
+// checkEarlyExit reports a time of --early-exit that a user cannot have meant.
+func checkEarlyExit(early time.Duration) error {
+	if early < 0 {
+		return exitcode.WrongUsage(errors.New("--early-exit must not be negative; 0 does not wait"))
+	}
+	return nil
+}
+
 // check reports options that a supervisor would accept, but that the user cannot have meant.
 func (o *newOptions) check() error {
 	if o.id != "" {
@@ -205,6 +213,9 @@ func (o *newOptions) check() error {
 	}
 	if o.scrollback < 0 || o.scrollback > protocol.MaxScrollback {
 		return exitcode.WrongUsage(fmt.Errorf("--scrollback must be 0 to %d lines, it is %d", protocol.MaxScrollback, o.scrollback))
+	}
+	if err := checkEarlyExit(o.earlyExit); err != nil {
+		return err
 	}
 	for k, v := range o.labels {
 		if k == "" || plain.Text(k) != k || !utf8.ValidString(k) || !utf8.ValidString(v) {

@@ -37,7 +37,7 @@ func (a *app) reopenCommand() *cobra.Command {
 				return exitcode.WrongUsage(errors.New("reopen takes one ID; the command must follow --"))
 			}
 			id, err := a.sessionID(cmd.Context(), args[0])
-			if err := errors.Join(err, a.checkAttach(o)); err != nil {
+			if err := errors.Join(err, a.checkAttach(o), checkEarlyExit(early)); err != nil {
 				return err
 			}
 			ctx := cmd.Context()
