@@ -158,6 +158,8 @@ func TestWaitFor(t *testing.T) {
 func TestWaitMistakes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.fails(64, "only one of --text, --prompt and --idle", "wait", "s", "--text", "x", "--prompt")
+	w.fails(64, "only one of --wait-text, --wait-prompt and --wait-idle", "send", "s", "x", "--wait-text", "x", "--wait-idle", "1s")
 	for _, args := range [][]string{
 		{"wait", "s", "--text", "("},
 		{"wait", "s", "--text", "x", "--prompt"},

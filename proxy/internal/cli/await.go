@@ -53,6 +53,8 @@ func (o *awaitOptions) check(f *pflag.FlagSet, prefix string) error {
 		return exitcode.WrongUsage(errors.New("the time for --timeout must not be negative"))
 	case !o.asked():
 		return nil
+	case o.text != "" && (o.prompt || o.idle != 0), o.prompt && o.idle != 0:
+		return exitcode.WrongUsage(fmt.Errorf("give only one of --%[1]stext, --%[1]sprompt and --%[1]sidle", prefix))
 	case o.idle != 0 && o.idle < time.Millisecond:
 		return exitcode.WrongUsage(errors.New("the time for --idle must be at least 1ms"))
 	}
