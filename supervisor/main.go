@@ -75,10 +75,23 @@ func exitCode(err error) int {
 		return sysexits.Unavailable
 	case protocol.CodeOf(err) == protocol.CodeSessionRunning:
 		return sysexits.TempFail // sessions still run
-	case protocol.CodeOf(err) == protocol.CodeInvalidArgument:
+	case protocol.CodeOf(err) == protocol.CodeInvalidArgument, errors.As(err, new(usageError)):
 		return sysexits.Usage
+	case errors.Is(err, config.ErrInvalid), errors.Is(err, socket.ErrUnsafeDir):
+		return sysexits.Config
 	}
 	return 1
+}
+
+// A usageError is a mistake in the command line.
+type usageError struct{ error }
+
+// noArgs refuses arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return usageError{err}
+	}
+	return nil
 }
 
 type options struct {
@@ -103,7 +116,7 @@ The flags are the settings that the supervisor uses. Those that only the proxy u
 recordings and web, belong into holdfast.json, or into the environment where the proxy starts.`,
 		Example: `  supervisor --background
   supervisor --upgrade --dry-run`,
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		Version:       version.String(),
 		SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -115,6 +128,7 @@ recordings and web, belong into holdfast.json, or into the environment where the
 			return runKeeper(o)
 		},
 	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().StringVar(&o.dir, "dir", "", "directory for everything (default $HOLDFAST_DIR, else the user's directories)")
 	root.Flags().BoolVar(&upgradeTo, "upgrade", false, "have the running supervisor become this program, with all its sessions")
 	root.Flags().BoolVar(&alsoKeeper, "keeper", false, "with --upgrade: have its keeper become this program as well")
@@ -123,7 +137,7 @@ recordings and web, belong into holdfast.json, or into the environment where the
 		Use:    "run",
 		Short:  "Hold terminals, without a keeper",
 		Long:   "Hold terminals, without a keeper unless one has started this. If it dies, the sessions die with it.",
-		Args:   cobra.NoArgs,
+		Args:   noArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dropEnvironment()
@@ -147,7 +161,7 @@ recordings and web, belong into holdfast.json, or into the environment where the
 		Use:     "stop",
 		Short:   "Stop the running supervisor; refused while sessions run, unless told to end them",
 		Example: "  supervisor stop --sessions=end",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return stop(cmd.Context(), o, sessions) },
 	}
 	stop.Flags().StringVar(&sessions, "sessions", "keep", "what to do with running sessions: keep (refuse to stop) or end")

@@ -12,6 +12,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/config"
+	"holdfast/shared/sysexits"
 )
 
 // A command about a running supervisor does not make a directory, even if --dir is mistyped.
@@ -48,6 +49,30 @@ func TestFlagsOfProxy(t *testing.T) {
 		"supervisor: warning: --web has no effect, because only the proxy uses this setting: write it into holdfast.json, or set HOLDFAST_WEB where the proxy starts\n"
 	if told.String() != want {
 		t.Errorf("the warnings are %q, want %q", told.String(), want)
+	}
+}
+
+// A mistake in the command line or in a setting has the exit code that the commands of the proxy give to it.
+func TestExitCodeOfMistake(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"--bogus"}, sysexits.Usage},
+		{[]string{"stop", "--bogus"}, sysexits.Usage},
+		{[]string{"bogus"}, sysexits.Usage},
+		{[]string{"stop", "bogus"}, sysexits.Usage},
+		{[]string{"stop", "--dir", dir}, sysexits.Config}, // it is open to other users
+	} {
+		cmd := command()
+		cmd.SetArgs(tt.args)
+		if err := cmd.Execute(); exitCode(err) != tt.want {
+			t.Errorf("supervisor %s: exit code %d, want %d: %v", strings.Join(tt.args, " "), exitCode(err), tt.want, err)
+		}
 	}
 }
 
