@@ -141,7 +141,7 @@ func TestTerminalRestored(t *testing.T) {
 		{"steal", func(t *testing.T, w *world, p *terminal) {
 			thief := w.open("attach", "--steal", "s")
 			thief.expect("MODES-SET")
-		}, 75, "another client attached in this one's place: proxy /dev/pts/"},
+		}, 75, "[detached from s]\r\nproxy: another client attached in this one's place: proxy /dev/pts/"},
 		{"SIGTERM", signals(syscall.SIGTERM), 143, "[detached from s by a signal]"},
 		{"SIGHUP", signals(syscall.SIGHUP), 129, "[detached from s by a signal]"},
 		{"SIGINT", signals(syscall.SIGINT), 130, "[detached from s by a signal]"},

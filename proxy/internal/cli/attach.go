@@ -238,6 +238,10 @@ func (o *attachOptions) report(ctx context.Context, c *client.Client, att *clien
 		t.Say("[detached from %s]", info.ID) // --timeout of run is over
 		noteUndelivered(att, t)
 		return ctx.Err()
+	case errors.Is(end, client.ErrStolen):
+		t.Say("[detached from %s]", info.ID)
+		noteUndelivered(att, t)
+		return end
 	case end != nil:
 		t.Say("[lost %s]", info.ID)
 		noteUndelivered(att, t)
