@@ -129,6 +129,7 @@ func TestTerminalRestored(t *testing.T) {
 		{"exit", func(t *testing.T, w *world, p *terminal) { p.typ("bye\r") }, 3, ""},
 		{"exit by a signal", func(t *testing.T, w *world, p *terminal) { w.must("kill", "s") }, 129, "[s ended by SIGHUP]"},
 		{"detach", func(t *testing.T, w *world, p *terminal) { p.typ("\x1cd") }, 0, "[detached from s]"},
+		{"detach with input that ends the session", func(t *testing.T, w *world, p *terminal) { p.typ("bye\r\x1cd") }, 0, "[detached from s]"},
 		{"detach by kitty's key codes", func(t *testing.T, w *world, p *terminal) { p.typ("\x1b[92;5u\x1b[92;5:3ud") }, 0, "[detached from s]"},
 		{"detach while the proxy is away", func(t *testing.T, w *world, p *terminal) {
 			w.must("stop")

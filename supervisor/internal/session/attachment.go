@@ -728,8 +728,12 @@ func (a *Attachment) pollExit() (Item, bool, error) {
 		return Item{}, false, nil
 	}
 	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.acks.expire() // the client must not take input for lost that has ended the session
+	if offset, ok := a.acks.take(); ok {
+		return Item{Kind: ItemAccepted, Offset: offset}, true, nil
+	}
 	a.enter(onFinish)
-	a.mu.Unlock()
 	return Item{Kind: ItemExited}, true, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/pty"
 )
 
 // A typist is the client's side of the input: it keeps input that was not accepted, and sends it again from the
@@ -249,6 +250,25 @@ func TestAcknowledgements(t *testing.T) {
 		cancel()
 		if item, err := v.take(ctx); err != context.Canceled {
 			t.Errorf("got %+v, %v; want no further item", item, err)
+		}
+	})
+}
+
+// Input that ends the session is acknowledged before the exit, so that its client does not take it for lost.
+func TestAcknowledgementBeforeExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{})
+		if err := v.a.Type(0, []byte("exit\n")); err != nil {
+			t.Fatal(err)
+		}
+		by(s).exit(pty.Status{})
+		<-s.exited
+		for _, want := range []ItemKind{ItemAccepted, ItemExited} {
+			if item, err := v.next(t); err != nil || item.Kind != want || want == ItemAccepted && item.Offset != 5 {
+				t.Fatalf("got %+v, %v; want an item of kind %v", item, err, want)
+			}
 		}
 	})
 }
