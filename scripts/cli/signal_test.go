@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// silence starts a command whose standard output is a pipe that nobody reads, and returns it when the pipe is full.
+// silence starts a command whose standard output is a pipe that nobody reads, and returns it when a write to the pipe waits.
 func (w *world) silence(args ...string) *background {
 	w.T.Helper()
 	r, out, err := os.Pipe()
@@ -24,19 +24,22 @@ func (w *world) silence(args ...string) *background {
 		w.T.Fatal(err)
 	}
 	w.T.Cleanup(func() { _ = r.Close() })
-	const size = 4096
-	if _, err := unix.FcntlInt(r.Fd(), unix.F_SETPIPE_SZ, size); err != nil {
+	if _, err := unix.FcntlInt(r.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
 		w.T.Fatal(err)
 	}
 	b := w.beginWith(out, nil, args...)
 	_ = out.Close() // the program has its own duplicate
-	last := 0
-	if !eventually(func() bool { // a piece that does not fit may leave a part of the pipe empty
-		n, before := buffered(r), last
-		last = n
-		return n > size/2 && n == before
+	// The number of bytes in the pipe does not tell whether it is full, because a short write that does not fit waits for
+	// more room than there is.
+	waits := fmt.Sprintf("%d %#x ", unix.SYS_WRITE, unix.Stdout)
+	if !eventually(func() bool {
+		calls, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", b.Pid))
+		return slices.ContainsFunc(calls, func(call string) bool {
+			text, _ := os.ReadFile(call)
+			return strings.HasPrefix(string(text), waits)
+		})
 	}) {
-		w.T.Fatalf("%v: the pipe does not become full: it has %d bytes", args, last)
+		w.T.Fatalf("%v does not wait in a write: the pipe has %d bytes", args, buffered(r))
 	}
 	return b
 }
