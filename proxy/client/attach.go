@@ -210,7 +210,7 @@ func (a *Attachment) connect(ctx context.Context, mayRetry func(error) bool) (*c
 		}
 		_ = conn.Close()
 		if !mayRetry(err) || wait.pause(ctx, err) != nil {
-			return nil, err
+			return nil, orCanceled(ctx, err)
 		}
 	}
 }
@@ -250,6 +250,15 @@ func (a *Attachment) moveOn(old *conn) {
 		a.next = next
 	}
 	_ = old.Close() // run connects again
+}
+
+// orCanceled returns err, or the error of ctx if it was canceled, because that closes the connection, and err tells only
+// of a closed connection.
+func orCanceled(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	return err
 }
 
 // attempt returns a number for an attach, greater than all earlier ones of this process. The

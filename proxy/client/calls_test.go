@@ -133,6 +133,31 @@ func TestCancelledCall(t *testing.T) {
 	}
 }
 
+// An attach or a subscription that is given up before it is answered must return the error of its context, by which
+// the commands recognise a signal.
+func TestGiveUpConnections(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *Client) error{
+		"attach": func(ctx context.Context, c *Client) error {
+			_, err := c.Attach(ctx, "s", AttachOptions{})
+			return err
+		},
+		"subscribe": func(ctx context.Context, c *Client) error {
+			_, err := c.Events(ctx)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, c, _ := dialed(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			wait := startErr(t, func() error { return call(ctx, c) })
+			f.accept().next()
+			cancel()
+			wantErr(t, "given up", wait(), context.Canceled)
+		})
+	}
+}
+
 // Close ends every call that waits.
 func TestCloseEndsCalls(t *testing.T) {
 	testkit.CheckLeaks(t)

@@ -82,8 +82,11 @@ func (e *Events) connect(ctx context.Context) error {
 	defer cancel()
 	for wait := (backoff{}); ; {
 		err := e.subscribe(ctx)
-		if err == nil || !lost(err) || wait.pause(ctx, err) != nil {
-			return err
+		if err == nil {
+			return nil
+		}
+		if !lost(err) || wait.pause(ctx, err) != nil {
+			return orCanceled(ctx, err)
 		}
 	}
 }
