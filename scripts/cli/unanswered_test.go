@@ -11,7 +11,7 @@ import (
 
 // A supervisor that was stopped by a signal does not answer. Commands that wait for it must report this, with
 // its pid and the remedy, and must continue when it continues. status must print what it knows without the
-// supervisor. A command with --timeout must end nevertheless.
+// supervisor. A command with --timeout must end nevertheless, and the detach keys must end attach.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -30,8 +30,11 @@ func TestUnanswered(t *testing.T) {
 		late[c] = w.begin(strings.Fields(c)...)
 	}
 	upgrade := w.begin("upgrade")
-	ls := w.open("ls")
+	ls, attach := w.open("ls"), w.open("attach", "s")
 	ls.expect(says)
+	attach.expect(says)
+	attach.typ("\x1cd") // the terminal makes SIGQUIT of the first key, because it is not in raw mode yet
+	attach.ends(131, "")
 	if r := w.proxy("status"); r.Code != 69 || !strings.HasPrefix(r.Out, "proxy ") || strings.Count(r.Errout, says) != 1 {
 		t.Errorf("status: %v, want 69, the status of the proxy, and %q", r, says)
 	}

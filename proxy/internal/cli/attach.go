@@ -44,8 +44,10 @@ type attachOptions struct {
 	}
 }
 
-// flags adds the flags of attach to cmd.
-func (o *attachOptions) flags(cmd *cobra.Command) {
+// flags adds the flags of attach to cmd. SIGQUIT then ends cmd as SIGINT does: until the terminal is in raw mode, it
+// makes SIGQUIT of the first detach key, and the default action prints all goroutines.
+func (o *attachOptions) flags(a *app, cmd *cobra.Command) {
+	cmd.PreRun = func(*cobra.Command, []string) { a.ending.catchToo(syscall.SIGQUIT) }
 	f := cmd.Flags()
 	f.BoolVar(&o.readOnly, "read-only", false, "view without sending input; ctrl-c detaches")
 	f.BoolVar(&o.exclusive, "exclusive", false, "let no other viewer send input")
@@ -174,7 +176,7 @@ func (a *app) attachCommand() *cobra.Command {
 			})
 		},
 	}
-	o.flags(cmd)
+	o.flags(a, cmd)
 	return cmd
 }
 
@@ -195,13 +197,13 @@ func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.Sessio
 	if !t.Escapes() && !o.fresh {
 		info, err := c.SessionInfo(ctx, s.ID)
 		if err != nil {
-			return err
+			return orSignalled(ctx, err)
 		}
 		s = info
 	}
 	att, err := o.open(ctx, c, s, t)
 	if err != nil {
-		return tellExited(err)
+		return orSignalled(ctx, tellExited(err))
 	}
 	a.answered()
 	if err := t.Raw(); err != nil {

@@ -71,7 +71,7 @@ func (a *app) newCommand() *cobra.Command {
 	f.BoolVar(&o.shell, "shell-integration", false, "make the shell (bash, zsh, fish) report its prompts and commands (default the setting shell_integration)")
 	f.Lookup("shell-integration").DefValue = "" // omits the second default from the help text
 	_ = cmd.RegisterFlagCompletionFunc("size-policy", sizePolicies)
-	o.attach.flags(cmd)
+	o.attach.flags(a, cmd)
 	return cmd
 }
 

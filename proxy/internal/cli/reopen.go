@@ -68,6 +68,6 @@ func (a *app) reopenCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "do not attach; print the id")
 	spanVar(cmd.Flags(), &early, "early-exit", early, "restore the old exit record if the child fails within this `time`; 0 does not wait")
-	o.flags(cmd)
+	o.flags(a, cmd)
 	return cmd
 }

@@ -78,7 +78,7 @@ func (a *app) reviveCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "do not attach; print the id")
 	cmd.Flags().BoolVar(&all, "all", false, "all lost sessions; do not attach, and print their ids")
-	o.flags(cmd)
+	o.flags(a, cmd)
 	return cmd
 }
 

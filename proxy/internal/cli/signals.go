@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/front"
 )
 
@@ -28,6 +29,7 @@ func (e *ending) catch(parent context.Context, signals ...os.Signal) (ctx contex
 	ctx, cancel := context.WithCancelCause(parent)
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, signals...)
+	e.caught.CompareAndSwap(nil, &c)
 	go func() {
 		select {
 		case s := <-c:
@@ -42,6 +44,21 @@ func (e *ending) catch(parent context.Context, signals ...os.Signal) (ctx contex
 		}
 	}()
 	return ctx, func() { signal.Stop(c); cancel(nil) }
+}
+
+// orSignalled returns err, or the exit code of the signal that has ended ctx.
+func orSignalled(ctx context.Context, err error) error {
+	if by, ok := context.Cause(ctx).(signalled); ok {
+		return exitcode.New(by.exitCode(), "")
+	}
+	return err
+}
+
+// catchToo makes another signal end the context of the first call of catch, which is that of the command.
+func (e *ending) catchToo(s os.Signal) {
+	if c := e.caught.Load(); c != nil {
+		signal.Notify(*c, s)
+	}
 }
 
 const (
@@ -59,8 +76,9 @@ const (
 // An ending ends the process after a signal if the command does not end by itself. A command cannot look at its
 // context while it waits in a write to a pipe or a terminal that nobody reads, or in a read.
 type ending struct {
-	term  atomic.Pointer[front.Terminal] // the last one that the command has opened, or nil
-	extra atomic.Int64                   // time that the command needs beyond endLimit, in nanoseconds
+	term   atomic.Pointer[front.Terminal] // the last one that the command has opened, or nil
+	caught atomic.Pointer[chan os.Signal] // of the first call of catch
+	extra  atomic.Int64                   // time that the command needs beyond endLimit, in nanoseconds
 }
 
 // open returns the terminal of this command, which exit restores.
