@@ -341,6 +341,9 @@ func (u *upgrade) await(ctx context.Context, old *protocol.ProcessStatus) (*prot
 		case s.Upgrades > old.Upgrades:
 			now = s
 			return true, nil
+		case s.PID != old.PID: // an exec keeps the process id
+			return true, exitcode.New(sysexits.TempFail, fmt.Sprintf(
+				"the supervisor, pid %d, died during the upgrade; %s, pid %d, continues its sessions: see supervisor.log, and try again", old.PID, build(s.Version), s.PID))
 		default:
 			last = s
 		}

@@ -183,6 +183,21 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// If the supervisor dies before it has executed the new program, the upgrade must end when another process serves its
+// sessions, because that one will not execute the program. An exec keeps the process id.
+func TestSupervisorDiesInUpgrade(t *testing.T) {
+	h := newHalves(t)
+	h.mu.Lock()
+	h.becoming = func() { h.state.PID = 8 }
+	h.mu.Unlock()
+	one := protocol.VersionRange{Min: 1, Max: 1}
+	u, _ := h.upgrade(one, one)
+	err := u.run(testkit.Soon(t))
+	if exitcode.Of(err) != sysexits.TempFail || !strings.Contains(exitcode.Text(err), "pid 7, died during the upgrade; old, pid 8, continues its sessions") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // If the supervisor does not become the new program, the output names the program that it still runs.
 func TestNotUpgraded(t *testing.T) {
 	h := newHalves(t)
