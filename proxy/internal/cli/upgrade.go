@@ -234,6 +234,11 @@ func (u *upgrade) try(ctx context.Context, conn *link.Conn, old *protocol.Proces
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	reply, err := conn.Call(ctx, wire.Upgrade{Program: u.program, DryRun: true})
+	var refused *protocol.Error
+	if err != nil && ctx.Err() == nil && !errors.As(err, &refused) {
+		return exitcode.New(sysexits.TempFail, fmt.Sprintf(
+			"nothing has changed: the supervisor, pid %d, closed the link while it tried %s (%v): see supervisor.log, and try again", old.PID, u.program, err))
+	}
 	if err != nil {
 		return fmt.Errorf("nothing has changed: the supervisor, pid %d, cannot become %s: %w", old.PID, u.program, late(ctx, err))
 	}

@@ -36,6 +36,9 @@ type halves struct {
 	becoming func()           // called instead of the usual change of state when the supervisor becomes another program
 }
 
+// errCut is the error of an action that loses its link.
+var errCut = errors.New("the link is lost")
+
 func newHalves(t *testing.T) *halves {
 	h := &halves{
 		Supervisor: fakelink.New(t), t: t,
@@ -59,7 +62,10 @@ func (h *halves) answer(st *link.Stream, m protocol.Message) {
 	if up.DryRun {
 		what = "try"
 	}
-	if err := h.note(what); err != nil {
+	if err := h.note(what); errors.Is(err, errCut) {
+		h.Cut()
+		return
+	} else if err != nil {
 		_ = st.Fail(err)
 		return
 	}
@@ -140,6 +146,8 @@ func TestUpgrade(t *testing.T) {
 		{name: "tried without a proxy", ours: one, proxy: none, dryRun: true, want: []string{"try"}},
 		{name: "cannot be upgraded", ours: one, proxy: one, refuse: map[string]error{"try": refused}, want: []string{"try"},
 			code: sysexits.Protocol, says: []string{"nothing has changed", "cannot read a screen"}},
+		{name: "dies in the trial", ours: one, proxy: one, refuse: map[string]error{"try": errCut}, want: []string{"try"},
+			code: sysexits.TempFail, says: []string{"nothing has changed: the supervisor, pid 7, closed the link while it tried /new/supervisor", "try again"}},
 		{name: "refused after the trial", ours: one, proxy: one, refuse: map[string]error{"become": refused}, want: []string{"try", "become"},
 			code: sysexits.Protocol, says: []string{"the proxy has not changed", "continues unchanged", "cannot read a screen"}},
 		{name: "the first handoff fails", ours: both, proxy: protocol.VersionRange{Min: 3, Max: 3}, want: []string{"try", "handoff"},
