@@ -403,7 +403,7 @@ func Names(name string) (flag, variable string) {
 	return s.flag(), s.env()
 }
 
-// ErrInvalid matches the error of Load if the settings are invalid.
+// ErrInvalid matches the errors of Load and Secret if the settings are invalid.
 var ErrInvalid = errors.New("configuration")
 
 // Load reads the settings from the config file in dirs.Config, if it exists, from the
@@ -519,7 +519,7 @@ func (c Config) Secret() (string, error) {
 	}
 	secret, err := readSecret(c.SecretFile)
 	if err != nil {
-		return "", fmt.Errorf("secret file %s: %w", c.SecretFile, err)
+		return "", fmt.Errorf("%w: secret file %s: %w", ErrInvalid, c.SecretFile, err)
 	}
 	return secret, nil
 }

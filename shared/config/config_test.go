@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"flag"
 	"io"
 	"os"
@@ -179,7 +180,7 @@ func TestSecret(t *testing.T) {
 	if got, err := (Config{}).Secret(); got != "" || err != nil {
 		t.Errorf("Secret without a file: %q, %v", got, err)
 	}
-	if _, err := (Config{SecretFile: t.TempDir()}).Secret(); err == nil {
-		t.Error("Secret accepts a directory")
+	if _, err := (Config{SecretFile: t.TempDir()}).Secret(); !errors.Is(err, ErrInvalid) { // commands end with 78
+		t.Errorf("Secret of a directory: %v, want an invalid setting", err)
 	}
 }
