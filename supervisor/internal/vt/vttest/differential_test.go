@@ -197,7 +197,7 @@ func TestCoreStreams(t *testing.T) {
 				})
 			}
 			t.Logf("%d of %d streams could not be compared", met, n)
-			if 4*met > n {
+			if 3*met > n { // a fifth is usual, with a standard deviation of 7 of 300
 				t.Errorf("%d of %d streams could not be compared", met, n)
 			}
 		})
