@@ -480,7 +480,7 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 	return r.keep(why)
 }
 
-// keep names the run, because a user who has not given it an id must be able to return to it after the error err, and
+// keep names the run, because its user may have given it no id, and must be able to return to it after the error err, and
 // returns err. A full disk, for example, does not end the run.
 func (r *oneRun) keep(err error) error {
 	if protocol.CodeOf(err) != protocol.CodeSessionNotFound { // otherwise the run was forgotten meanwhile

@@ -77,7 +77,7 @@ func (h head) append(p []byte) []byte {
 // errTorn is returned if the remaining bytes of a file are no whole block.
 var errTorn = errors.New("block is not whole")
 
-// errCut is the error of a block whose header is whole, and whose payload reaches behind the end of the file.
+// errCut is the error of a block with a whole header and a payload that reaches behind the end of the file.
 var errCut = fmt.Errorf("%w: its payload is cut off", errTorn)
 
 func parseHead(p []byte) (head, error) {

@@ -90,8 +90,8 @@ func (w *Writer) inspect(s *segment, isLast bool) (err error) {
 
 // hiddenEnd returns the end of the output in the last whole block of a damaged segment. It returns 0 if no whole
 // block with output, or behind output, follows the damaged part. If the header of a block tells that its payload
-// reaches behind the end of the file, the segment ends there: blocks within that payload are output, such as that of a
-// user who prints a segment.
+// reaches behind the end of the file, the segment ends there: blocks within that payload are output, such as a segment
+// that a user has printed.
 func hiddenEnd(path string, start uint64, key *dataKey) (end uint64, err error) {
 	f, err := openFile(path)
 	if err != nil {

@@ -287,7 +287,7 @@ func (s *Store) addFormer(revoked map[string]time.Time, all ...map[string]record
 	return err
 }
 
-// dropFormer removes the files of the names none of whose keys is remembered as revoked, because names would otherwise take
+// dropFormer removes the file of each name if none of its keys is remembered as revoked, because names would otherwise take
 // more and more files.
 func (s *Store) dropFormer(revoked map[string]time.Time) error {
 	return s.each("former", gate.ValidHost, func(name string, keys []string) error {
