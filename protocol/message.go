@@ -130,7 +130,7 @@ func (r *Registry) Decode(data []byte) (Message, Envelope, error) {
 // Encode returns a message as JSON, with the type as the first field. It encodes a nil list as
 // [], never as null.
 func Encode(m Message) ([]byte, error) {
-	body, err := marshal(withLists(m))
+	body, err := Marshal(withLists(m))
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", m.MessageType(), err)
 	}
@@ -147,9 +147,9 @@ func Encode(m Message) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// marshal encodes v like json.Marshal, but without escapes for HTML. They would replace one byte
+// Marshal encodes v like json.Marshal, but without escapes for HTML. They would replace one byte
 // by six, so a message that arrived in one frame could become too large to be forwarded in one.
-func marshal(v any) ([]byte, error) {
+func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

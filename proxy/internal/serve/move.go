@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -204,10 +203,8 @@ func (s *serving) pass(all []given, state []byte, pass handoff.Pass) error {
 		}
 	}()
 	for i, g := range all {
-		var record bytes.Buffer
-		e := json.NewEncoder(&record)
-		e.SetEscapeHTML(false) // <, > and & in requests would take six bytes each, and a handoff carries a limited length
-		if err := e.Encode(g.record); err != nil {
+		record, err := protocol.Marshal(g.record) // without escapes for HTML: a handoff carries a limited length
+		if err != nil {
 			return err
 		}
 		sc, ok := g.nc.(syscall.Conn)
@@ -218,7 +215,7 @@ func (s *serving) pass(all []given, state []byte, pass handoff.Pass) error {
 		if err != nil {
 			return err
 		}
-		conns[i] = handoff.Conn{Record: record.Bytes(), File: file}
+		conns[i] = handoff.Conn{Record: record, File: file}
 	}
 	return pass(conns, state)
 }

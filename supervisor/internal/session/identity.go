@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -65,11 +64,7 @@ type savedSpec struct {
 func (i *identity) save(labels map[string]string, limits protocol.Limits) (json.RawMessage, error) {
 	spec := savedSpec{SpawnSpec: i.spec, Scrollback: i.spec.ScrollbackLines, Token: i.token, Origin: i.origin, Account: i.account, EarlyMS: i.early.Milliseconds(), Continues: i.continues, Replaces: i.replaces, Created: i.created, Dir: i.dir}
 	spec.Labels, spec.Limits = labels, limits
-	var data bytes.Buffer
-	e := json.NewEncoder(&data)
-	e.SetEscapeHTML(false) // as package past stores it
-	err := e.Encode(spec)
-	return bytes.TrimSuffix(data.Bytes(), []byte("\n")), err
+	return protocol.Marshal(spec) // without escapes for HTML, as package past stores it
 }
 
 // loadIdentity returns the identity of a saved session, and its labels.

@@ -13,7 +13,6 @@
 package record
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -171,11 +170,8 @@ type Message interface {
 func Encode[T Message](m T) []byte { return encode(m) }
 
 func encode(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // an escape has six bytes, and would make a session exceed its limit
-	_ = e.Encode(v)        // structs of strings, numbers, times and valid JSON can always be encoded
-	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+	b, _ := protocol.Marshal(v) // structs of strings, numbers, times and valid JSON can always be encoded; an escape for HTML would make a session exceed its limit
+	return b
 }
 
 // Decode decodes a message, and checks its limits.
