@@ -42,10 +42,10 @@ func Main(operate func(*App) []*cobra.Command) int {
 	a := newApp(operate)
 	ctx, stop := a.ending.catch(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	err := a.command(firstWord(os.Args[1:])).ExecuteContext(ctx)
-	if by, ok := context.Cause(ctx).(signalled); ok && errors.Is(err, context.Canceled) {
+	by, isSignalled := context.Cause(ctx).(signalled)
+	if isSignalled && errors.Is(err, context.Canceled) {
 		err = exitcode.New(by.exitCode(), "")
 	}
-	_, isSignalled := context.Cause(ctx).(signalled)
 	stop()
 	if failed := plain.StdoutError(); failed != nil && !isSignalled && !errors.Is(failed, syscall.EPIPE) && (err == nil || exitcode.Text(err) == "") {
 		err = failed // not all commands look at the errors of their writes
