@@ -267,25 +267,13 @@ func (r *replacer) keeperState(frozen *session.Frozen) (*keeperState, error) {
 	}
 	data, err := vault.Handover(entries, nil, r.before.kept.Starts)
 	if err == nil {
-		s.memory, err = keeperMemory(data)
+		s.memory, err = machine.MemoryFileWith("keeper", data)
 	}
 	if err != nil {
 		free()
 		return nil, err
 	}
 	return s, nil
-}
-
-// keeperMemory returns a memory file with the manifest of a keeper.
-func keeperMemory(data []byte) (*os.File, error) {
-	memory, err := machine.MemoryFile("keeper")
-	if err != nil {
-		return nil, err
-	}
-	if _, err := memory.WriteAt(data, 0); err != nil {
-		return nil, errors.Join(err, memory.Close())
-	}
-	return memory, nil
 }
 
 // keeperArgs returns the arguments of the keeper that has started this supervisor.

@@ -42,7 +42,7 @@ func (p parcel) send(to *peer, m message) error {
 	var files, made []*os.File
 	defer func() { _ = closeAll(made) }()
 	pack := func(name string, record []byte, with ...*os.File) error {
-		f, err := recordFile(record)
+		f, err := machine.MemoryFileWith("holdfast-record", record)
 		if err != nil {
 			return fmt.Errorf("save the state of a %s: %w", name, err)
 		}
@@ -110,16 +110,4 @@ func readRecord(f *os.File) ([]byte, error) {
 	record := make([]byte, info.Size())
 	_, err = io.ReadFull(io.NewSectionReader(f, 0, info.Size()), record)
 	return record, err
-}
-
-// recordFile returns a memory file that holds a connection state.
-func recordFile(record []byte) (*os.File, error) {
-	f, err := machine.MemoryFile("holdfast-record")
-	if err != nil {
-		return nil, err
-	}
-	if _, err := f.WriteAt(record, 0); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }

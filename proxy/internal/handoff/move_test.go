@@ -487,7 +487,7 @@ func TestBadParcels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var files []*os.File
 			for range total(groups) {
-				f, err := recordFile([]byte("{}"))
+				f, err := machine.MemoryFileWith("record", []byte("{}"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -509,7 +509,7 @@ func TestBadParcels(t *testing.T) {
 func TestLargestRecord(t *testing.T) {
 	unpacked := func(size int64) (parcel, error) {
 		t.Helper()
-		record, err := recordFile(nil)
+		record, err := machine.MemoryFileWith("record", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
