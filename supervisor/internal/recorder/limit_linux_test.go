@@ -66,6 +66,18 @@ func TestFullDiskKeepsMarks(t *testing.T) {
 	if err := <-p.failed; err != nil {
 		t.Errorf("the recording does not resume: %v", err)
 	}
+	var marks []string
+	for _, n := range marksOf(t, r, store, p, 5) {
+		marks = append(marks, n.Text)
+	}
+	if !slices.Equal(marks, []string{"one", "two"}) {
+		t.Errorf("marks %q", marks)
+	}
+}
+
+// marksOf closes the recorder, and returns the marks of kind D that are stored up to an offset.
+func marksOf(t *testing.T, r *Recorder, store *past.Store, p *tape, to uint64) (marks []past.Note) {
+	t.Helper()
 	if err := r.Close(limit); err != nil {
 		t.Fatal(err)
 	}
@@ -73,18 +85,15 @@ func TestFullDiskKeepsMarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var marks []string
-	for n, err := range reader.Notes(0, 5) {
+	for n, err := range reader.Notes(0, to) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		if n.Kind == 'D' {
-			marks = append(marks, n.Text)
+			marks = append(marks, n)
 		}
 	}
-	if !slices.Equal(marks, []string{"one", "two"}) {
-		t.Errorf("marks %q", marks)
-	}
+	return marks
 }
 
 // If a part of the marks fits on a full disk, they are stored in their order later: a reader takes a command that ended
@@ -113,19 +122,9 @@ func TestFullDiskKeepsOrder(t *testing.T) {
 	if err := <-p.failed; err != nil {
 		t.Errorf("the recording does not resume: %v", err)
 	}
-	if err := r.Close(limit); err != nil {
-		t.Fatal(err)
-	}
-	reader, err := store.Open(p.life)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var stored []uint64
-	for n, err := range reader.Notes(0, maxMarks) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if k := len(stored); n.Kind == 'D' && (k == 0 || n.Offset > stored[k-1]) {
+	for _, n := range marksOf(t, r, store, p, maxMarks) {
+		if k := len(stored); k == 0 || n.Offset > stored[k-1] {
 			stored = append(stored, n.Offset)
 		}
 	}
