@@ -442,12 +442,15 @@ func TestSubscriptionToOtherInstance(t *testing.T) {
 	s, c := running(t)
 	ctx := testkit.Soon(t)
 	var asked []wire.Events
+	read := make(chan struct{})
 	s.Answer(func(st *link.Stream, request protocol.Message) {
 		m := request.(*wire.Events)
 		asked = append(asked, *m)
 		if len(asked) == 1 {
 			_ = st.Send(wire.Subscribed{Instance: "first", Seq: m.After})
 			_ = st.Send(wire.Event{Seq: 40, Event: protocol.EventCreated})
+			// A link that is cut earlier takes the answer with it, and then Subscribe itself asks again.
+			<-read
 			s.Cut()
 			return
 		}
@@ -463,6 +466,9 @@ func TestSubscriptionToOtherInstance(t *testing.T) {
 		e, err := sub.Next(ctx)
 		if err != nil || e.Seq != want.Seq || e.Event != want.Event || e.Missed != 0 {
 			t.Fatalf("event %d is %+v, %v; want %+v", i, e, err, want)
+		}
+		if i == 0 {
+			close(read)
 		}
 	}
 	if instance, seq := sub.Position(); instance != "second" || seq != 3 {
