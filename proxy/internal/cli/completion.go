@@ -29,6 +29,7 @@ func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	if all, _, err := root.Find([]string{"completion"}); err == nil {
 		all.Example = "  source <(proxy completion bash)"
+		all.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // a command that does not run does not check its arguments
 		for _, shell := range all.Commands() {
 			shell.Example = "  proxy completion " + shell.Name()
 		}

@@ -70,6 +70,26 @@ func nameInHelp(root *cobra.Command) {
 	})
 }
 
+// strictHelp lets the command help refuse a name that no command has. That of cobra prints the help of the next
+// command above it, and succeeds.
+func strictHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		return
+	}
+	help.Run = nil
+	help.RunE = func(_ *cobra.Command, args []string) error {
+		cmd, rest, err := root.Find(args)
+		if (err != nil || len(rest) > 0) && !cmd.DisableFlagParsing { // the program proxy answers for such a command
+			return noSuchCommand(cmd, rest)
+		}
+		cmd.InitDefaultHelpFlag() // so that the help tells it
+		cmd.InitDefaultVersionFlag()
+		return cmd.Help()
+	}
+}
+
 // NameTexts lets the texts of a command, and of its subcommands, name the program that the user has called.
 func NameTexts(cmd *cobra.Command) {
 	cmd.Short, cmd.Long, cmd.Example = Named(cmd.Short), Named(cmd.Long), Named(cmd.Example)

@@ -103,7 +103,7 @@ func (a *app) command(only string) *cobra.Command {
 			"  proxy upgrade                      # replace both programs by the installed release; no shell ends",
 		Version:       version.String(),
 		SilenceErrors: true, SilenceUsage: true,
-		Args: noSuchCommand, SuggestionsMinimumDistance: 2,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if handoff {
 				return a.explainTimeout(cmd.Context(), a.handoff(cmd.Context(), &o))
@@ -132,6 +132,7 @@ func (a *app) command(only string) *cobra.Command {
 	addCompletion(root)
 	addGroups(root)
 	nameInHelp(root)
+	strictHelp(root)
 	for _, cmd := range root.Commands() {
 		typedArgs(cmd)
 	}
@@ -185,8 +186,8 @@ func addGroups(root *cobra.Command) {
 	}
 }
 
-// noSuchCommand reports an unknown command, and suggests similar ones.
-func noSuchCommand(root *cobra.Command, args []string) error {
+// noSuchCommand reports an unknown subcommand of a command, and suggests similar ones.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -194,7 +195,8 @@ func noSuchCommand(root *cobra.Command, args []string) error {
 		return exitcode.WrongUsage(fmt.Errorf("there is no command %q: %s", args[0], known))
 	}
 	text := fmt.Sprintf("there is no command %q, see proxy help", args[0])
-	if like := root.SuggestionsFor(args[0]); len(like) > 0 {
+	cmd.SuggestionsMinimumDistance = 2
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
 		text = fmt.Sprintf("there is no command %q, but %s", args[0], strings.Join(like, ", "))
 	}
 	return exitcode.WrongUsage(errors.New(text))
