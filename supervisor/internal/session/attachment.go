@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/picture"
@@ -61,9 +59,8 @@ type Item struct {
 }
 
 // Attachment is one client's view of a session. It holds a position in the ring and no queue, and the
-// snapshot with which it begins until the viewer has received it. A viewer that does not call Next
-// therefore costs the memory of at most one snapshot, and a viewer that the ring has overtaken
-// receives a new one.
+// snapshot with which it begins until the viewer has received it (held.go). A viewer that the ring has
+// overtaken receives a new one.
 //
 // Only one goroutine may call Next. Any goroutine may call the other methods. Close must be
 // called, also after Next has returned io.EOF.
@@ -87,8 +84,7 @@ type Attachment struct {
 	// Owned by the goroutine that calls Next.
 	pos          uint64
 	size         protocol.Size // the terminal size that the viewer knows; zero if it knows none
-	snapshot     []byte        // not yet delivered; a part of *shared, so it must not be changed in place
-	shared       *[]byte       // the whole snapshot, until it is delivered; see shareSnapshot
+	left         int           // bytes of the snapshot that are not yet delivered
 	snapshotSize protocol.Size
 	queryMask    screen.Mask
 	cover        screen.PictureCover
@@ -97,6 +93,8 @@ type Attachment struct {
 	view         *screen.Own // state of the viewer's own view; nil if the viewer receives the session's output
 	viewUpdate   []byte      // changes of the view that are not yet delivered
 	viewDue      time.Time   // earliest time of the next update
+
+	held *heldSnapshot // until the snapshot is delivered or dropped; the session's held owns it
 
 	alike atomic.Uint32 // the picture.Formats of which the viewer receives the program's bytes; loop changes it
 
@@ -334,11 +332,11 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 		size, a.size = a.window, shown
 	}
 	var pos uint64
-	a.snapshot, a.shared = nil, nil // before the next one is made, so that only one takes memory
-	s.useScreen(func() { a.snapshot, pos = s.display.screen.Snapshot(history, size, a.spec.Appearance) })
-	a.shareSnapshot()
+	var snapshot []byte
+	s.held.release(a) // before the next one is made, so that only one takes memory
+	s.useScreen(func() { snapshot, pos = s.display.screen.Snapshot(history, size, a.spec.Appearance) })
 	if s.saved.Degraded { // there is no screen, so the viewer receives the output that the ring has
-		a.snapshot, a.shared, shown, size = nil, nil, s.size, s.size
+		snapshot, shown, size = nil, s.size, s.size
 		a.fitsWindow = false
 		start, _, _ := s.ring.Bounds()
 		pos = max(start, s.recording.clearedTo.Load())
@@ -352,26 +350,14 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 		a.renewal = newSnapshot
 	}
 	a.mu.Unlock()
+	a.left = len(snapshot)
+	s.held.hold(a, snapshot)
 	a.view, a.viewUpdate = nil, nil
 	if a.noOutput {
 		a.view = screen.NewOwn(size, a.spec.Appearance)
 	}
 	a.queryMask, a.cover, a.masked = screen.Mask{}, screen.PictureCover{}, maskedOutput{}
 	s.idle.touch()
-}
-
-// shareSnapshot replaces a's snapshot by the last one that was taken, if both are equal and a viewer
-// has not received it yet. Many viewers that attach to the same screen and do not read then cost the
-// memory of one snapshot. The session itself keeps no snapshot.
-func (a *Attachment) shareSnapshot() {
-	if last := a.s.lastSnapshot.Value(); last != nil && bytes.Equal(*last, a.snapshot) {
-		a.shared = last
-	} else {
-		whole := a.snapshot
-		a.shared = &whole
-		a.s.lastSnapshot = weak.Make(a.shared)
-	}
-	a.snapshot = *a.shared
 }
 
 // end removes an attachment from the session. by is the attachment that takes its place, or nil.
@@ -382,6 +368,7 @@ func (s *Session) end(a, by *Attachment) {
 	s.viewers.remove(a, by)
 	s.noteChange()
 	s.ring.Unwatch(a.wake)
+	s.held.release(a)
 	if a.shadow {
 		return
 	}
@@ -448,6 +435,7 @@ func (a *Attachment) close(end func()) {
 	a.cancel.Do(func() {
 		if !a.s.do(end) {
 			a.end(nil)
+			a.s.held.release(a)
 		}
 		a.s.releaseRing()
 	})
@@ -610,8 +598,8 @@ func (a *Attachment) Next(ctx context.Context, buf []byte) (Item, error) {
 			return item, err
 		}
 		exited := a.s.exited
-		if paused, _ := a.waitState(); paused {
-			exited = nil // Unpause wakes this loop
+		if paused, renewed := a.waitState(); paused || renewed {
+			exited = nil // Unpause wakes this loop, or the room for a snapshot
 		}
 		select {
 		case <-a.wake:
@@ -629,14 +617,21 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 	if paused, renewed := a.waitState(); paused {
 		return Item{}, false, nil
 	} else if renewed {
+		if !a.s.held.awaitRoom(a) {
+			return Item{}, false, nil
+		}
 		return a.resync()
 	}
-	if len(a.snapshot) > 0 {
+	if a.left > 0 {
 		if a.size != a.snapshotSize && !a.fitsWindow {
 			return a.resized(a.snapshotSize), true, nil
 		}
 		a.maskSnapshot()
-		n := copy(buf, a.snapshot)
+		snapshot := a.s.held.of(a)
+		if snapshot == nil { // it was dropped since waitState, so another one is requested
+			return Item{}, false, nil
+		}
+		n := copy(buf, snapshot[len(snapshot)-a.left:])
 		if a.view != nil {
 			a.view.Shown(buf[:n])
 		} else {
@@ -645,8 +640,8 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 			}
 			a.cover.Apply(buf[:n], picture.AllFormats)
 		}
-		if a.snapshot = a.snapshot[n:]; len(a.snapshot) == 0 {
-			a.snapshot, a.shared = nil, nil
+		if a.left -= n; a.left == 0 {
+			a.s.held.release(a)
 		}
 		return Item{Kind: ItemSnapshot, Offset: a.pos, Data: buf[:n]}, true, nil
 	}
@@ -737,8 +732,8 @@ func (a *Attachment) pollExit() (Item, bool, error) {
 	return Item{Kind: ItemExited}, true, nil
 }
 
-// resync gives a viewer a fresh snapshot, if the ring has overtaken the viewer, if its terminal
-// has another size than its output, or if its lines were cleared. The snapshot may omit the lines
+// resync gives a viewer a fresh snapshot, if the ring has overtaken the viewer, if its snapshot was
+// dropped, if its terminal has another size than its output, or if its lines were cleared. The snapshot may omit the lines
 // above the screen only if the viewer has missed no output and none of its lines were cleared, and if
 // there are no pictures: the viewer resets its terminal, which may remove those above the screen.
 func (a *Attachment) resync() (Item, bool, error) {
@@ -750,9 +745,9 @@ func (a *Attachment) resync() (Item, bool, error) {
 		a.mu.Lock()
 		whole := a.renewal == newLines
 		a.mu.Unlock()
-		item.ScreenOnly = item.Missed == 0 && len(a.snapshot) == 0 && !whole && !a.showsPictures()
+		item.ScreenOnly = item.Missed == 0 && a.left == 0 && !whole && !a.showsPictures()
 		a.s.takeSnapshot(a, item.ScreenOnly)
-		item.Offset, item.Bytes, item.View = a.pos, len(a.snapshot), a.noOutput
+		item.Offset, item.Bytes, item.View = a.pos, a.left, a.noOutput
 	}
 	if !a.s.do(func() { a.s.feed(); take(); a.s.chooseResponder() }) {
 		a.s.afterLoop.Lock()

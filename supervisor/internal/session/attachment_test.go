@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -502,18 +501,18 @@ func TestEqualSnapshotsShareMemory(t *testing.T) {
 		first, second := look(t, s, protocol.AttachSpec{}), look(t, s, protocol.AttachSpec{})
 		show(by(s), ", and another")
 		third := look(t, s, protocol.AttachSpec{})
-		if a, b, c := &first.a.snapshot[0], &second.a.snapshot[0], &third.a.snapshot[0]; a != b || b == c {
-			t.Errorf("the snapshots are at %p, %p and %p, want the first two at one place", a, b, c)
+		if a, b, c := first.a.held, second.a.held, third.a.held; a != b || b == c {
+			t.Errorf("the snapshots are %p, %p and %p, want the first two to be one", a, b, c)
 		}
-		want := string(second.a.snapshot)
+		want := string(second.a.held.data)
 		first.saw(t)
-		if got := string(second.a.snapshot); got != want {
+		if got := string(second.a.held.data); got != want {
 			t.Errorf("the snapshot was %q, and is %q after another viewer has read it", want, got)
 		}
 		if got := third.saw(t); !strings.Contains(got, "one screen, and another") {
 			t.Errorf("the third viewer received %q", got)
 		}
-		if runtime.GC(); s.lastSnapshot.Value() != nil {
+		if second.saw(t); len(s.held.all) != 0 {
 			t.Error("a snapshot that each viewer has read is kept")
 		}
 	})

@@ -25,9 +25,12 @@ func (a *Attachment) masksSecrets() bool { return a.spec.Mask && a.s.masker != n
 
 // maskSnapshot masks the secrets of the snapshot that is to be delivered.
 func (a *Attachment) maskSnapshot() {
-	if a.masksSecrets() && !a.masked.isSnapshotFinished {
+	if !a.masksSecrets() || a.masked.isSnapshotFinished {
+		return
+	}
+	if snapshot := a.s.held.of(a); snapshot != nil {
 		a.masked.isSnapshotFinished = true
-		a.snapshot, a.shared = a.s.masker.Whole(a.snapshot), nil
+		a.s.held.hold(a, a.s.masker.Whole(snapshot))
 	}
 }
 

@@ -104,10 +104,8 @@ func TestSimulateFindsBugs(t *testing.T) {
 		})},
 		{name: "a viewer sees a byte twice", step: inLoop(func(_ *sim, c *client) { c.v.a.pos = max(1, c.v.a.pos) - 1 })},
 		{name: "a size is not sent", step: inLoop(func(m *sim, c *client) { c.v.a.size = m.s.size })},
-		{name: "a snapshot lacks its end", step: inLoop(func(_ *sim, c *client) {
-			if n := len(c.v.a.snapshot); n > 0 {
-				c.v.a.snapshot = c.v.a.snapshot[:n-1]
-			}
+		{name: "a snapshot lacks a byte", step: inLoop(func(_ *sim, c *client) {
+			c.v.a.left = max(1, c.v.a.left) - 1
 		})},
 		{name: "input is counted and not written", step: inLoop(func(m *sim, c *client) { _, _ = m.s.input.journal.Replace(c.spec.Writer, 1, nil) })},
 		{name: "a writer is forgotten", step: inLoop(func(m *sim, c *client) {

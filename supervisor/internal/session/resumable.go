@@ -56,7 +56,7 @@ func (a *Attachment) begin(o resumable, info *protocol.AttachInfo, takeSnapshot 
 		}
 	}
 	start = takeSnapshot(a.spec.ScreenOnly && (r == nil || !o.predatesClear(r.Offset)))
-	info.Replay, info.Offset, info.SnapshotBytes, info.View = protocol.ReplaySnapshot, a.pos, len(a.snapshot), a.noOutput
+	info.Replay, info.Offset, info.SnapshotBytes, info.View = protocol.ReplaySnapshot, a.pos, a.left, a.noOutput
 	if r != nil { // a new viewer misses no output, because the snapshot shows all of it
 		info.BytesMissed = start - min(start, r.Offset)
 	}

@@ -53,7 +53,7 @@ func TestBegin(t *testing.T) {
 		isSnapshot, screenOnly := false, false
 		start := a.begin(resumable{r, wide, tt.clearedTo}, &info, func(only bool) uint64 {
 			isSnapshot, screenOnly = true, only
-			a.snapshot = []byte("screen")
+			a.left = len("screen")
 			a.moveTo(1300)
 			start, _, _ := r.Bounds()
 			return start

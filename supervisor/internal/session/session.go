@@ -25,7 +25,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"weak"
 
 	"github.com/rs/zerolog"
 
@@ -102,6 +101,7 @@ type Session struct {
 
 	published atomic.Pointer[protocol.SessionInfo] // the info that other goroutines read; see publish.go
 	activity  activity
+	held      heldSnapshots
 
 	// Owned by loop.
 	saved         savedState // the part of the state that a successor needs; see saved.go
@@ -112,7 +112,6 @@ type Session struct {
 	isUnpublished bool // the published info differs from the current one
 	awaits        awaiters
 	viewers       viewers
-	lastSnapshot  weak.Pointer[[]byte] // the snapshot that was taken last, if a viewer has not received it yet
 	input         input
 	idle          idle
 	eventAlarm    alarm // runs for screenEventInterval after an event of the program was published

@@ -25,6 +25,7 @@ type viewer struct {
 	resumes  bool
 	own      protocol.Size  // the size of its window, if it wants its own view
 	wants    bool           // whether it waits for a view of that size
+	waits    bool           // whether its snapshot may be dropped before it has come
 	terminal *screen.Screen // the terminal that shows its own view, or nil
 	pos      uint64         // offset of the next byte
 	left     int            // bytes of the snapshot that have not come yet
@@ -228,7 +229,7 @@ func shownBy(s *screen.Screen) protocol.ScreenContent {
 }
 
 func (v *viewer) resync(item Item) error {
-	if item.Missed == 0 && !v.wants || v.left != 0 && !v.wants {
+	if !v.wants && (v.left == 0 && item.Missed == 0 || v.left != 0 && !v.waits) {
 		return fmt.Errorf("resync at %d with %d missed; %d of the last snapshot are to come", v.pos, item.Missed, v.left)
 	}
 	if item.ScreenOnly != (item.Missed == 0 && v.left == 0) {
