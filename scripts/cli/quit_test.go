@@ -3,8 +3,16 @@
 package cli
 
 import (
+	"crypto/md5"
+	"fmt"
 	"net"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Until a command has attached, the terminal makes SIGQUIT of the first detach key. It must end the command as other
@@ -29,5 +37,38 @@ func TestDetachKeysBeforeAttach(t *testing.T) {
 			p.typ("\x1cd")
 			p.ends(131, "")
 		})
+	}
+}
+
+// The detach keys must end the view of a program that does not read, however much of a paste waits for it, and attach must
+// tell how much of it the session has not accepted. If the program reads, it must receive all of the paste.
+func TestDetachKeysAfterPaste(t *testing.T) {
+	t.Parallel()
+	const queue, window = 8 << 20, 1 << 20 // what the session accepts, and what the client keeps without an acknowledgement
+	paste := strings.Repeat("0123456789abcde\n", (queue+window+1<<20)/16)
+	w := newWorld(t)
+	reads := w.Path("reads")
+	w.mkdir("")
+	if err := unix.Mkfifo(reads, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.shell("s", fmt.Sprintf("stty raw -echo; echo ready; cat %s; head -c %d | md5sum; exec sleep 1000", reads, len(paste)))
+	p := w.open("attach", "s")
+	p.expect("ready")
+	p.typ(paste)
+	if err := os.WriteFile(reads, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	p.expect(fmt.Sprintf("%x", md5.Sum([]byte(paste))))
+	p.typ(paste)
+	p.typ("\x1cd")
+	p.ends(75, "[detached from s]")
+	said := regexp.MustCompile(`proxy: (\d+) bytes of input may not have reached session s`).FindStringSubmatch(p.text())
+	if said == nil {
+		t.Fatalf("attach does not tell how much of the paste is lost: %.200q", p.text())
+	}
+	lost, _ := strconv.Atoi(said[1])
+	if accepted := len(paste) - lost; accepted < queue || accepted > queue+64<<10 {
+		t.Errorf("attach reports %d bytes as lost, so the session has accepted %d, but its queue has %d", lost, accepted, queue)
 	}
 }

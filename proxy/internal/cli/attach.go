@@ -142,7 +142,7 @@ func (a *app) attachCommand() *cobra.Command {
 			"If the output goes to a pipe or a file and no other viewer is attached, the session waits for the reader of the\n" +
 			"output, at most 10 s at a time; other viewers then need --read-only or --steal. If output is skipped nevertheless,\n" +
 			"attach reports that on standard error. If input may not have reached the session when you detach, because no\n" +
-			"proxy answers, attach reports that on standard error, too, and exits with 75.",
+			"proxy answers or the program does not read, attach reports that on standard error, too, and exits with 75.",
 		Example:           "  proxy attach build               # ctrl-\\ d detaches\n  proxy attach build --read-only   # look, and let others type",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.sessionIDs(alive),

@@ -20,6 +20,7 @@ import (
 //	run        waits for an end, in the calling goroutine
 //	show       writes output; ends with the attachment
 //	readInput  reads the terminal; ends with the first input after run
+//	deliver    sends the keyboard's input to the session, and waits for room; ends when it has sent all
 //	follow     follows the terminal's size and appearance; ended by run
 //	watchLink  reports a link that stalls; ended by run
 type viewer struct {
@@ -31,8 +32,10 @@ type viewer struct {
 
 	readOnly bool // no input, size or appearance is sent to the session
 
-	sending sync.Mutex // held while input is sent, which waits for room
-	refused int        // bytes of input that came too late for the attachment; guarded by sending
+	sending sync.Mutex
+	sent    *sync.Cond // signalled when deliver has sent a part of the input; its lock is sending
+	typed   []byte     // input that deliver has not sent yet
+	refused int        // bytes of input that came too late for the attachment
 
 	leave  sync.Once
 	detach chan struct{} // closed by the detach keys
@@ -71,6 +74,7 @@ func newViewer(att *client.Attachment, t *Terminal, o ViewOptions) *viewer {
 		att: att, term: t, piped: !t.HasKeyboard(), detach: make(chan struct{}), over: make(chan struct{}), size: o.Size, looks: o.Appearance,
 		readOnly: o.ReadOnly,
 	}
+	v.sent = sync.NewCond(&v.sending)
 	keys := o.DetachKey
 	if v.piped {
 		keys = nil // detach keys apply only to a keyboard
@@ -119,6 +123,9 @@ func (v *viewer) run(ctx context.Context) error {
 	go func() { shown <- v.show() }()
 	select {
 	case err := <-shown:
+		if err != nil {
+			v.leaveSession(ctx, 0)
+		}
 		v.awaitAnswers()
 		return err
 	case <-v.detach:
@@ -139,11 +146,22 @@ const deliverTime = time.Second
 func (v *viewer) leaveSession(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = v.att.Detach() })() // refuses input that waits for room
+	v.awaitSent()
 	_ = v.att.Flush(ctx) // the attachment counts the input that is not acknowledged
 	_ = v.att.Detach()
-	v.sending.Lock() // input that waits for room is refused now
+	v.sending.Lock()
 	defer v.sending.Unlock()
 	v.term.refused += v.refused
+}
+
+// awaitSent waits until no input waits for room.
+func (v *viewer) awaitSent() {
+	v.sending.Lock()
+	defer v.sending.Unlock()
+	for len(v.typed) > 0 {
+		v.sent.Wait()
+	}
 }
 
 // awaitAnswers waits for missing answers of the terminal.
@@ -226,12 +244,41 @@ func (v *viewer) readInput() {
 // endView ends the view.
 func (v *viewer) endView() { v.leave.Do(func() { close(v.detach) }) }
 
-// sendInput sends input to the session. It counts input that the attachment refuses, because it has ended.
+// maxTyped bounds the input of a keyboard that waits for room at the attachment. The keyboard is read meanwhile, because the
+// detach keys must end the view of a program that does not read.
+const maxTyped = 16 << 20
+
+// sendInput sends input to the session. It waits for room if the input comes through a pipe.
 func (v *viewer) sendInput(p []byte) {
 	v.sending.Lock()
 	defer v.sending.Unlock()
-	n, _ := v.att.Write(p)
-	v.refused += len(p) - n
+	if len(v.typed) == 0 {
+		go v.deliver()
+	}
+	v.typed = append(v.typed, p...)
+	most := maxTyped
+	if v.piped {
+		most = 0
+	}
+	for len(v.typed) > most {
+		v.sent.Wait()
+	}
+}
+
+// deliver sends the input in typed. It counts input that the attachment refuses, because it has ended.
+func (v *viewer) deliver() {
+	v.sending.Lock()
+	defer v.sending.Unlock()
+	for len(v.typed) > 0 {
+		p := v.typed[:min(len(v.typed), 32<<10)]
+		v.sending.Unlock()
+		n, _ := v.att.Write(p)
+		v.sending.Lock()
+		v.refused += len(p) - n
+		v.typed = v.typed[len(p):]
+		v.sent.Broadcast()
+	}
+	v.typed = nil
 }
 
 // hasRefused reports whether the attachment has ended before it has accepted all input.
