@@ -316,15 +316,15 @@ func (c *Client) Type(ctx context.Context, id protocol.SessionID, data []byte) e
 	const atOnce = 256 << 10
 	writer := protocol.NewToken(8)
 	var warned error
-	for offset := 0; offset < len(data); {
+	for offset, since := 0, time.Now(); offset < len(data); {
 		part := data[offset:min(len(data), offset+atOnce)]
 		a, err := ask[*api.Accepted](ctx, c, &api.Input{SessionID: id, Data: part, Writer: writer, Offset: uint64(offset)})
 		if err == nil {
-			offset = int(a.Offset)
+			offset, since = int(a.Offset), time.Now()
 			continue
 		}
 		if e := protocol.AsError(err); e.Code == protocol.CodeLineTooLong {
-			warned = cmp.Or(warned, err)
+			warned, since = cmp.Or(warned, err), time.Now()
 			if offset += len(part); e.Offset != nil {
 				offset = int(*e.Offset)
 			}
@@ -333,14 +333,27 @@ func (c *Client) Type(ctx context.Context, id protocol.SessionID, data []byte) e
 		if c.isClosed() {
 			return err
 		}
-		if offset, err = acceptedBy(err, offset); err != nil {
-			return err
+		accepted, fatal := acceptedBy(err, offset)
+		if fatal != nil {
+			return fatal
 		}
-		if err := pause(ctx, backoffMax/10); err != nil { // the child reads more slowly than the input comes
+		if accepted != offset {
+			offset, since = accepted, time.Now()
+		}
+		if err := c.awaitRoom(ctx, id, err, since); err != nil {
 			return err
 		}
 	}
 	return warned
+}
+
+// awaitRoom waits before input is sent again that failed with why: the child reads more slowly than the input comes, or the
+// connection was lost. since is when the session accepted input last.
+func (c *Client) awaitRoom(ctx context.Context, id protocol.SessionID, why error, since time.Time) error {
+	if c.o.InputFull != nil && protocol.CodeOf(why) == protocol.CodeInputFull {
+		c.o.InputFull(id, time.Since(since))
+	}
+	return pause(ctx, backoffMax/10)
 }
 
 // acceptedBy returns the offset of the input that was accepted, if err allows the input to

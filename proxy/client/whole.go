@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"time"
 	"unicode/utf8"
 
 	"holdfast/protocol"
@@ -69,12 +70,12 @@ func (c *Client) Keys(ctx context.Context, id protocol.SessionID, keys ...string
 // typeWhole repeats a request until it is accepted; the session accepts such a request as a whole
 // or not at all.
 func (c *Client) typeWhole(ctx context.Context, m *api.Input) error {
-	for {
+	for since := time.Now(); ; {
 		_, err := ask[*api.Accepted](ctx, c, m)
 		if err == nil || protocol.CodeOf(err) != protocol.CodeInputFull && !lost(err) || c.isClosed() {
 			return err
 		}
-		if err := pause(ctx, backoffMax/10); err != nil { // the child reads more slowly than the input comes
+		if err := c.awaitRoom(ctx, m.SessionID, err, since); err != nil {
 			return err
 		}
 	}

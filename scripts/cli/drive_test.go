@@ -4,8 +4,11 @@ package cli
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
 )
@@ -210,5 +213,32 @@ func TestSendWaitsBehindEcho(t *testing.T) {
 	w.shows("mute", "go")
 	if out := w.must("send", "mute", "secret", "--enter", "--wait-text", "got .*", "--timeout", "20s"); out != "got secret\n" {
 		t.Errorf("send to a program without echo prints %q", out)
+	}
+}
+
+// If a session accepts no more input, send must say why it waits, and must deliver the input when the program reads.
+func TestSendToFullQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	reads := w.Path("reads")
+	long := w.write("long", strings.Repeat("0123456789abcde\n", (9<<20)/16))
+	if err := unix.Mkfifo(reads, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.shell("s", "stty raw -echo; echo ready; cat "+reads+"; exec cat >/dev/null")
+	w.shows("s", "ready")
+	var waiting []*terminal
+	for _, args := range [][]string{{"--raw", "--file", long}, {"--paste", "a\nb"}, {"--key", "F1"}} {
+		p := w.open(append([]string{"send", "s"}, args...)...)
+		p.expect("proxy: session s accepts no more input, because its program does not read")
+		waiting = append(waiting, p)
+	}
+	if err := os.WriteFile(reads, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range waiting {
+		if p.ends(0, ""); strings.Count(p.text(), "does not read") != 1 {
+			t.Errorf("send says %q, want one message", p.text())
+		}
 	}
 }

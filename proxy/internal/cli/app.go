@@ -146,6 +146,7 @@ func (a *app) dial(ctx context.Context, start func(context.Context) error) (*cli
 	}
 	return client.Dial(ctx, client.Options{
 		Dir: a.dir, Proxy: a.proxy, Name: "proxy " + clientName(), Start: start, Token: os.Getenv(tokenEnv), Secret: secret, Redial: startTimeout,
+		InputFull: a.tellFull,
 	})
 }
 

@@ -65,7 +65,7 @@ func (a *app) dialHost(ctx context.Context, starts bool) (*client.Client, error)
 	}
 	o := client.Options{
 		SSH:  &client.SSHOptions{Host: a.host, Command: cfg.SSHCommand, Dir: a.dir, Proxy: a.proxy, Start: starts},
-		Name: remoteName(), Token: os.Getenv(tokenEnv), Redial: hostRedial,
+		Name: remoteName(), Token: os.Getenv(tokenEnv), Redial: hostRedial, InputFull: a.tellFull,
 	}
 	c, err := client.Dial(ctx, o)
 	if errors.Is(err, client.ErrNotInstalled) {
@@ -84,7 +84,7 @@ func (a *app) dialThroughGate(ctx context.Context, cfg config.Config, starts boo
 		return nil, exitcode.WrongUsage(errors.New("--dir and --proxy cannot be used for a host of the gate: its agent serves one proxy"))
 	}
 	o.Host, o.Start, o.Attaches = a.host, starts, a.attaches
-	return client.Dial(ctx, client.Options{Gate: &o, Name: remoteName(), Token: os.Getenv(tokenEnv), Redial: hostRedial})
+	return client.Dial(ctx, client.Options{Gate: &o, Name: remoteName(), Token: os.Getenv(tokenEnv), Redial: hostRedial, InputFull: a.tellFull})
 }
 
 // remoteName returns the name of this client for the viewers on another host.

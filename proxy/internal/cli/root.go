@@ -72,6 +72,7 @@ type app struct {
 	isProxy  bool                    // this program is proxy, and not holdfast
 	operate  func() []*cobra.Command // makes those of package operate, or those that execute the program proxy for them
 	answered func()                  // ends the watch of a command that waits for an answer
+	toldFull bool                    // the user knows that a session accepts no more input
 	ending   *ending                 // ends the process after a signal
 }
 

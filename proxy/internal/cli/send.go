@@ -60,7 +60,9 @@ func (a *app) sendCommand() *cobra.Command {
 		"--wait-text, --wait-prompt and --wait-idle consider all output after the input, however fast the\n" +
 		"program is, and only that. The echo of a line that is sent with --enter is ignored. The exit code is\n" +
 		"124 after --timeout. If the session ends first, the exit code is that of the session, or 1 if that\n" +
-		"is 0."
+		"is 0.\n\n" +
+		"If the session accepts no more input, because its program does not read, send waits until the program\n" +
+		"reads, and says so on standard error."
 	cmd.Example = "  proxy send build --enter 'make test'\n" +
 		"  proxy send build --enter 'make test' --wait-text 'FAIL|ok' --timeout 10m   # prints that line\n" +
 		"  proxy send edit ':wq' --enter\n" +
@@ -196,6 +198,14 @@ func (o *sendOptions) typeText(ctx context.Context, c *client.Client, id protoco
 		return c.Type(ctx, id, data)
 	}
 	return c.Paste(ctx, id, data)
+}
+
+// tellFull tells once on stderr that the command waits because a session accepts no input.
+func (a *app) tellFull(id protocol.SessionID, waited time.Duration) {
+	if waited >= askAfter && !a.toldFull {
+		a.toldFull = true
+		note("session %s accepts no more input, because its program does not read; send waits until it reads", id)
+	}
 }
 
 // sent turns an error that reports a possible loss of sent input into a warning.
