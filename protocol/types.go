@@ -554,6 +554,7 @@ type AttachSpec struct {
 	Rows      int       `json:"rows,omitempty"`
 	Mode      Mode      `json:"mode,omitempty"` // "": shared
 	Steal     bool      `json:"steal,omitempty"`
+	Detach    bool      `json:"detach,omitempty"` // with Steal: the client only ends the others, and leaves; stolen tells them so
 	Resume    *Resume   `json:"resume,omitempty"`
 	Snapshot  bool      `json:"snapshot,omitempty"` // with Resume: send a snapshot even if the ring has the output
 	// ScreenOnly, with Snapshot, leaves out the lines above the screen, because the viewer's

@@ -572,6 +572,7 @@ type Resized struct {
 type Stolen struct {
 	Attachment uint32 `json:"attachment"`
 	StolenBy   string `json:"stolen_by"`
+	Detached   bool   `json:"detached,omitempty"` // the other client has only ended this attachment, and leaves
 }
 
 // PTYExited reports the end of a session. A subscriber receives it as an event, with Seq. An attachment

@@ -477,7 +477,8 @@ type Resized struct {
 
 // Stolen ends an attachment because another client has attached with steal.
 type Stolen struct {
-	StolenBy string `json:"stolen_by"` // name of the other client, or ""
+	StolenBy string `json:"stolen_by"`          // name of the other client, or ""
+	Detached bool   `json:"detached,omitempty"` // the other client has only ended this attachment, and leaves
 }
 
 // Events requests events. If Instance and After are set and Instance is the supervisor's, the events

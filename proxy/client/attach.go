@@ -36,6 +36,7 @@ type AttachOptions struct {
 	Cols, Rows int // size of the viewer's terminal; 0 and 0 do not affect the session's size
 	Mode       protocol.Mode
 	Steal      bool
+	Detach     bool             // with Steal: the program only detaches the other clients, which are told so, and calls Detach
 	Resume     *protocol.Resume // continues where an earlier attachment ended
 	Snapshot   bool             // with Resume: send a snapshot even if the output could continue
 	History    *int             // number of lines above the screen in a snapshot; nil means 1,000
@@ -78,6 +79,9 @@ type Message struct {
 	Exit   *api.PTYExited
 	By     string
 	Err    error
+
+	// Detached belongs to Stolen: the client By has only detached this one, and leaves.
+	Detached bool
 
 	// ScreenOnly belongs to Missed: the snapshot has no lines above the screen, so the program
 	// should keep the lines above the screen that its terminal has.
@@ -167,7 +171,7 @@ func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOpti
 	a := &Attachment{
 		c: c, done: make(chan struct{}), detached: make(chan struct{}),
 		spec: protocol.AttachSpec{
-			SessionID: id, Cols: o.Cols, Rows: o.Rows, Mode: o.Mode, Steal: o.Steal, Resume: o.Resume, Snapshot: o.Snapshot,
+			SessionID: id, Cols: o.Cols, Rows: o.Rows, Mode: o.Mode, Steal: o.Steal, Detach: o.Detach, Resume: o.Resume, Snapshot: o.Snapshot,
 			History: o.History, Answers: o.Answers && o.Mode != protocol.ModeReadOnly, Writer: o.Writer, Client: c.o.Name, Term: o.Term, IsTTY: o.IsTTY,
 			View: o.View, Pace: o.Pace, Appearance: o.Appearance, Env: o.Env, Typed: o.Typed, Mask: o.Mask,
 		},
@@ -599,7 +603,7 @@ func (a *Attachment) control(conn *conn, m protocol.Message) error {
 	case *api.Typed:
 		a.queueMessage(Message{Kind: Typed, Data: m.Data, Offset: m.Offset, At: m.At, Masked: m.Masked})
 	case *api.Stolen:
-		a.queueMessage(Message{Kind: Stolen, By: m.StolenBy})
+		a.queueMessage(Message{Kind: Stolen, By: m.StolenBy, Detached: m.Detached})
 	case *api.PTYExited:
 		a.queueMessage(Message{Kind: Exited, Exit: m})
 	}

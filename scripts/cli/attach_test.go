@@ -143,6 +143,9 @@ func TestTerminalRestored(t *testing.T) {
 			thief := w.open("attach", "--steal", "s")
 			thief.expect("MODES-SET")
 		}, 75, "[detached from s]\r\nproxy: another client attached in this one's place: proxy /dev/pts/"},
+		{"detach in another terminal", func(t *testing.T, w *world, p *terminal) {
+			w.open("detach", "s").ends(0, "")
+		}, 75, "[detached from s]\r\nproxy: another client has detached this one: proxy /dev/pts/"},
 		{"SIGTERM", signals(syscall.SIGTERM), 143, "[detached from s by a signal]"},
 		{"SIGHUP", signals(syscall.SIGHUP), 129, "[detached from s by a signal]"},
 		{"SIGINT", signals(syscall.SIGINT), 130, "[detached from s by a signal]"},
@@ -563,7 +566,7 @@ func TestNotAttachedToItself(t *testing.T) {
 	p.ask(attach(other.Dir, "run --id s -- true"), "code-73")
 	p.ask(attach(w.Dir, "record s -o -"), "code-64")
 	p.typ("HOLDFAST_DIR=" + w.Dir + " " + filepath.Join(w.Bin, "proxy") + " detach\r")
-	p.ends(75, "another client attached")
+	p.ends(75, "another client has detached this one")
 	if strings.Contains(p.text(), "may not have reached") {
 		t.Errorf("the command was carried out, but the viewer says: %s", p.text())
 	}

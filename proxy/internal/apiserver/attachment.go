@@ -212,7 +212,7 @@ func (c *conn) relayMessage(a *attachment, m protocol.Message) {
 	case *wire.Typed:
 		c.send(api.Typed{Attachment: n, At: m.At, Offset: m.Offset, Data: m.Data, Masked: m.Masked})
 	case *wire.Stolen:
-		c.sendLast(a, api.Stolen{Attachment: n, StolenBy: m.StolenBy})
+		c.sendLast(a, api.Stolen{Attachment: n, StolenBy: m.StolenBy, Detached: m.Detached})
 	case *wire.Exited:
 		c.sendLast(a, c.exitMessage(m, &n, 0))
 	case *wire.Error:

@@ -47,7 +47,7 @@ func (a *app) detachCommand() *cobra.Command {
 					}
 				}
 				none := 0
-				att, err := c.Attach(cmd.Context(), id, client.AttachOptions{Mode: protocol.ModeExclusive, Steal: true, History: &none})
+				att, err := c.Attach(cmd.Context(), id, client.AttachOptions{Mode: protocol.ModeExclusive, Steal: true, Detach: true, History: &none})
 				if err != nil {
 					return tellExited(err)
 				}

@@ -148,7 +148,7 @@ func (o *recordOptions) write(ctx context.Context, w io.Writer, att *client.Atta
 		case client.Exited:
 			err = io.EOF
 		case client.Stolen:
-			err = fmt.Errorf("%w: %s", client.ErrStolen, plain.Text(m.By))
+			err = front.StolenError(m)
 		case client.Failed:
 			err = m.Err
 		}

@@ -198,12 +198,29 @@ func (v *viewer) show() error {
 		case client.Exited:
 			return nil
 		case client.Stolen:
-			return fmt.Errorf("%w: %s", client.ErrStolen, plain.Text(m.By))
+			return StolenError(m)
 		case client.Failed:
 			return m.Err
 		}
 	}
 }
+
+// StolenError returns the error of a message of the kind Stolen. It is client.ErrStolen with the name of the other client.
+func StolenError(m *client.Message) error {
+	if m.Detached {
+		return detachedBy(m.By)
+	}
+	return fmt.Errorf("%w: %s", client.ErrStolen, plain.Text(m.By))
+}
+
+// detachedBy is client.ErrStolen if the client of this name has only detached this one.
+type detachedBy string
+
+func (d detachedBy) Error() string {
+	return "another client has detached this one: " + plain.Text(string(d))
+}
+
+func (detachedBy) Is(target error) bool { return target == client.ErrStolen }
 
 // readInput sends the terminal's input to the session. The end of standard input does not end the
 // view.

@@ -51,6 +51,7 @@ type Item struct {
 	Missed uint64
 	Bytes  int
 	By     string
+	Leaves bool      // of ItemStolen: the client By has only ended this attachment
 	At     time.Time // of ItemInput
 	Masked bool      // of ItemInput: asterisks replace the characters
 
@@ -101,6 +102,7 @@ type Attachment struct {
 	mu        sync.Mutex
 	phase     phase
 	thief     string // the client that attached in the place of this one, if the phase is stolen
+	detaches  bool   // the thief has only ended this attachment, and leaves
 	renewal   renewal
 	viewTimer bool // a timer runs until viewDue
 	acks      acks
@@ -399,7 +401,7 @@ func (a *Attachment) end(by *Attachment) {
 		return
 	}
 	a.mu.Lock()
-	a.thief = by.spec.Client
+	a.thief, a.detaches = by.spec.Client, by.spec.Detach
 	a.mu.Unlock()
 	a.change(onSteal)
 }
@@ -699,7 +701,7 @@ func (a *Attachment) pollControl() (Item, bool, error) {
 	switch a.phase {
 	case phaseStolen:
 		a.enter(onFinish)
-		return Item{Kind: ItemStolen, By: a.thief}, true, nil
+		return Item{Kind: ItemStolen, By: a.thief, Leaves: a.detaches}, true, nil
 	case phaseEnded:
 		a.enter(onFinish)
 		return Item{}, false, io.EOF

@@ -122,6 +122,8 @@ class Stolen:
     """Another client attached with steal, which has ended this attachment. It is the last event."""
 
     by: str
+    #: The other client has only ended this attachment, and leaves.
+    detached: bool = False
 
 
 @dataclass(frozen=True)
@@ -349,9 +351,10 @@ class Attachment:
         elif kind == "typed":
             self._say(Typed(text(m, "at"), integer(m, "offset"), data(m, "data_b64"), flag(m, "masked")), len(m["data_b64"]))
         elif kind == "stolen":
-            by = text(m, "stolen_by")
-            self._say(Stolen(by))
-            self._end(HoldfastError("stolen", f"another client attached in this one's place: {by}"))
+            by, detached = text(m, "stolen_by"), flag(m, "detached")
+            self._say(Stolen(by, detached))
+            how = "has detached this one" if detached else "attached in this one's place"
+            self._end(HoldfastError("stolen", f"another client {how}: {by}"))
         elif kind == "pty_exited":
             self._exit(cast(PtyExitedMessage, {"last_lines": [], "session_title": "", "session_description": "", "timed_out": False, **m}))
 

@@ -64,6 +64,8 @@ class AttachSpec(TypedDict):
     # "": shared
     mode: NotRequired[Mode]
     steal: NotRequired[bool]
+    # with Steal: the client only ends the others, and leaves; stolen tells them so
+    detach: NotRequired[bool]
     resume: NotRequired[Resume]
     # with Resume: send a snapshot even if the ring has the output
     snapshot: NotRequired[bool]
@@ -1114,6 +1116,8 @@ class StolenMessage(TypedDict):
     type: Literal["stolen"]
     attachment: int
     stolen_by: str
+    # the other client has only ended this attachment, and leaves
+    detached: NotRequired[bool]
 
 
 class SubscribedMessage(TypedDict):

@@ -49,7 +49,7 @@ export type AttachmentEvents = {
   /** The session has this size from this point of the output on. Not with `view: 'own'`. */
   resized: (size: Size) => void;
   /** Another client attached with steal, which ends this attachment. No event follows. */
-  stolen: (by: string) => void;
+  stolen: (by: string, detached: boolean) => void;
   /** The session has ended. No event follows. */
   exit: (exit: ExitInfo) => void;
   /** The error that ended the attachment. `line_too_long` and `permission_denied` do not end it. */
@@ -299,8 +299,9 @@ export class Attachment {
       }
       case 'stolen': {
         const by = str(m, 'stolen_by');
-        this.say(() => this.events.emit('stolen', by));
-        return this.end(new HoldfastError('stolen', `another client attached in this one's place: ${by}`));
+        const detached = m.detached === true;
+        this.say(() => this.events.emit('stolen', by, detached));
+        return this.end(new HoldfastError('stolen', `${detached ? 'another client has detached this one' : "another client attached in this one's place"}: ${by}`));
       }
     }
     const exit = exitOf(m, this.id);

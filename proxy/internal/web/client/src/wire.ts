@@ -53,6 +53,8 @@ export interface AttachMessage {
   /** "": shared */
   mode?: Mode;
   steal?: boolean;
+  /** with Steal: the client only ends the others, and leaves; stolen tells them so */
+  detach?: boolean;
   resume?: Resume;
   /** with Resume: send a snapshot even if the ring has the output */
   snapshot?: boolean;
@@ -954,6 +956,8 @@ export interface StolenMessage {
   type: 'stolen';
   attachment: number;
   stolen_by: string;
+  /** the other client has only ended this attachment, and leaves */
+  detached?: boolean;
 }
 
 /** Subscribed is the reply to Events. */

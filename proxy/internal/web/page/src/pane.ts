@@ -250,7 +250,7 @@ export class PaneView {
           h('button', { type: 'button', class: 'action first', text: 'Start again', onclick: () => this.hooks.reopen(s) }),
           h('button', { type: 'button', class: 'action', text: 'Forget', onclick: () => this.hooks.forget(s) }));
       case 'stolen':
-        return this.say('end', 'Another client has taken this terminal for itself.', again('Take it back', true));
+        return this.say('end', why ?? 'Another client has taken this terminal for itself.', again('Take it back', true));
       case 'failed':
         return this.say('end', why ?? 'The session cannot be shown.', again('Try again'));
       default:

@@ -173,7 +173,7 @@ export class TerminalView {
       const attached = await attach(this.terminal(), this.client, id, options);
       if (mine !== this.attempt) return attached.dispose();
       this.attached = attached;
-      attached.attachment.on('stolen', () => mine === this.attempt && this.is('stolen'));
+      attached.attachment.on('stolen', (_, detached) => mine === this.attempt && this.is('stolen', detached ? 'Another client has detached this terminal.' : undefined));
       attached.attachment.on('error', (err) => mine === this.attempt && this.phase === 'live' && this.fails(err));
       if (!this.over()) this.is('live');
     } catch (err) {
