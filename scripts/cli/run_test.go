@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -313,4 +314,31 @@ func TestRunInTerminal(t *testing.T) {
 	p = w.openSize(80, 24, cmd)
 	p.expect("shown")
 	p.ends(8, "")
+}
+
+// If the command of a run ends while the user detaches, run must end as the command did: it must not say that the run
+// continues. A run that continues must be named.
+func TestRunEndsWhileDetaching(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("start")
+	for i := range 8 { // either event may be handled first
+		id := fmt.Sprintf("r%d", i)
+		p := w.open("run", "--id", id, "--", "sh", "-c", "echo ready; read x; exit 7")
+		p.expect("ready")
+		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		p.typ("\x1cd")
+		w.must("send", id, "--enter", "x")
+		if r := w.proxy("wait", id); r.Code != 7 {
+			t.Fatal(r)
+		}
+		if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if p.ends(7, ""); strings.Contains(p.text(), "[detached") != strings.Contains(p.text(), "run "+id+" has ended") || strings.Contains(p.text(), "continues") {
+			t.Errorf("run says %q", p.text())
+		}
+	}
 }

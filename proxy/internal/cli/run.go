@@ -293,7 +293,7 @@ func (r *oneRun) join(ctx context.Context, a *app) error {
 	err := a.attachTo(ctx, r.c, &r.s, r.joins)
 	switch {
 	case r.joins.detached:
-		return errRunLeft
+		return r.left(ctx)
 	case protocol.CodeOf(err) == protocol.CodeSessionExited: // the run ended first, and its first output is no longer kept
 		return r.print(ctx)
 	}
@@ -306,6 +306,27 @@ func (r *oneRun) join(ctx context.Context, a *app) error {
 	}
 	r.exit = record
 	return nil
+}
+
+// leftTime is how long a command whose user has detached waits for the answer whether the run has ended.
+const leftTime = time.Second
+
+// left returns errRunLeft after the user has detached, unless the run has ended meanwhile.
+func (r *oneRun) left(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leftTime)
+	defer cancel()
+	record, err := r.c.Wait(ctx, r.s.ID, 0)
+	switch {
+	case err == nil:
+		r.exit = record
+		if record.Reason != protocol.ReasonLost { // end says how to return to a lost run
+			note("run %s has ended; the same command with --id %s prints its output", r.s.ID, r.s.ID)
+		}
+		return nil
+	case protocol.CodeOf(err) == protocol.CodeSessionNotFound:
+		return err
+	}
+	return errRunLeft
 }
 
 // print writes the run's output until its end. It continues by offset, and reads the kept output if
@@ -448,7 +469,7 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 			return exitcode.New(sysexits.Software, fmt.Sprintf("run %s was lost with the machine, so its exit code is not known; "+
 				"proxy revive %s -- COMMAND starts it again, and after proxy forget %s the same command with --id %s starts a new run", id, id, id, id))
 		}
-		if !named {
+		if !named && !r.joins.detached { // otherwise the end of its output may not have been shown
 			if err := r.c.Forget(ctx, id); err != nil && protocol.CodeOf(err) != protocol.CodeSessionNotFound {
 				warn(fmt.Errorf("the session could not be removed from the list: %w", err))
 			}
