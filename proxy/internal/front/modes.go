@@ -119,8 +119,13 @@ func (m *modes) mode(params string, on bool) {
 		prefix, params = "?", params[1:]
 	}
 	for n := range strings.SplitSeq(params, ";") {
-		if name := prefix + n; undoable[name] {
+		name := prefix + n
+		if undoable[name] {
 			m.note(name, on)
+		}
+		if name == "?1049" && !on { // whichever mode has shown the alternate screen
+			m.note("?47", false)
+			m.note("?1047", false)
 		}
 	}
 }

@@ -29,6 +29,8 @@ func TestModesUndo(t *testing.T) {
 		{"focus, colour scheme, sizes, win32, synchronised", "\x1b[?1004h\x1b[?2031h\x1b[?2048h\x1b[?9001h\x1b[?2026h",
 			"\x1b[?2026l\x1b[?1004l\x1b[?2031l\x1b[?2048l\x1b[?9001l"},
 		{"older alternate screens", "\x1b[?47h\x1b[?1047h", "\x1b[?47l\x1b[?1047l"},
+		{"an alternate screen of several modes", "\x1b[?1049h\x1b[?1047l\x1b[?1047h", "\x1b[?1047l\x1b[?1049l"},
+		{"an alternate screen of several modes, left", "\x1b[?1049h\x1b[?1047l\x1b[?1047h\x1b[?1049l", ""},
 		{"no wrap, origin, margins, insert, newline, inverse", "\x1b[?7l\x1b[?6h\x1b[?69h\x1b[4h\x1b[20h\x1b[?5h",
 			"\x1b[?5l\x1b[?6l\x1b[?69l\x1b[4l\x1b[20l\x1b[?7h"},
 		{"cursor shape", "\x1b[5 q", "\x1b[0 q"},

@@ -34,13 +34,13 @@ func (p *painter) snapshot(history int) {
 	p.images()
 	p.normal(history)
 	p.tabs(&t.normal)
-	p.saved(&t.normal, t.hist.lines)
+	if t.b == &t.normal {
+		p.saved(&t.normal, t.hist.lines)
+	}
 	p.keyboard(t.keyboard.Kitty[0])
 	if t.b == &t.alt {
 		p.region(&t.normal)
-		p.csi('H', t.normal.y+1, min(t.normal.x, t.cols-1)+1)
-		p.setPen(&style{})
-		p.private(termmode.AlternateScreen, true)
+		p.toAlternate()
 		p.add("\x1b[H")
 		p.screen(&t.alt)
 		p.tabs(&t.alt)
@@ -106,8 +106,28 @@ func (t *Term) shownSaved(b *buffer, base int) saved {
 	return s
 }
 
+// toAlternate shows the alternate screen, which is empty then. It saves the cursor of the normal screen by the mode
+// itself, because tmux restores only that cursor when the program leaves the screen, and because Alacritty has no other
+// mode for this screen. If the cursor of the normal screen is another one, it is set afterwards.
+func (p *painter) toAlternate() {
+	t := p.t
+	s := t.shownSaved(&t.normal, t.hist.lines)
+	p.saveBy(s, "\x1b[?1049h")
+	if s.pen.bg != 0 { // the new screen has the background of the saved pen
+		p.add("\x1b[2J")
+	}
+	if x, y := min(t.normal.x, t.cols-1), t.normal.y; x != s.x || y != s.y {
+		p.private(termmode.AlternateScreen, false)
+		p.csi('H', y+1, x+1)
+		p.private(termmode.AlternateScreen, true)
+	}
+}
+
 // save writes the sequences with which the viewer's terminal saves the cursor s.
-func (p *painter) save(s saved) {
+func (p *painter) save(s saved) { p.saveBy(s, "\x1b7") }
+
+// saveBy writes the sequences with which the viewer's terminal saves the cursor s. how is the last one of them.
+func (p *painter) saveBy(s saved, how string) {
 	p.csi('H', s.y+1, s.x+1)
 	pen := s.pen
 	if pen.bg&bgExtended != 0 {
@@ -119,7 +139,7 @@ func (p *painter) save(s saved) {
 	}
 	p.setPen(&pen)
 	p.designate(0, s.cs)
-	p.add("\x0f\x1b7")
+	p.add("\x0f" + how)
 	p.designate(0, nil)
 	p.setPen(&style{})
 }

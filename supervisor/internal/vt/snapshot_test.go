@@ -21,6 +21,52 @@ func TestSnapshotIsAlwaysTheSame(t *testing.T) {
 	}
 }
 
+// Alacritty knows the alternate screen only by mode 1049, and tmux restores at the reset of this mode only the cursor that
+// its set has saved. The program leaves the screen that a snapshot or a transition has shown there, too.
+func TestAlternateScreenByMode1049(t *testing.T) {
+	const start = "$ ls\r\na b\r\n\x1b[1;41m$ vim"
+	for _, tt := range []struct{ name, in string }{
+		{"entered by the program", start + "\x1b[?1049h\x1b[m\x1b[Htext\r\n~\x1b[5;3H"},
+		{"in the first cell", "\x1b[?1049h\x1b[Htext\r\n~\x1b[5;3H"},
+		{"with another cursor since", start + "\x1b7\x1b[2;1H\x1b[?1047h\x1b[m\x1b[Htext"},
+	} {
+		term, empty := New(Config{Cols: 20, Rows: 5}), New(Config{Cols: 20, Rows: 5})
+		term.Write([]byte(tt.in))
+		for _, shown := range [][]byte{term.Snapshot(), term.AppendTransition(nil, empty, Shows{})} {
+			for _, unknown := range []string{"\x1b[?1047h", "\x1b[?1047l", "\x1b7"} {
+				shown = bytes.ReplaceAll(shown, []byte(unknown), nil)
+			}
+			viewer, want := New(Config{Cols: 20, Rows: 5}), New(Config{Cols: 20, Rows: 5})
+			viewer.Write(shown)
+			want.Write([]byte(tt.in))
+			for _, more := range []string{"", "\x1b[?1049l", "x"} {
+				viewer.Write([]byte(more))
+				want.Write([]byte(more))
+				if got, want := viewer.shown(), want.shown(); got != want {
+					t.Errorf("%s, then %q: %q shows\n%s, want\n%s", tt.name, more, shown, got, want)
+				}
+			}
+		}
+		normal := New(Config{Cols: 20, Rows: 5})
+		normal.Write([]byte(tt.in + "\x1b[?1049l"))
+		viewer := New(Config{Cols: 20, Rows: 5})
+		viewer.Write([]byte(tt.in))
+		viewer.Write(bytes.ReplaceAll(normal.AppendTransition(nil, viewer, Shows{}), []byte("\x1b[?1047l"), nil))
+		if got, want := viewer.shown(), normal.shown(); got != want {
+			t.Errorf("%s, and a transition back: got\n%s, want\n%s", tt.name, got, want)
+		}
+	}
+}
+
+// shown describes the screen that is shown, with its cursor and pen.
+func (t *Term) shown() string {
+	text := fmt.Sprintf("alternate %t, cursor %d;%d, pen %v", t.b == &t.alt, t.b.y+1, t.b.x+1, t.pen)
+	for y := range t.rows {
+		text += fmt.Sprintf("\n%v", t.rowCells(t.b.row(y)))
+	}
+	return text
+}
+
 // A viewer whose terminal counts the columns of a text by other rules still shows the row of the cursor correctly,
 // with the cursor behind the last printed character.
 func TestSnapshotForOtherWidths(t *testing.T) {

@@ -164,7 +164,8 @@ func (c *transition) screens() {
 	c.large = alt || was || len(changed) > 1
 	if was {
 		c.prepare()
-		c.private(termmode.AlternateScreen, false)
+		c.add("\x1b[?1049l\x1b(B\x0f") // also restores the saved cursor, with its pen and character set
+		c.isPenUnknown = true
 		c.top, c.bot = from.normal.top, from.normal.bot
 	}
 	c.buffer(&t.normal, &from.normal, changed)
@@ -173,8 +174,7 @@ func (c *transition) screens() {
 	}
 	c.prepare()
 	c.region(&t.normal)
-	c.setPen(&style{})
-	c.private(termmode.AlternateScreen, true)
+	c.toAlternate()
 	c.top, c.bot = 0, t.rows-1
 	c.buffer(&t.alt, nil, nil)
 }

@@ -46,8 +46,8 @@ func TestAppendTransition(t *testing.T) {
 		{"a frame that is not over", "", "\x1b[?2026ha\r\nb", "\x1b[?2026h\x1b[1Ha\x1b[2;1Hb"},
 		{"insertion", "text\x1b[1;1H", "\x1b[4h", "\x1b[1;1H\x1b[4h"},
 		{"a region", "", "\x1b[2;3r", "\x1b[2;3r\x1b[1;1H"},
-		{"the alternate screen", "text", "\x1b[?1047h", "\x1b[?2026h\x1b[?1047h\x1b[1;1H\x1b(B\x0f\x1b7\x1b(B\x1b[<99u\x1b[?2026l\x1b[1;5H"},
-		{"back from it", "text\x1b[?1047h\x1b[Hmore", "\x1b[?1047l\x1b[1;5H", "\x1b[?2026h\x1b[?1047l\x1b[?2026l\x1b[1;5H"},
+		{"the alternate screen", "text", "\x1b[?1047h", "\x1b[?2026h\x1b[1;1H\x1b(B\x0f\x1b[?1049h\x1b(B\x1b[?1047l\x1b[1;5H\x1b[?1047h\x1b[1;1H\x1b(B\x0f\x1b7\x1b(B\x1b[<99u\x1b[?2026l\x1b[1;5H"},
+		{"back from it", "text\x1b[?1047h\x1b[Hmore", "\x1b[?1047l\x1b[1;5H", "\x1b[?2026h\x1b[?1049l\x1b(B\x0f\x1b[?2026l\x1b[1;5H\x1b[0m"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			from, to := New(Config{Cols: 20, Rows: 4}), New(Config{Cols: 20, Rows: 4})
