@@ -81,6 +81,7 @@ const (
 	NewLine         = 20
 	Origin          = 6
 	Wraparound      = 7
+	Keypad          = 66
 	Margins         = 69
 	AlternateScroll = 1007
 	AlternateScreen = 1047
@@ -118,7 +119,7 @@ var All = []Mode{
 	{SizeReports, private, "size reports", off, Kept, ByHard, Saved, AtOnce, input},
 	{9001, private, "win32 input", off, Kept, ByHard, Quiet, AtOnce, input},
 	{1, private, "DECCKM", off, Kept, ByBoth, Quiet, AtOnce, input},
-	{66, private, "DECNKM", off, Kept, ByBoth, Quiet, AtOnce, input},
+	{Keypad, private, "DECNKM", off, Kept, ByBoth, Quiet, AtOnce, input},
 	{5, private, "DECSCNM", off, Unknown, ByNone, Absent, AtOnce, display},
 
 	{47, private, "alternate screen", off, Kept, ByHard, Screen, Alternate, display},

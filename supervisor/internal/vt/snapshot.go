@@ -240,7 +240,7 @@ func (p *painter) modes(from *Term) {
 	t := p.t
 	for _, b := range quietModes {
 		if on := b.isSet(t); from == nil || b.isSet(from) != on {
-			p.private(b.Number, on)
+			p.quiet(b.Number, on)
 		}
 	}
 	p.setOneMode(mouseModes, from)
@@ -250,6 +250,18 @@ func (p *painter) modes(from *Term) {
 	}
 	if s := t.modes.CursorStyle; from == nil || from.modes.CursorStyle != s {
 		p.out = append(strconv.AppendInt(append(p.out, "\x1b["...), int64(s), 10), " q"...)
+	}
+}
+
+// quiet sets or resets a mode. tmux and Alacritty know the mode of the keypad only by DECKPAM and DECKPNM.
+func (p *painter) quiet(n int, on bool) {
+	switch {
+	case n != termmode.Keypad:
+		p.private(n, on)
+	case on:
+		p.add("\x1b=")
+	default:
+		p.add("\x1b>")
 	}
 }
 

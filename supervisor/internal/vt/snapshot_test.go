@@ -67,6 +67,20 @@ func (t *Term) shown() string {
 	return text
 }
 
+// tmux and Alacritty know the mode of the keypad only by DECKPAM and DECKPNM.
+func TestSnapshotOfTheKeypad(t *testing.T) {
+	term := New(Config{})
+	for _, tt := range []struct{ in, want string }{{"\x1b=", "\x1b="}, {"\x1b[?66l", "\x1b>"}} {
+		before := term.Copy(0)
+		term.Write([]byte(tt.in))
+		for _, out := range [][]byte{term.Snapshot(), term.AppendTransition(nil, before, Shows{})} {
+			if !bytes.Contains(out, []byte(tt.want)) || bytes.Contains(out, []byte("\x1b[?66")) {
+				t.Errorf("after %q a viewer receives %q, want %q in it", tt.in, out, tt.want)
+			}
+		}
+	}
+}
+
 // A viewer whose terminal counts the columns of a text by other rules still shows the row of the cursor correctly,
 // with the cursor behind the last printed character.
 func TestSnapshotForOtherWidths(t *testing.T) {
