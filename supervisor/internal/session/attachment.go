@@ -117,7 +117,7 @@ type Attachment struct {
 // Errors: session_exited, unless the viewer can resume from before the end; already_attached;
 // superseded; instance_mismatch; limit_exceeded; permission_denied if a read-only viewer names
 // the writer of a viewer that may write; invalid_argument if the offset has not been printed
-// yet.
+// yet, unless the session is lost.
 func (s *Session) Attach(spec protocol.AttachSpec) (*Attachment, protocol.AttachInfo, error) {
 	if spec.Mode == "" {
 		spec.Mode = protocol.ModeShared
@@ -157,12 +157,15 @@ func (s *Session) newAttachment(spec protocol.AttachSpec, shadow bool) (*Attachm
 
 func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	var none protocol.AttachInfo
-	spec := a.spec
 	exit := s.exit
+	_, end, _ := s.ring.Bounds()
 	if s.isLost() { // its stored screen can be attached
 		exit = nil
+		if r := a.spec.Resume; r != nil && r.Offset > end { // the viewer has output that was not stored
+			a.spec.Snapshot, a.spec.ScreenOnly, end = true, true, r.Offset
+		}
 	}
-	_, end, _ := s.ring.Bounds()
+	spec := a.spec
 	count := len(s.viewers.attached)
 	if !a.shadow {
 		own, _ := s.viewers.conflicts(a)
