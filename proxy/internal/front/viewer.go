@@ -35,7 +35,7 @@ type viewer struct {
 	sending sync.Mutex
 	sent    *sync.Cond // signalled when deliver has sent a part of the input; its lock is sending
 	typed   []byte     // input that deliver has not sent yet
-	refused int        // bytes of input that came too late for the attachment
+	refused int        // bytes of input that the attachment refused, because it had ended
 
 	leave  sync.Once
 	detach chan struct{} // closed by the detach keys
@@ -261,28 +261,33 @@ func (v *viewer) readInput() {
 // endView ends the view.
 func (v *viewer) endView() { v.leave.Do(func() { close(v.detach) }) }
 
-// maxTyped bounds the input of a keyboard that waits for room at the attachment. The keyboard is read meanwhile, because the
-// detach keys must end the view of a program that does not read.
-const maxTyped = 16 << 20
+// Limits of the input of a keyboard. The keyboard is read also if the session accepts no input, because the detach keys must
+// end the view of a program that does not read.
+const (
+	maxTyped   = 16 << 20 // bytes of input that wait for room at the attachment
+	maxUnacked = 64 << 10 // bytes without an acknowledgement up to which the attachment certainly has room
+)
 
-// sendInput sends input to the session. It waits for room if the input comes through a pipe.
+// sendInput sends input to the session, or leaves it to deliver if the attachment may have no room. Another goroutine for each
+// key would delay its echo. Input from a pipe, which has no detach keys, waits for room.
 func (v *viewer) sendInput(p []byte) {
 	v.sending.Lock()
 	defer v.sending.Unlock()
+	if v.piped || len(v.typed) == 0 && v.att.Unacknowledged()+len(p) <= maxUnacked {
+		n, _ := v.att.Write(p)
+		v.refused += len(p) - n // the attachment has ended
+		return
+	}
 	if len(v.typed) == 0 {
 		go v.deliver()
 	}
 	v.typed = append(v.typed, p...)
-	most := maxTyped
-	if v.piped {
-		most = 0
-	}
-	for len(v.typed) > most {
+	for len(v.typed) > maxTyped {
 		v.sent.Wait()
 	}
 }
 
-// deliver sends the input in typed. It counts input that the attachment refuses, because it has ended.
+// deliver sends the input in typed, and waits for room.
 func (v *viewer) deliver() {
 	v.sending.Lock()
 	defer v.sending.Unlock()
