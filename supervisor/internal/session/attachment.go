@@ -603,8 +603,8 @@ func (a *Attachment) Next(ctx context.Context, buf []byte) (Item, error) {
 			return item, err
 		}
 		exited := a.s.exited
-		if paused, renewed := a.waitState(); paused || renewed {
-			exited = nil // Unpause wakes this loop, or the room for a snapshot
+		if paused, _ := a.waitState(); paused {
+			exited = nil // Unpause wakes this loop
 		}
 		select {
 		case <-a.wake:
@@ -622,9 +622,6 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 	if paused, renewed := a.waitState(); paused {
 		return Item{}, false, nil
 	} else if renewed {
-		if !a.s.held.awaitRoom(a) {
-			return Item{}, false, nil
-		}
 		return a.resync()
 	}
 	if a.left > 0 {
@@ -632,7 +629,7 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 			return a.resized(a.snapshotSize), true, nil
 		}
 		a.maskSnapshot()
-		snapshot := a.s.held.of(a)
+		snapshot := a.s.held.use(a)
 		if snapshot == nil { // it was dropped since waitState, so another one is requested
 			return Item{}, false, nil
 		}

@@ -28,7 +28,7 @@ func (a *Attachment) maskSnapshot() {
 	if !a.masksSecrets() || a.masked.isSnapshotFinished {
 		return
 	}
-	if snapshot := a.s.held.of(a); snapshot != nil {
+	if snapshot := a.s.held.use(a); snapshot != nil {
 		a.masked.isSnapshotFinished = true
 		a.s.held.hold(a, a.s.masker.Whole(snapshot))
 	}
