@@ -15,8 +15,8 @@ import (
 // deciding viewer (sizing.go) if it has offered to respond, otherwise the session itself, which
 // answers with the appearance of the last deciding viewer. The responder receives terminal
 // queries unchanged. Every other viewer receives them with the final byte replaced by CAN, so
-// that its terminal ignores them. If the responder leaves before it has answered, the session
-// answers (unanswered.go).
+// that its terminal ignores them. If the responder leaves before it has answered, or skips the
+// query, the session answers (unanswered.go).
 
 const (
 	// maxReplies bounds the session's own replies that wait for a child which sends queries and
@@ -116,6 +116,7 @@ type answering struct {
 	responders
 	startedAt time.Time        // when this process started or adopted the session, by the real clock and not by Config.Now
 	held      *heldReplies     // in the session's savedState
+	lookedTo  uint64           // the screen's replies to queries before this offset were taken
 	due       <-chan time.Time // when it fires, the session must answer the queries of held
 }
 
@@ -198,7 +199,7 @@ func (s *Session) claim(a *Attachment) {
 	writer := ""
 	if a != nil && a.spec.Resume != nil && a.pos == 0 {
 		writer = a.spec.Writer
-		s.saved.add(writer, s.saved.HeldReplies, s.saved.HeldOwnReplies)
+		s.saved.add(writer, 0, s.saved.HeldReplies, s.saved.HeldOwnReplies)
 	}
 	s.reply(s.answers.claim(writer))
 	s.noteChange()
@@ -208,6 +209,8 @@ func (s *Session) claim(a *Attachment) {
 // only the replies that a viewer cannot give are sent. The offset is saved before, so that a
 // successor does not answer the same queries again.
 func (s *Session) sendReplies(sc *screen.Screen) {
+	from := s.answers.lookedTo
+	s.answers.lookedTo = sc.Offset()
 	alone := sc.RequiredReplies()
 	p := sc.Replies()
 	if len(p) == 0 {
@@ -219,7 +222,7 @@ func (s *Session) sendReplies(sc *screen.Screen) {
 	writer := s.answers.current()
 	send, claimed := s.answers.admit(p, alone)
 	s.reply(send)
-	if claimed || writer != "" && writer != unclaimed && s.saved.add(writer, p, alone) {
+	if claimed || writer != "" && writer != unclaimed && s.saved.add(writer, from, p, alone) {
 		s.noteChange()
 	}
 }

@@ -73,7 +73,7 @@ type Attachment struct {
 	since  time.Time
 	wake   chan struct{}
 	cancel sync.Once
-	pacer  pacer // has a copy of pos, if the spec has Pace
+	pacer  pacer // has a copy of pos for other goroutines
 
 	// Owned by the session's loop.
 	window   protocol.Size // size of the viewer's terminal; zero if unknown
@@ -189,6 +189,9 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 		s.finishRestore() // output continues during the restoration, so the bounds must be read after it
 		start, _, _ = s.ring.Bounds()
 		s.takeSnapshot(a, screenOnly)
+		if spec.Resume != nil { // the viewer does not receive the output up to the snapshot
+			s.answerFor(spec.Writer, spec.Resume.Offset)
+		}
 		return start
 	})
 	if spec.Resume == nil || a.fitsWindow { // a viewer that resumes may have missed a change of size, so its first item tells the size
@@ -392,7 +395,7 @@ func (s *Session) end(a, by *Attachment) {
 		return
 	}
 	if _, isLost := s.viewers.lost[a.spec.Writer]; !isLost { // a lost viewer may still answer
-		s.answerFor(a.spec.Writer)
+		s.answerFor(a.spec.Writer, 0)
 	}
 	s.publishEvent(protocol.EventDetached)
 }
@@ -581,9 +584,7 @@ func (a *Attachment) acknowledge(accepted uint64) {
 // moveTo sets the viewer's position.
 func (a *Attachment) moveTo(pos uint64) {
 	a.pos = pos
-	if a.spec.Pace {
-		a.pacer.moveTo(pos)
-	}
+	a.pacer.moveTo(pos)
 }
 
 func (a *Attachment) notify() {
@@ -751,7 +752,8 @@ func (a *Attachment) resync() (Item, bool, error) {
 		a.s.takeSnapshot(a, item.ScreenOnly)
 		item.Offset, item.Bytes, item.View = a.pos, a.left, a.noOutput
 	}
-	if !a.s.do(func() { a.s.feed(); take(); a.s.chooseResponder() }) {
+	skipped := a.pos
+	if !a.s.do(func() { a.s.feed(); take(); a.s.answerFor(a.spec.Writer, skipped); a.s.chooseResponder() }) {
 		a.s.afterLoop.Lock()
 		take()
 		a.s.afterLoop.Unlock()

@@ -9,7 +9,7 @@ import (
 // a viewer that has stopped reading for good must not stop the child.
 const paceTime = 10 * time.Second
 
-// pacer is the position of a viewer that may make the child wait.
+// pacer is the position of a viewer, for other goroutines. The viewer may make the child wait if its spec has Pace.
 type pacer struct {
 	pos   atomic.Uint64
 	moved chan struct{} // receives after pos has changed

@@ -28,7 +28,7 @@ func whole() *savedState {
 		Appearance: protocol.Appearance{Foreground: "#010203"},
 		focus:      focus{Sent: 'I', RequestCount: 17},
 		Turns:      []responderTurn{{0, ""}, {18, "w1"}}, heldReplies: heldReplies{HeldReplies: []byte("held")}, PendingLine: 19,
-		unanswered:   unanswered{Unanswered: []unansweredReply{{"w1", []byte("reply")}}},
+		unanswered:   unanswered{Unanswered: []unansweredReply{{"w1", []byte("reply"), 41}}},
 		displayState: displayState{Title: "title", Cwd: "/cwd", Degraded: true},
 		commands: commands{
 			Command: &protocol.CommandInfo{Prompt: true, Line: "make", StartedAt: at, FinishedAt: at, ExitCode: new(2), Count: 22},

@@ -67,7 +67,7 @@ func (z *sizing) choose(windows iter.Seq[window]) (size protocol.Size, ok bool) 
 func (s *Session) expireLost() {
 	gone := s.viewers.expireLost()
 	for _, writer := range gone {
-		s.answerFor(writer)
+		s.answerFor(writer, 0)
 	}
 	if len(gone) > 0 {
 		s.viewerLeft()

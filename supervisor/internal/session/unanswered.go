@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"math"
 	"slices"
 
 	"holdfast/shared/escseq"
@@ -14,10 +15,15 @@ import (
 // A late reply to a program that waits no longer would become input of the next program. Therefore the session keeps
 // replies only if the queries contain one that every terminal answers. A responder that is attached answers it at once,
 // so a reply that is still kept when the responder leaves was never given.
+//
+// A responder that is attached may skip output: the ring has overtaken it, or it begins again with a snapshot for another reason.
+// It has not received the queries in that output, so the session answers them. Therefore each reply has the offset behind
+// which its queries were printed.
 
 const (
-	maxUnanswered       = 4 << 10 // bytes of replies that are kept for a responder; further ones are dropped
-	maxUnansweredOwners = 16      // responders for which replies are kept; the earliest are dropped
+	maxUnanswered        = 4 << 10 // bytes of replies that are kept for a responder; further ones are dropped
+	maxUnansweredBatches = 64      // replies that are kept for a responder, one for each piece of output with queries
+	maxUnansweredOwners  = 16      // responders for which replies are kept; the earliest are dropped
 )
 
 // unanswered are the session's replies to queries that were assigned to viewers. It is a part of savedState, and loop
@@ -26,44 +32,48 @@ type unanswered struct {
 	Unanswered []unansweredReply `json:"unanswered,omitempty"`
 }
 
-// unansweredReply is the session's reply to the queries that a writer has not answered.
+// unansweredReply is the session's reply to the queries in a piece of output, which a writer has not answered.
 type unansweredReply struct {
 	Writer string `json:"writer"`
 	Reply  []byte `json:"reply"`
+	From   uint64 `json:"from,omitempty"` // offset at which the piece begins
 }
 
-func (u *unanswered) index(writer string) int {
-	return slices.IndexFunc(u.Unanswered, func(r unansweredReply) bool { return r.Writer == writer })
-}
-
-// add keeps the replies of all to queries that writer must answer, and reports whether it has kept any. own are the
-// replies in all that the session has sent itself.
-func (u *unanswered) add(writer string, all, own []byte) bool {
+// add keeps the replies of all to queries that writer must answer, and reports whether it has kept any. The queries are in
+// the output from an offset on. own are the replies in all that the session has sent itself.
+func (u *unanswered) add(writer string, from uint64, all, own []byte) bool {
 	reply, isCertain := withoutOwn(all, own)
 	if !isCertain {
 		return false
 	}
-	i := u.index(writer)
-	if i < 0 {
-		u.Unanswered = append(u.Unanswered[max(0, len(u.Unanswered)-maxUnansweredOwners+1):], unansweredReply{Writer: writer})
-		i = len(u.Unanswered) - 1
+	size, batches := 0, 0
+	var others []string
+	for _, r := range u.Unanswered {
+		if r.Writer == writer {
+			size, batches = size+len(r.Reply), batches+1
+		} else if !slices.Contains(others, r.Writer) {
+			others = append(others, r.Writer)
+		}
 	}
-	r := &u.Unanswered[i]
-	if len(r.Reply)+len(reply) > maxUnanswered {
+	if size+len(reply) > maxUnanswered || batches == maxUnansweredBatches {
 		return false
 	}
-	r.Reply = append(r.Reply, reply...)
+	if len(others) == maxUnansweredOwners {
+		u.take(others[0], 0, math.MaxUint64)
+	}
+	u.Unanswered = append(u.Unanswered, unansweredReply{writer, reply, from})
 	return true
 }
 
-// take returns the replies that are kept for writer, and forgets them.
-func (u *unanswered) take(writer string) []byte {
-	i := u.index(writer)
-	if i < 0 {
-		return nil
-	}
-	reply := u.Unanswered[i].Reply
-	u.Unanswered = slices.Delete(u.Unanswered, i, i+1)
+// take returns the replies that are kept for writer to the output between two offsets, and forgets them.
+func (u *unanswered) take(writer string, from, to uint64) (reply []byte) {
+	u.Unanswered = slices.DeleteFunc(u.Unanswered, func(r unansweredReply) bool {
+		isTaken := r.Writer == writer && r.From >= from && r.From < to
+		if isTaken {
+			reply = append(reply, r.Reply...)
+		}
+		return isTaken
+	})
 	return reply
 }
 
@@ -111,17 +121,25 @@ func mayAnswer(p []byte) bool {
 	return false
 }
 
-// noteAnswer forgets the replies that are kept for a writer if its input may answer the queries.
+// noteAnswer forgets the replies that are kept for a writer if its input may answer the queries. The writer answers no query that
+// it has not received.
 func (s *Session) noteAnswer(writer string, p []byte) {
-	if s.saved.index(writer) >= 0 && mayAnswer(p) {
-		s.saved.take(writer)
+	if len(s.saved.Unanswered) == 0 || !mayAnswer(p) {
+		return
+	}
+	received := uint64(math.MaxUint64)
+	if a := s.viewers.of(writer); a != nil {
+		received = a.pacer.pos.Load()
+	}
+	if len(s.saved.take(writer, 0, received)) > 0 {
 		s.noteChange()
 	}
 }
 
-// answerFor sends the replies that are kept for a writer, because the writer has left for good.
-func (s *Session) answerFor(writer string) {
-	if reply := s.saved.take(writer); len(reply) > 0 {
+// answerFor sends the replies that are kept for a writer to the output from an offset on, because the writer has left for good or
+// does not receive that output.
+func (s *Session) answerFor(writer string, from uint64) {
+	if reply := s.saved.take(writer, from, math.MaxUint64); len(reply) > 0 {
 		s.noteChange()
 		s.reply(reply)
 	}

@@ -3,11 +3,16 @@
 package session
 
 import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/ring"
 )
 
 const (
@@ -59,6 +64,7 @@ func TestResponderLeaves(t *testing.T) {
 			}
 			show(by(s), tt.asked)
 			if tt.input != "" {
+				v.saw(t) // an answer comes after its query was received
 				if err := v.a.Type(0, []byte(tt.input)); err != nil {
 					t.Fatal(err)
 				}
@@ -116,4 +122,76 @@ func TestResponderLeavesNextLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended(t, s)
+}
+
+// A responder that skips output does not receive the queries in it, so the session answers them. It does not answer those that
+// the responder has received.
+func TestResponderSkipsQuery(t *testing.T) {
+	flood := strings.Repeat("0123456789abcde\n", (ring.DefaultBytes+256<<10)/16)
+	for _, tt := range []struct {
+		name    string
+		printed []string // the responder reads in between, but not after the last
+		input   string   // of the responder before it reads again
+		returns bool     // the responder reads again over another connection
+		want    string
+	}{
+		{"skipped", []string{"", flood + askKind}, "", false, kindIs},
+		{"two skipped", []string{"", askCursor + flood + askKind}, "", false, "\x1b[1;6R" + kindIs},
+		{"received", []string{askKind, flood}, "", false, ""},
+		{"received and skipped", []string{askCursor, flood + askKind}, "", false, kindIs},
+		{"answered and skipped", []string{askCursor, flood + askKind}, cursorIs, false, cursorIs + kindIs},
+		{"not skipped", []string{"", askKind}, "", false, ""},
+		{"skipped while it was lost", []string{"", flood + askKind}, "", true, kindIs},
+		{"received before it was lost", []string{askKind, flood}, "", true, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tb, by := fakeTable(t, Config{})
+			s := create(t, tb, bash(""))
+			v := look(t, s, protocol.AttachSpec{Answers: true, Writer: "w"})
+			show(by(s), "begin")
+			for _, text := range tt.printed {
+				v.saw(t)
+				show(by(s), text)
+			}
+			if tt.input != "" {
+				if err := v.a.Type(0, []byte(tt.input)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := typedBy(by(s)); got != tt.input {
+				t.Errorf("%s: the session answered with %q before the responder had skipped the query", tt.name, got[len(tt.input):])
+			}
+			if tt.returns {
+				v.a.Close()
+				v = look(t, s, protocol.AttachSpec{Answers: true, Writer: "w", Resume: &protocol.Resume{Instance: s.Instance(), Offset: v.pos}})
+			}
+			v.saw(t)
+			synctest.Wait()
+			if got, want := typedBy(by(s)), strings.TrimPrefix(tt.want, tt.input); got != want {
+				t.Errorf("%s: the session answered with %q, want %q", tt.name, got, want)
+			}
+		})
+	}
+}
+
+// The replies that are kept are bounded, in all and for each responder.
+func TestUnansweredIsBounded(t *testing.T) {
+	var u unanswered
+	for i := range 2 * maxUnansweredBatches {
+		if kept := u.add("a", uint64(i), []byte(kindIs), nil); kept != (i < maxUnansweredBatches) {
+			t.Errorf("reply %d is kept: %v", i, kept)
+		}
+	}
+	if u.add("b", 0, bytes.Repeat([]byte(kindIs), maxUnanswered/len(kindIs)+1), nil) {
+		t.Error("a reply that is too long is kept")
+	}
+	for i := range maxUnansweredOwners {
+		u.add(fmt.Sprint(i), 0, []byte(kindIs), nil)
+	}
+	if got := u.take("a", 0, math.MaxUint64); got != nil {
+		t.Errorf("replies for the earliest of %d responders are kept: %q", maxUnansweredOwners+1, got)
+	}
+	if got := string(u.take("15", 0, math.MaxUint64)); got != kindIs {
+		t.Errorf("%q is kept for the last responder, want %q", got, kindIs)
+	}
 }
