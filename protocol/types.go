@@ -335,6 +335,10 @@ type SpawnSpec struct {
 	// Unattended tells that no viewer will attach at once. Then the first queries of the child do not
 	// wait for a viewer to answer them.
 	Unattended bool `json:"unattended,omitempty"`
+	// CellWidth and CellHeight are the size of a character cell of the viewer that will attach, in pixels. If the session
+	// received the size with that viewer only, the child would receive SIGWINCH just after its start.
+	CellWidth  int `json:"cell_width,omitempty"`
+	CellHeight int `json:"cell_height,omitempty"`
 }
 
 // Durable tells how much of a session is stored on disk, so that it outlives the machine.
@@ -394,6 +398,11 @@ func (r RespawnSpec) Apply(old SpawnSpec) SpawnSpec {
 // can be started is checked after Apply.
 func (r RespawnSpec) Validate() error { return validateText(r.Argv, r.Cwd, r.Env) }
 
+// Appearance returns the known part of the appearance of the viewer's terminal.
+func (s SpawnSpec) Appearance() Appearance {
+	return Appearance{CellWidth: s.CellWidth, CellHeight: s.CellHeight}
+}
+
 // Size returns the requested size, normalized.
 func (s SpawnSpec) Size() Size { return Size{s.Cols, s.Rows}.Normalize() }
 
@@ -434,6 +443,9 @@ func (s SpawnSpec) Validate() error {
 		return err
 	}
 	if err := s.SizePolicy.Validate(); err != nil {
+		return err
+	}
+	if err := s.Appearance().Validate(); err != nil {
 		return err
 	}
 	if err := s.Limits.Validate(); err != nil {

@@ -500,6 +500,30 @@ func TestAppearance(t *testing.T) {
 	w.shows("s", "^[[6;17;9t")
 }
 
+// A session that new starts has the size in pixels of the terminal from the beginning. If the viewer brought it, its program
+// would receive SIGWINCH just after the start: less and vim then remove their first message.
+func TestNewSendsCells(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), "new", "--", "bash", "-c", `trap 'echo SIGWINCH' WINCH; echo ready; read -r x; echo "got $x"; read -r x`)
+	p := w.terminal(80, 24, cmd)
+	if err := unix.IoctlSetWinsize(int(p.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 80, Row: 24, Xpixel: 80 * 9, Ypixel: 24 * 17}); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = p.slave
+	w.start(p, p.master)
+	p.expect(viewerAsks)
+	p.typ("\x1b[?62;22c")
+	p.expect("ready")
+	p.typ("one\r") // bash runs the trap before the next command
+	p.expect("got one")
+	if strings.Contains(p.text(), "SIGWINCH") {
+		t.Errorf("the program received SIGWINCH, although the terminal did not change: %q", p.text())
+	}
+	p.typ("\x1cd")
+	p.ends(0, "[detached from ")
+}
+
 // TestInitialModesRestored checks modes whose initial state differs between terminals. After the attachment
 // they must have the state that the terminal has reported.
 func TestInitialModesRestored(t *testing.T) {

@@ -180,6 +180,10 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 		Originator: o.originator, Labels: o.labels, ScrollbackLines: o.scrollback, SizePolicy: policy,
 		Limits: *o.limits, SecretEnv: o.secretEnv, Durable: protocol.Durable(o.durable),
 	}
+	if !o.detach && !o.attach.readOnly {
+		look := front.Open(os.Stdin, os.Stdout).Appearance()
+		r.CellWidth, r.CellHeight = look.CellWidth, look.CellHeight
+	}
 	if !o.clearEnv && !o.isRemote {
 		// For its user the session is a child of this shell. It therefore inherits this
 		// environment, without the variables that describe this terminal.

@@ -158,10 +158,12 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 		return nil, spawnError(err)
 	}
 	s.useFiles()
+	s.saved.Appearance = spec.Appearance()
 	s.display.screen, s.display.isFromRing = screen.New(size, lines), op.above == nil
 	if op.above != nil {
 		s.continueFrom(op)
 	}
+	s.display.screen.SetAppearance(s.saved.Appearance)
 	p, err := s.cage.start(pty.Spec{
 		Argv: spec.Argv, Dir: s.dir, Env: childEnv(cfg.Env, &s.identity),
 		Cols: size.Cols, Rows: size.Rows, Opened: s.opened, Ended: s.childHasEnded,
@@ -233,6 +235,9 @@ func (s *Session) openTerminal() {
 // started.
 func (s *Session) opened(p *pty.PTY) error {
 	s.pty, s.terminal = p, p
+	if err := s.setSize(s.size); err != nil { // with the size in pixels, of which the child is notified if it changes later
+		return err
+	}
 	if err := s.writeState(); err != nil {
 		return err
 	}

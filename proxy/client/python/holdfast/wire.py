@@ -1061,6 +1061,10 @@ class SpawnSpec(TypedDict):
     # Unattended tells that no viewer will attach at once. Then the first queries of the child do not wait for a viewer
     # to answer them.
     unattended: NotRequired[bool]
+    # CellWidth and CellHeight are the size of a character cell of the viewer that will attach, in pixels. If the
+    # session received the size with that viewer only, the child would receive SIGWINCH just after its start.
+    cell_width: NotRequired[int]
+    cell_height: NotRequired[int]
     # duration of the check; in milliseconds; absent: 200; 0: no check
     early_exit_ms: NotRequired[int]
     # Token makes Spawn repeatable after a lost connection, if it is set: if the session exists and was created with the

@@ -910,6 +910,12 @@ export interface SpawnMessage {
    * to answer them.
    */
   unattended?: boolean;
+  /**
+   * CellWidth and CellHeight are the size of a character cell of the viewer that will attach, in pixels. If the session
+   * received the size with that viewer only, the child would receive SIGWINCH just after its start.
+   */
+  cell_width?: number;
+  cell_height?: number;
   /** duration of the check; in milliseconds; absent: 200; 0: no check */
   early_exit_ms?: number;
   /**
