@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Callable, Deque, Literal, Optional, Tuple, Uni
 
 from . import frames
 from .connection import Connection, Dialer, Room, retry_after
-from .errors import HoldfastError, as_error, closed
+from .errors import HoldfastError, as_error, closed, late
 from .input import InputBuffer
 from .message import Message, data, error_of, exit_of_record, flag, going_away, integer, member, text, utf8, wrong
 from .position import Position
@@ -169,6 +169,7 @@ class Attachment:
         self._session: Optional[SessionInfo] = None
         self._state: State = "reconnecting"
         self._conn: Optional[Connection] = None  # while attached over it
+        self._timer: asyncio.TimerHandle  # ends a connection on which the attach is not answered
         self._is_late = False  # the next attach has no attempt
         self._is_leaving = False  # detach was called, so that output is discarded
         self._why: Optional[HoldfastError] = None  # the reason for the end of the attachment
@@ -301,6 +302,8 @@ class Attachment:
 
     async def _serve(self, conn: Connection) -> HoldfastError:
         """Attach on a connection, and return the reason for its end."""
+        answer = self._dialer.times.answer
+        self._timer = asyncio.get_running_loop().call_later(answer, conn.expire, late(answer, True))
         try:
             spec = self._spec if self._session is None else self._position.resume(self._spec, self._is_reshaped)
             m: Message = {"type": "attach", "attachment": NUMBER, "session_id": self._id, "client": self._dialer.client, **spec}
@@ -318,6 +321,7 @@ class Attachment:
         except Exception as err:
             return as_error(err)
         finally:
+            self._timer.cancel()
             self._conn = None
             conn.close()
 
@@ -365,6 +369,7 @@ class Attachment:
         if instance == "" or not isinstance(size.get("cols"), int) or not isinstance(size.get("rows"), int):
             raise wrong(m, "session")
         old, self._session, self._conn = self._session, session, conn
+        self._timer.cancel()
         own = self._spec.get("view") == "own"
         self._is_reshaped = own and (self._spec.get("cols"), self._spec.get("rows")) != (spec.get("cols"), spec.get("rows"))
         self._position.attached(m, instance, spec.get("resume"))

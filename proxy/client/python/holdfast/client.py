@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import math
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional,
 from . import programs
 from .attachment import Attachment, State
 from .connection import Connection, Dial, Dialer, Redial, retry_after, unix_socket
-from .errors import HoldfastError, closed
+from .errors import HoldfastError, closed, late
 from .message import Message, data, error_of, going_away, integer, member, text, utf8, wrong
 from .subscription import Subscription
 from .wire import (
@@ -36,6 +37,9 @@ MAX_PARTS = 256
 #: Requests that may wait for a connection or a reply.
 MAX_REQUESTS = 4096
 RETRY_S = 0.02
+#: The longest time that an answer may take after the time limit of a wait, which the supervisor measures. It suffices for
+#: the replacement of both processes.
+ANSWER_S = 4.0
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class _Waiting:
 
     def __init__(self, conn: Connection) -> None:
         self.conn = conn  # that carries the request
+        self.before = conn.received  # the number of frames that were received before the request
+        self.is_sent = False
         self.parts: List[Message] = []
         self.reply: asyncio.Future[List[Message]] = asyncio.get_running_loop().create_future()
 
@@ -259,9 +265,9 @@ class Holdfast:
             w.reply.set_result(w.parts)
         return None
 
-    async def _connection(self) -> Connection:
-        """Return the present connection, or wait for the next one."""
-        deadline = time.monotonic() + self._dialer.times.give_up
+    async def _connection(self, end: float) -> Connection:
+        """Return the present connection, or wait for the next one, until a time at the latest."""
+        deadline = min(time.monotonic() + self._dialer.times.give_up, end)
         while self._conn is None:
             if self._state == "closed":
                 raise self._last or closed()
@@ -271,39 +277,56 @@ class Holdfast:
                 raise HoldfastError("connect", self._last.message if self._last else "there is no connection") from None
         return self._conn
 
-    async def _once(self, m: Message) -> List[Message]:
-        """Make a request once, and return the messages of its reply."""
+    async def _once(self, m: Message, limit: float, end: float = math.inf) -> List[Message]:
+        """Make a request once, and return the messages of its reply.
+
+        Errors: `timeout` if the reply takes more than a number of seconds, or has not come at a time.
+        """
         if self._requests_waiting >= MAX_REQUESTS:
             raise HoldfastError("limit_exceeded", f"{MAX_REQUESTS} requests wait for an answer")
         self._requests_waiting += 1
         try:
-            conn = await self._connection()
+            conn = await self._connection(end)
             self._requests += 1
             request_id = str(self._requests)
             w = self._waiting[request_id] = _Waiting(conn)
+            limit = min(limit, end - time.monotonic())
+            timer = None if limit == math.inf else asyncio.get_running_loop().call_later(limit, self._expire, w, late(limit, may_repeat(m)))
             try:
                 conn.send({**m, "request_id": request_id})
                 try:
                     await conn.drain()
                 except HoldfastError:
                     pass  # the reply fails as well
+                w.is_sent = True
                 return await w.reply
             finally:
+                if timer is not None:
+                    timer.cancel()
                 del self._waiting[request_id]
                 if w.reply.done() and not w.reply.cancelled():
                     w.reply.exception()  # it may be that nothing else reads it
         finally:
             self._requests_waiting -= 1
 
+    def _expire(self, w: _Waiting, err: HoldfastError) -> None:
+        """Fail a request, because its answer is late. If its connection is silent, end that, because it may be lost without notice."""
+        w.fail(err)
+        if w.is_sent and w.conn.received != w.before:
+            return
+        w.conn.expire(HoldfastError("lost", err.message))
+        if self._conn is w.conn:  # later requests use the next one
+            self._conn = None
+            self._connected.clear()
+
     async def _call(self, m: Message) -> List[Message]:
         """Make a request. If the connection is lost, make it again, unless it must not be repeated."""
-        repeatable = REPEATABLE[m["type"]]
-        may_repeat = repeatable in ("read", "set") or bool(m.get(repeatable))
+        limit = self._dialer.times.answer + (m.get("early_exit_ms") or 0) / 1000
         while True:
             try:
-                return await self._once(m)
+                return await self._once(m, limit)
             except HoldfastError as err:
-                if not may_repeat or err.code != "lost" or self._state == "closed":
+                if not may_repeat(m) or err.code != "lost" or self._state == "closed":
                     raise
 
     async def _ask(self, m: Message, answer: str) -> Any:
@@ -313,13 +336,21 @@ class Holdfast:
         await self._ask(m, "ok")
 
     async def _long(self, m: Message, answer: str, timeout_ms: Optional[int]) -> Any:
-        """Make a request that may take long. After a lost connection, make it again with the remaining time."""
-        deadline = time.monotonic() + (timeout_ms or 0) / 1000
+        """Make a request that may take long. After a lost connection, make it again with the remaining time.
+
+        The supervisor measures the time. If no answer comes, because a process was stopped, for example, the request
+        fails with `timeout` some time later.
+        """
+        seconds = math.inf if timeout_ms is None else timeout_ms / 1000
+        deadline = time.monotonic() + seconds
+        grace = min(ANSWER_S, self._dialer.times.answer)
         while True:
             left = None if timeout_ms is None else max(0, int((deadline - time.monotonic()) * 1000))
             try:
-                return _reply_to(m, await self._once({**m, "timeout_ms": left}), answer)
+                return _reply_to(m, await self._once({**m, "timeout_ms": left}, math.inf, deadline + grace), answer)
             except HoldfastError as err:
+                if time.monotonic() >= deadline + grace and (err.is_lost or err.code == "connect"):
+                    raise late(seconds + grace, True) from err
                 if not err.is_lost or self._state == "closed":
                     raise
             await asyncio.sleep(RETRY_S)
@@ -561,6 +592,12 @@ class Holdfast:
         self._attachments.add(attachment)
         await attachment._open()
         return attachment
+
+
+def may_repeat(m: Message) -> bool:
+    """Report whether a request may be made again if its reply was lost."""
+    repeatable = REPEATABLE[m["type"]]
+    return repeatable in ("read", "set") or bool(m.get(repeatable))
 
 
 def _reply_to(m: Message, parts: List[Message], wanted: str) -> Message:

@@ -32,7 +32,7 @@ MAX_UNSENT = 2 << 20
 
 @dataclass(frozen=True)
 class Redial:
-    """The times, in seconds, between attempts to replace a lost connection."""
+    """The times, in seconds, between attempts to replace a lost connection, and for the answer to a request."""
 
     #: The first wait. Each wait is twice the last.
     min: float = 0.02
@@ -40,6 +40,8 @@ class Redial:
     max: float = 2.0
     #: The time that a request waits for a connection. Attachments and subscriptions wait without a limit.
     give_up: float = 30.0
+    #: The time that the proxy may take to answer a request. The time that the request itself names is added.
+    answer: float = 30.0
 
 
 class Connection:
@@ -51,6 +53,9 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._limit = frames.MAX_HELLO
+        self._late: Optional[HoldfastError] = None  # the error with which expire has ended the connection
+        #: The number of frames that were received.
+        self.received = 0
         self._drains = asyncio.Lock()  # Python 3.9 permits one drain at a time
 
     async def hello(self, client: str, token: Optional[str], secret: Optional[str]) -> None:
@@ -98,7 +103,8 @@ class Connection:
                 raise HoldfastError("decode", f"a frame of {length} bytes")
             body = await self._reader.readexactly(length)
         except (OSError, asyncio.IncompleteReadError) as err:
-            raise as_error(err) from err
+            raise self._late or as_error(err) from err
+        self.received += 1
         return body[0], body[1:]
 
     def send(self, m: Message) -> None:
@@ -133,6 +139,11 @@ class Connection:
     def close(self) -> None:
         """Close the connection, after everything was sent that the proxy still reads."""
         self._writer.close()
+
+    def expire(self, why: HoldfastError) -> None:
+        """End the connection with an error, because an answer is late. What waits to be sent is discarded, because it may never be read."""
+        self._late = why
+        self._writer.transport.abort()
 
 
 def unix_socket(path: str) -> Dial:

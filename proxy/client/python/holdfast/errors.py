@@ -64,5 +64,10 @@ def as_error(err: BaseException) -> HoldfastError:
     return HoldfastError("decode", f"{type(err).__name__}: {err}")
 
 
+def late(seconds: float, retryable: bool) -> HoldfastError:
+    """Return the error of a request that was not answered in time."""
+    return HoldfastError("timeout", f"no answer came within {seconds:g} s, so it is not known whether the request was carried out", retryable=retryable)
+
+
 def closed() -> HoldfastError:
     return HoldfastError("client_closed", "it was closed")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Callable, Deque, Optional, Tuple, cast
 
 from .connection import Connection, Dialer, Room, retry_after
-from .errors import HoldfastError, as_error, closed
+from .errors import HoldfastError, as_error, closed, late
 from .message import Message, error_of, going_away, integer, text
 from .wire import Notification, PtyExitedMessage, SessionInfo
 
@@ -46,6 +46,7 @@ class Subscription:
         self._subscribed = asyncio.Event()
         self._err: Optional[HoldfastError] = None
         self._is_over = False
+        self._timer: asyncio.TimerHandle  # ends a connection on which the subscription is not answered
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def ready(self) -> None:
@@ -86,6 +87,7 @@ class Subscription:
         wait = times.min
         while True:
             before = self._seq
+            await self._room.wait()  # otherwise the answer would be read late
             try:
                 why = await self._serve(await self._dialer.redial())
             except HoldfastError as err:
@@ -97,6 +99,8 @@ class Subscription:
 
     async def _serve(self, conn: Connection) -> HoldfastError:
         """Subscribe on a connection, and return the reason for its end."""
+        answer = self._dialer.times.answer
+        self._timer = asyncio.get_running_loop().call_later(answer, conn.expire, late(answer, True))
         try:
             after = {"instance": self._instance, "after": self._seq} if self._instance else {}
             conn.send({"type": "events", **after})
@@ -108,6 +112,7 @@ class Subscription:
         except Exception as err:
             return as_error(err)
         finally:
+            self._timer.cancel()
             conn.close()
 
     def _receive(self, m: Message) -> None:
@@ -122,6 +127,7 @@ class Subscription:
             is_other = self._instance not in ("", instance)
             self._instance, self._seq = instance, integer(m, "seq")
             self._subscribed.set()
+            self._timer.cancel()
             if is_other:  # another instance numbers its events from the beginning
                 self._put(SessionEvent(self._seq, "missed"))
         elif kind == "event":

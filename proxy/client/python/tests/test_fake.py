@@ -10,7 +10,7 @@ from typing import Any, Awaitable, Callable, Dict, List, Tuple
 
 import pytest
 
-from holdfast import Holdfast, HoldfastError, Redial, frames
+from holdfast import Holdfast, HoldfastError, Redial, StateChanged, frames
 
 LIMIT_S = 30.0  # long, because the machine may be busy; a test that passes does not wait for it
 
@@ -27,6 +27,7 @@ class Fake:
     def __init__(self) -> None:
         self.greeting = b""  # is sent before all frames
         self.is_down = False  # it closes each connection at once
+        self.stops = False  # it reads no further message
         self.welcomes = 0
         self.handler: Handler = lambda m, writer: None
         self.writers: List[asyncio.StreamWriter] = []
@@ -39,6 +40,8 @@ class Fake:
         try:
             while True:
                 (length,) = frames.LENGTH.unpack(await reader.readexactly(frames.LENGTH.size))
+                if self.stops:
+                    return
                 m = json.loads((await reader.readexactly(length))[1:])
                 if m["type"] == "hello":
                     self.welcomes += 1
@@ -172,3 +175,93 @@ async def test_input_text(fake: Fake, path: str) -> None:
             with pytest.raises(HoldfastError) as err:
                 await refused
             assert err.value.code == "invalid_argument"
+
+
+def attached(writer: asyncio.StreamWriter) -> None:
+    session = {"id": "s", "instance": "i", "size": {"cols": 80, "rows": 24}}
+    send(writer, type="attached", attachment=1, session=session, replay="exact", offset=0, input_offset=0)
+
+
+@run
+async def test_silence(fake: Fake, path: str) -> None:
+    """A request that is not answered in time fails, and is not made again. The next one uses another connection."""
+    asked: List[str] = []
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        asked.append(m["type"])
+        if m["type"] == "list":
+            send(writer, type="sessions", request_id=m["request_id"], sessions=[])
+
+    fake.handler = handle
+    async with await Holdfast.connect(path, redial=Redial(min=0.001, answer=0.1)) as client:
+        for request, retryable in ((client.info("s"), True), (client.signal("s", "INT"), False), (client.spawn(early_exit_ms=20), True)):
+            with pytest.raises(HoldfastError) as err:
+                await request
+            assert (err.value.code, err.value.retryable) == ("timeout", retryable)
+        for long in (client.wait("s", timeout_ms=10), client.await_("s", text="x", timeout_ms=10)):
+            with pytest.raises(HoldfastError) as err:
+                await long
+            assert err.value.code == "timeout"
+        with pytest.raises(HoldfastError) as err:
+            await client.attach("s")
+        assert err.value.code == "timeout"
+        assert [kind for kind in asked if kind != "hello"] == ["info", "signal", "spawn", "wait", "await", "attach"]
+        assert await client.list() == []
+        assert fake.welcomes == 7, "each of the six connections was silent"
+
+
+@run
+async def test_busy(fake: Fake, path: str) -> None:
+    """If only one request is not answered, the connection and the other requests on it continue. A wait may have no limit."""
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] == "list":
+            send(writer, type="sessions", request_id=m["request_id"], sessions=[])
+
+    fake.handler = handle
+    async with await Holdfast.connect(path, redial=Redial(answer=0.2)) as client:
+        waits = asyncio.ensure_future(client.wait("s"))
+        slow = asyncio.ensure_future(client.info("s"))
+        while not slow.done():
+            await client.list()
+            await asyncio.sleep(0.01)
+        with pytest.raises(HoldfastError) as err:
+            await slow
+        assert (err.value.code, waits.done(), fake.welcomes) == ("timeout", False, 1)
+
+
+@run
+async def test_silent_receiver(fake: Fake, path: str) -> None:
+    """A request that the proxy does not read fails in time as well."""
+    client = await Holdfast.connect(path, redial=Redial(answer=0.1))
+    async with client:
+        fake.stops = True
+        with pytest.raises(HoldfastError) as err:
+            await client.paste("s", "x" * 700000)
+        assert err.value.code == "timeout"
+
+
+@run
+async def test_silent_attachment(fake: Fake, path: str) -> None:
+    """If a resumed attachment or a subscription is not answered, it tries another connection."""
+    asked = {"attach": 0, "events": 0}
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] not in asked:
+            return
+        asked[m["type"]] += 1
+        if asked[m["type"]] == 2:
+            return
+        if m["type"] == "attach":
+            attached(writer)
+        else:
+            send(writer, type="subscribed", instance="i", seq=0)
+
+    fake.handler = handle
+    async with await Holdfast.connect(path, redial=Redial(min=0.001, answer=0.1)) as client:
+        attachment, subscription = await client.attach("s"), client.subscribe()
+        await subscription.ready()
+        fake.close_all()
+        while asked != {"attach": 3, "events": 3}:
+            await asyncio.sleep(0.001)
+        assert [(await attachment.__anext__()) for _ in range(2)] == [StateChanged("reconnecting"), StateChanged("connected")]

@@ -11,7 +11,7 @@ from typing import List
 import pytest
 from conftest import World, run
 
-from holdfast import Attachment, Exit, Holdfast, HoldfastError, InputFull, Output, Resized, Resync, Snapshot, StateChanged, Stolen
+from holdfast import Attachment, Exit, Holdfast, HoldfastError, InputFull, Output, Redial, Resized, Resync, Snapshot, StateChanged, Stolen
 
 ECHO = ["/bin/sh", "-c", "stty -echo; while read x; do echo got $x; done; exit 5"]
 
@@ -250,3 +250,34 @@ async def test_gap(world: World) -> None:
         c.resize(70, 20)
         await c.write("\n")
         assert [e.exit_code async for e in c if isinstance(e, Exit)] == [0]
+
+
+@run
+async def test_stopped(world: World) -> None:
+    """Requests to a proxy that is stopped fail in time. When it continues, nothing is lost."""
+    async with await Holdfast.connect(world.socket, redial=Redial(give_up=1, answer=0.5)) as h:
+        a = await spawn(h, *ECHO)
+        await a.write("1\n")
+        await read_until(a, b"got 1\r\n")
+        pid = (await h.status())["proxy"]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(HoldfastError) as err:
+                await h.info(a.session["id"])
+            assert err.value.code == "timeout"
+            with pytest.raises(HoldfastError) as err:
+                await h.wait(a.session["id"], timeout_ms=100)
+            assert err.value.code == "timeout"
+            await a.write("2\n")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        await read_until(a, b"got 2\r\n")
+        while True:
+            try:
+                info = await h.info(a.session["id"])
+                break
+            except HoldfastError as unconnected:
+                assert unconnected.code == "connect", unconnected
+        assert info["state"] == "running"
+        await a.write(b"\x04")
+        assert [e.exit_code async for e in a if isinstance(e, Exit)] == [5]
