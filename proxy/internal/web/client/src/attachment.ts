@@ -1,7 +1,7 @@
 import { fromBase64, token } from './base64.js';
 import { closed, goingAway, pause, retryAfter } from './dialer.js';
 import type { Connection, Dialer } from './dialer.js';
-import { asError, HoldfastError, lost } from './errors.js';
+import { asError, HoldfastError, late, lost } from './errors.js';
 import { Emitter } from './events.js';
 import * as frames from './frames.js';
 import { InputBuffer } from './input.js';
@@ -106,6 +106,7 @@ export class Attachment {
   private next: Connection | undefined; // replaces conn, which is closed already
   private refused: HoldfastError | undefined; // the error with which the proxy refused or ended the attachment
   private sending: AttachSpec | undefined; // the options in this connection's attach
+  private timer: ReturnType<typeof setTimeout> | undefined; // closes a connection on which the attach is not answered
   private late = false; // the next attach has no attempt
 
   private pending = 0; // bytes that listeners are processing
@@ -253,11 +254,14 @@ export class Attachment {
     const stop = (): void => conn.close(closed());
     this.stop.signal.addEventListener('abort', stop);
     if (this.stop.signal.aborted) stop();
+    const { answer } = this.dialer;
+    this.timer = setTimeout(() => conn.close(late(answer, true)), answer);
     return new Promise((done) => {
       conn.begin({
         message: (m) => this.message(conn, m, first),
         data: (kind, payload) => this.data(kind, payload),
         closed: (err) => {
+          clearTimeout(this.timer);
           this.stop.signal.removeEventListener('abort', stop);
           done(this.refused ?? err);
         },
@@ -329,6 +333,7 @@ export class Attachment {
     }
     const offset = int(m, 'offset'), missed = int(m, 'bytes_missed'), bytes = int(m, 'snapshot_bytes');
     const old = this.info;
+    clearTimeout(this.timer);
     this.conn = conn;
     this.info = session;
     this.reshaped = this.spec.view === 'own' && (this.spec.cols !== spec.cols || this.spec.rows !== spec.rows);

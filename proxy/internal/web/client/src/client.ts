@@ -1,8 +1,8 @@
 import { Attachment } from './attachment.js';
 import { fromBase64, toBase64, token } from './base64.js';
-import { closed, Dialer, goingAway, pause, retryAfter } from './dialer.js';
+import { closed, Dialer, goingAway, MAX_TIMER_MS, pause, retryAfter } from './dialer.js';
 import type { Connection, ConnectOptions } from './dialer.js';
-import { asError, HoldfastError, lost } from './errors.js';
+import { asError, HoldfastError, late, lost } from './errors.js';
 import { Emitter } from './events.js';
 import { errorOf, int, object, str, wrong } from './message.js';
 import type { Message } from './message.js';
@@ -59,6 +59,11 @@ const MAX_PARTS = 256;
 /** Requests that may wait for a reply. */
 const MAX_REQUESTS = 4096;
 const RETRY_MS = 20;
+/**
+ * The longest time that an answer may take after the time limit of a wait, which the supervisor measures. It suffices for
+ * the replacement of both processes.
+ */
+const ANSWER_MS = 4000;
 
 // mayRepeat reports whether a request may be made again if its reply was lost.
 function mayRepeat(m: Message): boolean {
@@ -261,31 +266,40 @@ export class HoldfastClient {
     conn.close();
   }
 
-  // connection returns the present connection, or waits for the next one.
-  private connection(): Promise<Connection> {
+  // connection returns the present connection, or waits for the next one, for at most a number of milliseconds.
+  private connection(limit = Infinity): Promise<Connection> {
     return new Promise((done, failed) => {
       const go = (): void => {
         if (this.conn === undefined && this.now !== 'closed') return;
-        clearTimeout(late);
+        clearTimeout(timer);
         this.dialing.delete(go);
         if (this.conn !== undefined) done(this.conn);
         else failed(this.last?.retryable === false ? this.last : closed());
       };
-      const late = setTimeout(() => {
+      const timer = setTimeout(() => {
         this.dialing.delete(go);
         failed(new HoldfastError('connect', this.last?.message ?? 'there is no connection'));
-      }, this.dialer.giveUp);
+      }, Math.min(limit, this.dialer.giveUp));
       if (this.dialing.size < MAX_REQUESTS) this.dialing.add(go);
       else failed(new HoldfastError('limit_exceeded', `${MAX_REQUESTS} requests wait for a connection`));
       go();
     });
   }
 
-  private once(conn: Connection, m: Message): Promise<Message[]> {
+  // once makes a request once. Its answer may take a number of milliseconds; otherwise the error is `timeout`. If the
+  // connection is silent, too, once closes it, because it may be lost without notice.
+  private once(conn: Connection, m: Message, limit: number): Promise<Message[]> {
     return new Promise((done, failed) => {
       if (this.waiting.size >= MAX_REQUESTS) throw new HoldfastError('limit_exceeded', `${MAX_REQUESTS} requests wait for an answer`);
       const id = String(++this.requests);
+      const before = conn.count;
+      const timer = limit > MAX_TIMER_MS ? undefined : setTimeout(() => {
+        const err = late(limit, mayRepeat(m));
+        this.waiting.get(id)?.failed(err);
+        if (conn.count === before) conn.close(new HoldfastError('lost', err.message));
+      }, limit);
       const end = (): void => {
+        clearTimeout(timer);
         this.waiting.delete(id);
         this.closeUnused(conn);
       };
@@ -306,10 +320,12 @@ export class HoldfastClient {
 
   // call makes a request. If the connection is lost, call makes it again, unless it must not be repeated.
   private async call(m: Message): Promise<Message[]> {
+    const early = m.early_exit_ms;
+    const limit = this.dialer.answer + (typeof early === 'number' ? early : 0);
     for (;;) {
       const conn = await this.connection();
       try {
-        return await this.once(conn, m);
+        return await this.once(conn, m, limit);
       } catch (err) {
         const why = asError(err);
         if (!mayRepeat(m) || why.code !== 'lost' || this.now === 'closed') throw why;
@@ -406,14 +422,20 @@ export class HoldfastClient {
   }
 
   // long makes a request that may take long. After a lost connection it makes the request again, with the remaining time.
+  // The supervisor measures the time. If no answer comes, because a process was stopped, for example, the request fails
+  // with `timeout` some time later.
   private async long(m: Message, answer: string, timeoutMs: number | undefined): Promise<Message> {
+    const grace = Math.min(ANSWER_MS, this.dialer.answer);
     const deadline = Date.now() + (timeoutMs ?? Infinity);
     for (;;) {
       const left = timeoutMs === undefined ? undefined : Math.max(0, deadline - Date.now());
       try {
-        return replyTo(m, answer, await this.once(await this.connection(), { ...m, timeout_ms: left }));
+        const conn = await this.connection(deadline + grace - Date.now());
+        return replyTo(m, answer, await this.once(conn, { ...m, timeout_ms: left }, deadline + grace - Date.now()));
       } catch (err) {
-        if (!lost(asError(err)) || this.state === 'closed') throw err;
+        const why = asError(err);
+        if (Date.now() >= deadline + grace && (lost(why) || why.code === 'connect')) throw late((timeoutMs ?? 0) + grace, true);
+        if (!lost(why) || this.state === 'closed') throw why;
       }
       await pause(RETRY_MS, this.stop.signal);
     }

@@ -14,10 +14,10 @@ const HELLO_MS = 5000;
 /** The longest time that a proxy can ask a client to wait before the next attempt. */
 const MAX_RETRY_AFTER_MS = 30000;
 /** The longest time of setTimeout. A longer one would end at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
+export const MAX_TIMER_MS = 2 ** 31 - 1;
 const MAX_EARLY = 64; // messages that may arrive before begin sets a handler
 
-/** The times, in milliseconds, between attempts to replace a lost connection. */
+/** The times, in milliseconds, between attempts to replace a lost connection, and for the answer to a request. */
 export interface Redial {
   /** The first wait; default 20. Each one is twice the last. */
   min?: number;
@@ -25,6 +25,8 @@ export interface Redial {
   max?: number;
   /** The time that a request waits for a connection; default 30000. Attachments and subscriptions wait without a limit. */
   giveUp?: number;
+  /** The time that the proxy may take to answer a request; default 30000. The time that the request itself names is added. */
+  answer?: number;
 }
 
 /** There must be exactly one of url, socketPath, ssh, gate and transport. */
@@ -72,6 +74,8 @@ export interface ConnectionHandler {
 /** A Connection is a transport on which the proxy has accepted the hello. */
 export class Connection {
   welcome: Welcome | undefined;
+  /** The number of messages and frames that were received. */
+  count = 0;
   private over: HoldfastError | undefined;
   private handler: ConnectionHandler | undefined;
   private early: Message[] = [];
@@ -107,6 +111,7 @@ export class Connection {
   // guard calls fn. If fn throws, because a message is malformed, guard closes this connection.
   private guard(fn: () => void): void {
     if (this.over !== undefined) return;
+    this.count++;
     try {
       fn();
     } catch (err) {
@@ -230,6 +235,7 @@ export class Dialer {
   readonly min: number;
   readonly max: number;
   readonly giveUp: number;
+  readonly answer: number;
   /** Receives the error of each failed attempt that will be repeated. */
   failed: (err: HoldfastError) => void = () => {};
 
@@ -246,6 +252,7 @@ export class Dialer {
     this.min = Math.min(Math.max(1, o.redial?.min ?? 20), MAX_TIMER_MS);
     this.max = Math.min(Math.max(this.min, o.redial?.max ?? 2000), MAX_TIMER_MS);
     this.giveUp = Math.min(o.redial?.giveUp ?? 30000, MAX_TIMER_MS);
+    this.answer = Math.min(o.redial?.answer ?? 30000, MAX_TIMER_MS);
   }
 
   private transport(signal: AbortSignal): Promise<Transport> {

@@ -40,6 +40,11 @@ export class HoldfastError extends Error {
   }
 }
 
+/** late returns the error of a request that was not answered in time. */
+export function late(ms: number, retryable: boolean): HoldfastError {
+  return new HoldfastError('timeout', `no answer came within ${ms} ms, so it is not known whether the request was carried out`, { retryable });
+}
+
 /** asError converts a thrown value to a HoldfastError. */
 export function asError(err: unknown, code = 'decode'): HoldfastError {
   if (err instanceof HoldfastError) return err;

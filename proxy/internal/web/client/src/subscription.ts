@@ -1,6 +1,6 @@
 import { closed, goingAway, pause } from './dialer.js';
 import type { Connection, Dialer } from './dialer.js';
-import { asError, HoldfastError, lost } from './errors.js';
+import { asError, HoldfastError, late, lost } from './errors.js';
 import { errorOf, exitOf, int, str } from './message.js';
 import type { Message } from './message.js';
 import type { HoldfastEvent, Notification, SessionInfo } from './types.js';
@@ -37,6 +37,7 @@ export class EventStream implements Subscription, AsyncIterator<HoldfastEvent, u
   private paused = false;
   private dropped = false;
   private refused: HoldfastError | undefined; // the error or goaway before the end of the connection
+  private timer: ReturnType<typeof setTimeout> | undefined; // closes a connection on which the subscription is not answered
   private room: (() => void) | undefined;
   private over = false;
   private err: HoldfastError | undefined;
@@ -126,10 +127,13 @@ export class EventStream implements Subscription, AsyncIterator<HoldfastEvent, u
     this.refused = undefined;
     const stop = (): void => conn.close(closed());
     this.stop.signal.addEventListener('abort', stop);
+    const { answer } = this.dialer;
+    this.timer = setTimeout(() => conn.close(late(answer, true)), answer);
     return new Promise((done) => {
       conn.begin({
         message: (m) => this.message(conn, m),
         closed: (err) => {
+          clearTimeout(this.timer);
           this.stop.signal.removeEventListener('abort', stop);
           done(this.refused ?? err);
         },
@@ -150,6 +154,7 @@ export class EventStream implements Subscription, AsyncIterator<HoldfastEvent, u
         const other = this.instance !== '' && this.instance !== str(m, 'instance');
         this.instance = str(m, 'instance');
         this.seq = int(m, 'seq');
+        clearTimeout(this.timer);
         this.subscribed();
         if (other) this.put({ seq: this.seq, event: 'missed', missed: 0 }); // another instance numbers its events from the beginning
         return;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { HoldfastClient } from '../dist/index.js';
-import { Fake, random, seed, SESSION } from './fake.mjs';
+import { Fake, random, seed, SESSION, Shown } from './fake.mjs';
 
 const redial = { min: 1, max: 2, giveUp: 200 };
 const connect = (fake, more) => HoldfastClient.connect({ transport: fake.transport, redial, ...more });
@@ -421,4 +421,57 @@ test('a subscription that is not read holds a bounded number of events, and miss
     assert.equal(streams > 1, !pausable);
     await client.close();
   }
+});
+
+test('a request that is not answered in time fails, and is not made again', async () => {
+  const fake = new Fake();
+  for (const type of ['info', 'signal', 'spawn', 'wait', 'await', 'attach']) fake.answers[type] = () => [];
+  fake.answers.list = (m) => [{ type: 'sessions', request_id: m.request_id, sessions: [] }];
+  const client = await connect(fake, { redial: { ...redial, answer: 30 } });
+  const late = (retryable) => ({ name: 'HoldfastError', code: 'timeout', retryable });
+  await assert.rejects(client.info('s'), late(true));
+  await assert.rejects(client.signal('s', 'INT'), late(false));
+  await assert.rejects(client.spawn({ early_exit_ms: 20 }), late(true));
+  await assert.rejects(client.wait('s', { timeoutMs: 10 }), late(true));
+  await assert.rejects(client.await({ session_id: 's', text: 'x', timeout_ms: 10 }), late(true));
+  await assert.rejects(client.attach('s'), late(true));
+  assert.deepEqual(fake.asked.map((m) => m.type).filter((type) => type !== 'hello'), ['info', 'signal', 'spawn', 'wait', 'await', 'attach']);
+  assert.deepEqual(await client.list(), []);
+  assert.equal(fake.connections.length, 7, 'each of the six connections was silent');
+  assert.equal(fake.live.length, 1);
+  await client.close();
+});
+
+test('if only one request is not answered, its connection continues, and so do the other requests', async () => {
+  const fake = new Fake();
+  fake.answers.info = fake.answers.wait = () => [];
+  fake.answers.list = (m) => [{ type: 'sessions', request_id: m.request_id, sessions: [] }];
+  const client = await connect(fake, { redial: { ...redial, answer: 30 } });
+  let waits = true, slow = true;
+  const waited = client.wait('s').catch((err) => { waits = false; return err.code; });
+  const asked = assert.rejects(client.info('s'), { code: 'timeout' }).finally(() => { slow = false; });
+  while (slow) await client.list();
+  await asked;
+  assert.ok(waits, 'a wait may have no time limit');
+  assert.equal(fake.connections.length, 1);
+  await client.close();
+  await waited;
+});
+
+test('a resumed attachment and a subscription that are not answered try another connection', async () => {
+  const fake = new Fake();
+  let silent = 0;
+  fake.answers.events = () => (fake.silent-- > 0 ? [] : [{ type: 'subscribed', instance: 'i', seq: 0 }]);
+  const client = await connect(fake, { redial: { ...redial, answer: 30 } });
+  const attachment = await client.attach(SESSION), subscription = client.subscribe();
+  await subscription.ready;
+  const shown = new Shown(attachment);
+  fake.answers.attach = (m, c) => (silent++ === 0 ? [] : void c.attach(m));
+  fake.silent = 1;
+  for (const c of fake.live) c.breaks();
+  fake.print('after');
+  await shown.shows('after');
+  assert.equal(silent, 2);
+  while (fake.asked.filter((m) => m.type === 'events').length < 3) await new Promise((done) => { setImmediate(done); });
+  await client.close();
 });

@@ -65,10 +65,10 @@ export function connectionBar(client: Client, ask: () => Promise<unknown>, ...ad
     if (asking || document.hidden || client.state !== 'connected') return;
     asking = true;
     const late = setTimeout(() => client.state === 'connected' && show('silent', 'The proxy does not answer.', 'It may be stopped, or the way to it blocked. What you type is kept.'), SILENT);
-    ask().catch(() => undefined).then(() => {
+    ask().then(() => true, (err: { code?: unknown }) => err.code !== 'timeout').then((answered) => {
       asking = false;
       clearTimeout(late);
-      if (bar.dataset.state === 'silent') bar.hidden = true;
+      if (answered && bar.dataset.state === 'silent') bar.hidden = true;
     });
   }, ASK);
   return bar;
