@@ -215,7 +215,23 @@ func TestDamage(t *testing.T) {
 	checkAll(t, d, r, Full)
 }
 
-// A damaged part of a closed segment is a gap, and all other output, times and marks can be read.
+// unread lets the disk refuse reads of a byte of a file, until the test ends or the returned function is called.
+func unread(t *testing.T, path string, place int) (end func()) {
+	t.Helper()
+	before := readAt
+	readAt = func(f *os.File, p []byte, at int64) (int, error) {
+		if f.Name() == path && at <= int64(place) && int64(place) < at+int64(len(p)) {
+			return 0, &os.PathError{Op: "read", Path: path, Err: syscall.EIO}
+		}
+		return before(f, p, at)
+	}
+	end = func() { readAt = before }
+	t.Cleanup(end)
+	return end
+}
+
+// A part of a closed segment that is damaged, or that the disk does not return, is a gap. All other output, times and marks
+// can be read.
 func TestDamageIsGap(t *testing.T) {
 	const part = 100_000 // shorter blocks would be packed into one
 	s, c := newStore(t)
@@ -235,7 +251,7 @@ func TestDamageIsGap(t *testing.T) {
 	whole, err := os.ReadFile(path)
 	must(t, err)
 	first, second := -1, -1 // places of the payloads of output
-	walk, err := openWalk(path, nil)
+	walk, err := openWalk(path, nil, true)
 	must(t, err)
 	for {
 		b, err := walk.next()
@@ -250,20 +266,27 @@ func TestDamageIsGap(t *testing.T) {
 		}
 	}
 	walk.Close()
-	for _, tt := range []struct {
+	type test struct {
 		name     string
 		byte     int
 		from, to uint64 // the gap
 		entries  uint64 // the times and marks are known up to this offset
-	}{
+	}
+	tests := []test{
 		{"header", 3, 2 * part, 4 * part, 2 * part},
 		{"first output", first, 2 * part, 3 * part, 4 * part},
 		{"second output", second, 3 * part, 4 * part, 4 * part},
 		{"header of the second output", second - 1, 3 * part, 4 * part, 3 * part},
 		{"entries of the second output", second - blockHeadBytes - 1, 3 * part, 4 * part, 3 * part},
-	} {
-		torn := bytes.Clone(whole)
-		torn[tt.byte] ^= 1
+	}
+	for i, tt := range append(tests, tests...) {
+		torn, end := bytes.Clone(whole), func() {}
+		if i < len(tests) {
+			torn[tt.byte] ^= 1
+		} else {
+			tt.name += ", not returned"
+			end = unread(t, path, tt.byte)
+		}
 		must(t, os.WriteFile(path, torn, 0o600))
 		r := reader(t, s)
 		at := uint64(0)
@@ -306,6 +329,80 @@ func TestDamageIsGap(t *testing.T) {
 				t.Errorf("%s: %d was printed last, %v; want %d", tt.name, got, err, want)
 			}
 		}
+		end()
+	}
+}
+
+// If the disk does not return a part of an open segment, a writer that continues the life does not change its file, and continues
+// before that part. Afterwards nothing is missing.
+func TestUnreadOpenSegment(t *testing.T) {
+	const part = 1000
+	for _, mode := range []Mode{Full, Screen} {
+		s, _ := newStore(t)
+		w := open(t, s, mode)
+		must(t, w.SetMeta(Meta{}), w.Append(0, textAt(0, part)), w.Keyframe(part, []byte("keyframe")))
+		path := filepath.Join(w.dir, openName(part))
+		var firstEnd int64 // end of the first block of output
+		for at := uint64(part); at < 4*part; at += part {
+			must(t, w.Append(at, textAt(at, part)), w.Sync())
+			if at == part {
+				n, err := size(path)
+				must(t, err)
+				firstEnd = n
+			}
+		}
+		must(t, w.Close())
+		before := make(map[string][]byte)
+		for _, name := range names(t, w.dir) {
+			content, err := os.ReadFile(filepath.Join(w.dir, name))
+			must(t, err)
+			before[name] = content
+		}
+		whole := before[openName(part)]
+		isKept := func() bool {
+			return slices.ContainsFunc(names(t, w.dir), func(name string) bool {
+				content, err := os.ReadFile(filepath.Join(w.dir, name))
+				return err == nil && bytes.Equal(content, whole)
+			})
+		}
+		for place := range whole {
+			for _, name := range names(t, w.dir) {
+				must(t, os.Remove(filepath.Join(w.dir, name)))
+			}
+			for name, content := range before {
+				must(t, os.WriteFile(filepath.Join(w.dir, name), content, 0o600))
+			}
+			end := unread(t, path, place)
+			next, err := s.OpenWriter(aLife, mode)
+			end()
+			if !isKept() {
+				t.Fatalf("%v, byte %d: the file was changed", mode, place)
+			}
+			if err != nil {
+				if !errors.Is(err, syscall.EIO) || place >= headBytes && (mode == Screen || place >= int(firstEnd)) {
+					t.Fatalf("%v, byte %d: %v", mode, place, err)
+				}
+				continue
+			}
+			from, start := next.End(), uint64(0)
+			must(t, next.Keyframe(from, []byte("next")), next.Append(from, textAt(from, int(5*part-from))), next.Sync(), next.Close())
+			if mode == Screen { // the newer segment has replaced the file
+				start = from
+			} else if !isKept() {
+				t.Fatalf("byte %d: the file was changed when the writer continued", place)
+			}
+			at := start
+			for p, err := range reader(t, s).Range(start, 5*part) {
+				must(t, err)
+				if p.Missing > 0 || string(p.Output) != string(textAt(at, len(p.Output))) {
+					t.Fatalf("%v, byte %d, continued at %d: piece %+v at %d", mode, place, from, p, at)
+				}
+				at += uint64(len(p.Output))
+			}
+			if at != 5*part {
+				t.Fatalf("%v, byte %d: the output ends at %d", mode, place, at)
+			}
+		}
 	}
 }
 
@@ -328,7 +425,7 @@ func TestDamagedOpenSegment(t *testing.T) {
 		whole, err := os.ReadFile(path)
 		must(t, err)
 		var places []int // ends of the blocks
-		walk, err := openWalk(path, w.key)
+		walk, err := openWalk(path, w.key, true)
 		must(t, err)
 		for {
 			if _, err := walk.next(); err == io.EOF {
@@ -581,7 +678,7 @@ func decoded(t *testing.T, dir string) (all []byte) {
 		if name == metaName {
 			continue
 		}
-		w, err := openWalk(filepath.Join(dir, name), nil)
+		w, err := openWalk(filepath.Join(dir, name), nil, true)
 		must(t, err)
 		for {
 			_, err := w.next()

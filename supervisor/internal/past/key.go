@@ -257,7 +257,7 @@ func (w *Writer) writeKey() error {
 
 // isSealed reports whether the segment at path is sealed.
 func isSealed(path string) bool {
-	w, err := openWalk(path, nil)
+	w, err := openWalk(path, nil, true)
 	if err != nil {
 		return false
 	}

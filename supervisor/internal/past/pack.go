@@ -11,7 +11,7 @@ import (
 // the old or the new content. If the life has a key, the new file is sealed. pack returns the new file,
 // which is synced, and its length.
 func pack(d disk, path string, key *dataKey, end uint64) (file, int, error) {
-	w, err := openWalk(path, key)
+	w, err := openWalk(path, key, false)
 	if err != nil {
 		return nil, 0, err
 	}

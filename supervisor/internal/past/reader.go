@@ -100,7 +100,7 @@ func (r *Reader) keyframe(s segment) ([]byte, error) {
 }
 
 func readKeyframe(path string, key *dataKey) ([]byte, error) {
-	w, err := openWalk(path, key)
+	w, err := openWalk(path, key, true)
 	if err != nil {
 		return nil, err
 	}
@@ -125,14 +125,14 @@ func (w *walk) keyframe() ([]byte, error) {
 
 // walk opens a segment. If the segment was closed since it was listed, it has another name.
 func (r *Reader) walk(s segment) (*walk, error) {
-	w, err := openWalk(filepath.Join(r.dir, s.name), r.key)
+	w, err := openWalk(filepath.Join(r.dir, s.name), r.key, true)
 	if errors.Is(err, fs.ErrNotExist) {
 		listed, listErr := listSegments(r.dir)
 		i := slices.IndexFunc(listed, func(l segment) bool { return l.start == s.start })
 		if listErr != nil || i < 0 {
 			return nil, errors.Join(err, listErr)
 		}
-		w, err = openWalk(filepath.Join(r.dir, listed[i].name), r.key)
+		w, err = openWalk(filepath.Join(r.dir, listed[i].name), r.key, true)
 	}
 	if err == nil && w.start != s.start {
 		w.Close()

@@ -60,7 +60,8 @@ func (w *Writer) recover() error {
 	return nil
 }
 
-// inspect finds the whole part of an open segment. If whole blocks with output follow a damaged part, the file
+// inspect finds the whole part of an open segment. If the disk does not return a part of it, the segment ends before
+// that part, for readers as well, and the file is not changed. If whole blocks with output follow a damaged part, the file
 // was not torn by the end of a process but damaged, or a power cut has left later blocks, and all of it must stay. inspect then closes the segment, so
 // that readers see the damage as a gap, and the writer continues behind it. In the mode Screen the last
 // segment keeps its name, because the next keyframe replaces it.
@@ -69,11 +70,20 @@ func (w *Writer) inspect(s *segment, isLast bool) (err error) {
 		return nil
 	}
 	path := filepath.Join(w.dir, s.name)
-	if s.found, err = scan(path, w.key); err != nil || s.found != nil && s.found.torn == nil {
+	if s.found, err = scan(path, w.key, false); err != nil || s.found != nil && s.found.torn == nil {
 		return err
 	}
-	if s.hiddenEnd, err = hiddenEnd(path, s.start, w.key); err != nil || s.hiddenEnd == 0 || isLast && w.mode == Screen {
+	isReplaced := isLast && w.mode == Screen
+	if s.found != nil && errors.Is(s.found.torn, errUnread) {
+		s.hiddenEnd = s.found.end
+		if s.hiddenEnd == 0 || s.hiddenEnd == s.start && !isReplaced { // nothing of it can be read, and its name has no other end
+			return s.found.torn
+		}
+	} else if s.hiddenEnd, err = hiddenEnd(path, s.start, w.key); err != nil || s.hiddenEnd == 0 {
 		return err
+	}
+	if isReplaced {
+		return nil
 	}
 	f, err := w.store.disk.OpenToWrite(path)
 	if err != nil {
@@ -218,8 +228,8 @@ func (w *Writer) reseal(path string, s *segment) (file, error) {
 	}
 	w.isDirDirty = true
 	w.stats.Written += uint64(written)
-	if s.found, err = scan(path, w.key); err == nil && s.found == nil {
-		err = fmt.Errorf("%w: %s has no header", ErrDamaged, path)
+	if s.found, err = scan(path, w.key, false); err == nil && (s.found == nil || s.found.torn != nil) {
+		err = fmt.Errorf("past: %s, which was just written, cannot be read", path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -248,7 +258,7 @@ func (w *Writer) closeLeft(s segment) error {
 func (w *Writer) continueAfter(last segment) (err error) {
 	f := last.found
 	if last.isClosed {
-		if f, err = scan(filepath.Join(w.dir, last.name), w.key); err != nil {
+		if f, err = scan(filepath.Join(w.dir, last.name), w.key, true); err != nil {
 			return err
 		}
 	} else if last.hiddenEnd > 0 {

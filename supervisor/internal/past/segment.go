@@ -31,7 +31,7 @@ type segment struct {
 	isClosed bool
 	found    *found // of an open segment
 
-	hiddenEnd uint64 // end of the output in whole blocks behind damage, which only a writer looks for; 0: there are none
+	hiddenEnd uint64 // only for a writer: end of the output in whole blocks behind damage, or before a part that the disk does not return; 0: there is neither
 }
 
 // parseSegment parses the name of a segment: START or START-END.
@@ -112,9 +112,10 @@ type found struct {
 // isEmpty reports whether the segment has nothing to restore. At offset 0 every screen is blank.
 func (f *found) isEmpty() bool { return f.start > 0 && f.end == f.start && !f.hasKeyframe }
 
-// scan checks all blocks of an open segment. It returns nil if its header is not whole.
-func scan(path string, key *dataKey) (*found, error) {
-	w, err := openWalk(path, key)
+// scan checks all blocks of an open segment. It returns nil if its header is not whole. If isReader is not set, and the disk
+// does not return the header, the error matches errUnread; if it does not return a later part, torn does.
+func scan(path string, key *dataKey, isReader bool) (*found, error) {
+	w, err := openWalk(path, key, isReader)
 	if errors.Is(err, ErrDamaged) {
 		return nil, nil
 	}
@@ -128,7 +129,7 @@ func scan(path string, key *dataKey) (*found, error) {
 		if err == nil {
 			err = f.add(w, b)
 		}
-		if errors.Is(err, ErrDamaged) {
+		if errors.Is(err, ErrDamaged) || errors.Is(err, errUnread) {
 			f.torn = err
 			return f, nil
 		}
@@ -186,7 +187,7 @@ func loadSegments(dir string, key *dataKey) ([]segment, error) {
 		segments := listed[:0]
 		for _, s := range listed {
 			if !s.isClosed {
-				s.found, err = scan(filepath.Join(dir, s.name), key)
+				s.found, err = scan(filepath.Join(dir, s.name), key, true)
 				if err != nil {
 					break
 				}

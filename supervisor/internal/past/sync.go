@@ -102,6 +102,10 @@ func (r *round) run(lock *dirLock) error {
 
 // remove deletes an older keyframe. If that fails, the next round tries again.
 func (r *round) remove(s *segmentFile) {
+	if s.path == r.cur.path { // the newer one has replaced it
+		_ = s.file.Close()
+		return
+	}
 	if err := ignoreMissing(r.w.store.disk.Remove(s.path)); err != nil {
 		r.notRemoved = errors.Join(r.notRemoved, fmt.Errorf("past: older keyframe of %s: %w", r.w.life, err))
 		r.left = append(r.left, s)

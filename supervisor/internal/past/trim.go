@@ -153,7 +153,7 @@ func needed(l *closedFiles) int {
 
 // hasKeyframe reports whether a segment begins with a whole keyframe. It needs no key.
 func hasKeyframe(path string) bool {
-	w, err := openWalk(path, nil)
+	w, err := openWalk(path, nil, true)
 	if err != nil {
 		return false
 	}

@@ -12,6 +12,7 @@ import (
 type walk struct {
 	head
 	key      *dataKey    // of the life; nil: sealed payloads cannot be read
+	isReader bool        // a part that the disk does not return is damage
 	cipher   cipher.AEAD // of a sealed segment; nil if the key is missing
 	path     string
 	file     *os.File
@@ -29,13 +30,21 @@ type walk struct {
 // segment that was often synced do not each need a read.
 const readAhead = 32 << 10
 
-// openWalk opens a segment of a life with this key and reads its header.
-func openWalk(path string, key *dataKey) (*walk, error) {
+// errUnread means that the disk does not return a part of a file. For a reader, this part is damaged. A writer must not
+// cut, replace or delete a file because of it, because the next read may succeed.
+var errUnread = errors.New("the disk does not return this part")
+
+// readAt reads a file. Tests let it fail as a disk does.
+var readAt = (*os.File).ReadAt
+
+// openWalk opens a segment of a life with this key and reads its header. isReader is true if nothing will be changed because
+// of the result.
+func openWalk(path string, key *dataKey, isReader bool) (*walk, error) {
 	f, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
-	w := &walk{path: path, file: f, key: key}
+	w := &walk{path: path, file: f, key: key, isReader: isReader}
 	if err := w.begin(); err != nil {
 		return nil, errors.Join(w.name(err), f.Close())
 	}
@@ -67,7 +76,7 @@ func (w *walk) Close() { _ = w.file.Close() }
 
 // name adds to an error the file and the place in it.
 func (w *walk) name(err error) error {
-	if errors.Is(err, errTorn) {
+	if errors.Is(err, errTorn) || w.isReader && errors.Is(err, errUnread) {
 		return fmt.Errorf("%w: %s at byte %d, offset %d: %w", ErrDamaged, w.path, w.at, w.end, err)
 	}
 	return fmt.Errorf("past: %s: %w", w.path, err)
@@ -84,21 +93,33 @@ func (w *walk) read(at int64, n int) ([]byte, error) {
 		return nil, fmt.Errorf("%w: the file ends at byte %d", errTorn, w.length)
 	}
 	if at < w.windowAt || at+int64(n) > w.windowAt+int64(len(w.window)) {
-		length := int(min(int64(max(n, readAhead)), w.length-at))
-		if cap(w.window) < length {
-			w.window = make([]byte, length)
+		err := w.fill(at, int(min(int64(max(n, readAhead)), w.length-at)))
+		if errors.Is(err, errUnread) {
+			err = w.fill(at, n) // the bytes that are wanted may be whole
 		}
-		w.window, w.windowAt = w.window[:length], at
-		if _, err := w.file.ReadAt(w.window, at); err != nil {
-			w.window = w.window[:0]
-			if errors.Is(err, io.EOF) { // the file was truncated after a failed write
-				err = fmt.Errorf("%w: the file became shorter", errTorn)
-			}
+		if err != nil {
 			return nil, err
 		}
 	}
 	i := int(at - w.windowAt)
 	return w.window[i : i+n], nil
+}
+
+// fill reads the window.
+func (w *walk) fill(at int64, length int) error {
+	if cap(w.window) < length {
+		w.window = make([]byte, length)
+	}
+	w.window, w.windowAt = w.window[:length], at
+	_, err := readAt(w.file, w.window, at)
+	if err == nil {
+		return nil
+	}
+	w.window = w.window[:0]
+	if errors.Is(err, io.EOF) { // the file was truncated after a failed write
+		return fmt.Errorf("%w: the file became shorter", errTorn)
+	}
+	return fmt.Errorf("%w: %w", errUnread, err)
 }
 
 // next returns the header of the next block, or io.EOF at the end of the file.
