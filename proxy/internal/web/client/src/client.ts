@@ -205,7 +205,7 @@ export class HoldfastClient {
   private lose(conn: Connection, err: HoldfastError): void {
     // If the proxy has closed the connection because of a malformed request, that request must not be repeated. Nor must
     // a request be if its reply is malformed, because the next reply would be, too.
-    const why = this.fault ?? (err.code === 'decode' ? err : new HoldfastError('lost', err.message, err.retryAfterMs === undefined ? {} : { retryAfterMs: err.retryAfterMs }));
+    const why = this.fault ?? (err.code === 'decode' || err.code === 'client_closed' ? err : new HoldfastError('lost', err.message, err.retryAfterMs === undefined ? {} : { retryAfterMs: err.retryAfterMs }));
     for (const w of [...this.waiting.values()]) if (w.conn === conn) w.failed(why);
     if (this.conn !== conn) return; // moveOn has replaced it
     this.conn = undefined;
@@ -268,6 +268,7 @@ export class HoldfastClient {
 
   // connection returns the present connection, or waits for the next one, for at most a number of milliseconds.
   private connection(limit = Infinity): Promise<Connection> {
+    if (this.dialing.size >= MAX_REQUESTS) return Promise.reject(new HoldfastError('limit_exceeded', `${MAX_REQUESTS} requests wait for a connection`));
     return new Promise((done, failed) => {
       const go = (): void => {
         if (this.conn === undefined && this.now !== 'closed') return;
@@ -280,8 +281,7 @@ export class HoldfastClient {
         this.dialing.delete(go);
         failed(new HoldfastError('connect', this.last?.message ?? 'there is no connection'));
       }, Math.min(limit, this.dialer.giveUp));
-      if (this.dialing.size < MAX_REQUESTS) this.dialing.add(go);
-      else failed(new HoldfastError('limit_exceeded', `${MAX_REQUESTS} requests wait for a connection`));
+      this.dialing.add(go);
       go();
     });
   }
@@ -324,6 +324,7 @@ export class HoldfastClient {
     const limit = this.dialer.answer + (typeof early === 'number' ? early : 0);
     for (;;) {
       const conn = await this.connection();
+      if (conn !== this.conn) continue; // it was closed in the same turn
       try {
         return await this.once(conn, m, limit);
       } catch (err) {
@@ -431,6 +432,7 @@ export class HoldfastClient {
       const left = timeoutMs === undefined ? undefined : Math.max(0, deadline - Date.now());
       try {
         const conn = await this.connection(deadline + grace - Date.now());
+        if (conn !== this.conn) continue; // it was closed in the same turn
         return replyTo(m, answer, await this.once(conn, { ...m, timeout_ms: left }, deadline + grace - Date.now()));
       } catch (err) {
         const why = asError(err);

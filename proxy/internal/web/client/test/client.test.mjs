@@ -475,3 +475,27 @@ test('a resumed attachment and a subscription that are not answered try another 
   while (fake.asked.filter((m) => m.type === 'events').length < 3) await new Promise((done) => { setImmediate(done); });
   await client.close();
 });
+
+test('a request that is refused at the limit leaves no timer', async () => {
+  const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+  const fake = new Fake();
+  const client = await connect(fake, { redial: { ...redial, giveUp: 30_000 } });
+  const before = timers();
+  fake.refuses = true;
+  for (const c of fake.live) c.breaks();
+  await new Promise((done) => { client.on('state', done); });
+  const asked = Array.from({ length: 4097 }, () => client.list().catch((err) => err.code));
+  assert.equal(await asked.pop(), 'limit_exceeded');
+  await client.close();
+  assert.deepEqual(new Set(await Promise.all(asked)), new Set(['client_closed']));
+  assert.equal(timers(), before);
+});
+
+test('close fails the requests that are under way with client_closed', async () => {
+  const fake = new Fake();
+  fake.answers.info = () => [];
+  const client = await connect(fake);
+  const asked = assert.rejects(client.info('s'), { code: 'client_closed', retryable: false });
+  await client.close();
+  await asked;
+});
