@@ -127,6 +127,8 @@ export class Connection {
 
   send(m: Message): void {
     const text = JSON.stringify(m);
+    // JSON.stringify writes only halves of surrogate pairs in this way. A proxy would replace them by another character.
+    if (/(?:^|[^\\])(?:\\\\)*\\ud[89a-f]/.test(text)) throw new HoldfastError('invalid_argument', 'a text with half of a surrogate pair cannot be passed');
     // Each character may take three bytes.
     if (text.length * 3 + 1 > MAX_FRAME && new TextEncoder().encode(text).length + 1 > MAX_FRAME) {
       throw new HoldfastError('frame_too_large', `${m.type} of ${text.length} characters`);

@@ -499,3 +499,15 @@ test('close fails the requests that are under way with client_closed', async () 
   await client.close();
   await asked;
 });
+
+test('half of a surrogate pair is no text of a request', async () => {
+  const fake = new Fake();
+  const client = await connect(fake);
+  for (const argv of ['a\ud800', '\udc00', '\\\ud800', '\ud800\\ud800']) {
+    await assert.rejects(client.spawn({ argv: [argv] }), { code: 'invalid_argument' });
+  }
+  fake.answers.spawn = (m) => [{ type: 'spawned', request_id: m.request_id, argv: m.argv }];
+  const argv = ['\\ud800', '\\\\udc00', '😀', 'ud800'];
+  assert.deepEqual((await client.spawn({ argv })).argv, argv);
+  await client.close();
+});
