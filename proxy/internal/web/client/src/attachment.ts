@@ -266,9 +266,13 @@ export class Attachment {
           done(this.refused ?? err);
         },
       });
-      conn.send({
-        type: 'attach', attachment: NUMBER, session_id: this.id, client: this.name, ...spec, ...(!this.late && { attempt: attempt() }),
-      });
+      try {
+        conn.send({
+          type: 'attach', attachment: NUMBER, session_id: this.id, client: this.name, ...spec, ...(!this.late && { attempt: attempt() }),
+        });
+      } catch (err) {
+        conn.close(asError(err)); // the message is too large, for example
+      }
     });
   }
 

@@ -476,6 +476,15 @@ test('a resumed attachment and a subscription that are not answered try another 
   await client.close();
 });
 
+test('a request that is too large leaves no connection open', async () => {
+  const fake = new Fake();
+  const client = await connect(fake);
+  await assert.rejects(client.attach(SESSION, { env: ['A=' + 'x'.repeat(1 << 20)] }), { code: 'frame_too_large' });
+  assert.equal(fake.live.length, 1);
+  await client.close();
+  assert.equal(fake.live.length, 0);
+});
+
 test('a request that is refused at the limit leaves no timer', async () => {
   const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
   const fake = new Fake();
