@@ -14,6 +14,8 @@ import type { ClientState } from './client.js';
 /** Bytes of output that listeners may still be processing. If there are more, the client stops reading. */
 const OUTPUT_WINDOW = 1 << 20;
 const OUTPUT_LOW = OUTPUT_WINDOW / 4;
+/** Bytes that each piece of output counts in addition to its data. */
+const PIECE_BYTES = 256;
 /** Bytes of input that may wait to be accepted. If there are more, write drops its data. */
 const INPUT_WINDOW = 1 << 20;
 const DETACH_MS = 1000;
@@ -382,11 +384,12 @@ export class Attachment {
       this.pos.output(offset, data.length);
       emit = () => this.events.emit('output', data, offset);
     }
-    this.pending += data.length;
+    const cost = data.length + PIECE_BYTES;
+    this.pending += cost;
     this.tell(() => {
       const waits = emit();
       const done = (): void => {
-        this.pending -= data.length;
+        this.pending -= cost;
         this.relieve();
       };
       if (waits.length === 0) done();

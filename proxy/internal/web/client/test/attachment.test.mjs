@@ -298,3 +298,17 @@ test('a read-only attachment does not type', async () => {
   assert.equal(fake.asked.find((m) => m.type === 'attach').answers, false);
   await client.close();
 });
+
+test('small pieces of output that listeners process are bounded, too', async () => {
+  const fake = new Fake();
+  const client = await HoldfastClient.connect({ transport: fake.transport, redial });
+  const a = await client.attach(SESSION);
+  let n = 0;
+  a.on('output', () => { n++; return new Promise(() => {}); });
+  while (!fake.viewers[0].paused && n < 10_000) {
+    fake.print('x');
+    await new Promise((done) => { setImmediate(done); });
+  }
+  assert.ok(fake.viewers[0].paused, 'the client reads although 10,000 pieces wait');
+  await client.close();
+});
