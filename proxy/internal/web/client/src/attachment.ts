@@ -359,6 +359,7 @@ export class Attachment {
     if (m.replay === 'snapshot') this.anew(m, old !== undefined && spec.screen_only === true);
     this.flowed();
     this.flushInput();
+    if (this.leaving) conn.send({ type: 'detach', attachment: NUMBER }); // the connection that was to carry it is lost
   }
 
   private anew(m: Message, screenOnly: boolean): void {

@@ -312,3 +312,14 @@ test('small pieces of output that listeners process are bounded, too', async () 
   assert.ok(fake.viewers[0].paused, 'the client reads although 10,000 pieces wait');
   await client.close();
 });
+
+test('a detach whose connection is lost is sent again', async () => {
+  const fake = new Fake();
+  const client = await HoldfastClient.connect({ transport: fake.transport, redial });
+  const a = await client.attach(SESSION);
+  let detaches = 0;
+  fake.answers.detach = (m, c) => (detaches++ === 0 ? void c.breaks() : [{ type: 'detached', attachment: 1 }]);
+  await a.detach();
+  assert.equal(detaches, 2);
+  await client.close();
+});
