@@ -239,7 +239,7 @@ export class HoldfastClient {
     }
     const w = this.waiting.get(str(m, 'request_id'));
     if (w === undefined) {
-      if (m.type === 'error' && m.request_id === undefined && m.retryable !== true) this.fault = errorOf(m);
+      if (m.type === 'error' && (m.request_id === undefined || m.request_id === null) && m.retryable !== true) this.fault = errorOf(m);
       return;
     }
     if (conn === this.conn) this.answered = true;

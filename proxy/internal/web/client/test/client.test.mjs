@@ -509,6 +509,17 @@ test('close fails the requests that are under way with client_closed', async () 
   await asked;
 });
 
+test('null is an absent request_id', async () => {
+  const fake = new Fake();
+  fake.answers.info = (m, c) => {
+    c.tell({ type: 'error', request_id: null, code: 'bad_frame', message: 'malformed' });
+    c.breaks();
+  };
+  const client = await connect(fake);
+  await assert.rejects(client.info('s'), { code: 'bad_frame' });
+  await client.close();
+});
+
 test('half of a surrogate pair is no text of a request', async () => {
   const fake = new Fake();
   const client = await connect(fake);
