@@ -1,10 +1,8 @@
 import type { Readable, Writable } from 'node:stream';
 import { asError, HoldfastError } from './errors.js';
 import * as frames from './frames.js';
+import { LINGER_MS } from './transport.js';
 import type { Transport, TransportHandler } from './transport.js';
-
-/** Time that a connection waits at its end until the proxy has read the last frames. */
-const LINGER_MS = 1000;
 
 /**
  * A StreamTransport carries frames over two streams of bytes. finish ends both after the frames that wait to be sent, and

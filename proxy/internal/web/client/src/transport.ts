@@ -103,12 +103,16 @@ export interface WebSocketLike {
   close(code?: number, reason?: string): void;
   pause?(): void;
   resume?(): void;
+  /** Closes the connection without waiting for the other side. Only that of npm's ws has it. */
+  terminate?(): void;
 }
 
 export type WebSocketConstructor = new (url: string, protocols: string[]) => WebSocketLike;
 
 export const SUBPROTOCOL = 'holdfast.v1';
 
+/** Time that a connection waits at its end until the other side has read the last frames. */
+export const LINGER_MS = 1000;
 /** The time that a WebSocket may take to open. */
 const OPEN_MS = 5000;
 
@@ -237,6 +241,10 @@ export class WebSocketTransport implements Transport {
     if (this.over) return;
     this.over = true;
     this.ws.close();
+    if (this.ws.terminate !== undefined) { // ws waits 30 s for the other side, and keeps the process alive meanwhile
+      const late = setTimeout(() => this.ws.terminate?.(), LINGER_MS);
+      (late as { unref?(): void }).unref?.();
+    }
     this.handler?.closed(err);
   }
 

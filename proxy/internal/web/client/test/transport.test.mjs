@@ -43,3 +43,26 @@ test('close ends an attempt whose handshake has no answer', { timeout: 30_000 },
   await client.close();
   await once(sock.resume(), 'end');
 });
+
+test('close ends a WebSocket whose other side is stopped', { timeout: 30_000 }, async (t) => {
+  let last;
+  class Kept extends WebSocket {
+    constructor(...args) {
+      super(...args);
+      last = this;
+    }
+  }
+  const proxy = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+  t.after(() => proxy.close());
+  proxy.on('connection', (ws) => ws.once('message', () => {
+    ws.send(JSON.stringify({ type: 'welcome', protocol: { min: 1, max: 1 }, agreed: 1, pid: 1, version: '', instance: '' }));
+    ws.pause(); // does not answer the close
+  }));
+  await once(proxy, 'listening');
+  const client = await HoldfastClient.connect({ url: `ws://127.0.0.1:${proxy.address().port}`, WebSocket: Kept });
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  await client.close();
+  t.mock.timers.tick(1000);
+  if (last.readyState !== WebSocket.CLOSED) await once(last, 'close');
+  for (const ws of proxy.clients) ws.terminate();
+});
