@@ -207,18 +207,19 @@ class Dialer:
         except Exception as err:  # the caller's function may raise others than OSError, such as EOFError
             raise HoldfastError("connect", str(err) or type(err).__name__) from err
         conn = Connection(reader, writer)
+        # Before Python 3.12, asyncio.wait_for loses a cancellation that comes with the result.
+        timer = asyncio.get_running_loop().call_later(HELLO_S, conn.expire, HoldfastError("lost", f"no welcome within {HELLO_S} s"))
         try:
-            await asyncio.wait_for(conn.hello(self.client, self._token, self._secret), HELLO_S)
+            await conn.hello(self.client, self._token, self._secret)
             return conn
-        except asyncio.TimeoutError:
-            conn.close()
-            raise HoldfastError("lost", f"no welcome within {HELLO_S} s") from None
         except Exception as err:
             conn.close()
             raise as_error(err) from err
         except BaseException:
             conn.close()
             raise
+        finally:
+            timer.cancel()
 
     async def redial(self, give_up: Optional[float] = None) -> Connection:
         """Make attempts until there is a connection, for at most `give_up` seconds.

@@ -6,11 +6,12 @@ import asyncio
 import json
 import os
 import tempfile
-from typing import Any, Awaitable, Callable, Dict, List, Tuple
+from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
 
 import pytest
 
 from holdfast import Holdfast, HoldfastError, Redial, StateChanged, frames
+from holdfast.connection import Connection
 
 LIMIT_S = 30.0  # long, because the machine may be busy; a test that passes does not wait for it
 
@@ -265,3 +266,30 @@ async def test_silent_attachment(fake: Fake, path: str) -> None:
         while asked != {"attach": 3, "events": 3}:
             await asyncio.sleep(0.001)
         assert [(await attachment.__anext__()) for _ in range(2)] == [StateChanged("reconnecting"), StateChanged("connected")]
+
+
+@run
+async def test_close_meets_welcome(fake: Fake, path: str) -> None:
+    """close ends the client and its subscriptions also if the welcome of the next connection has just arrived."""
+    client = await Holdfast.connect(path, redial=Redial(min=0.001))
+    subscription = client.subscribe()
+    hello = Connection.hello
+    closing: List[asyncio.Future[None]] = []
+
+    async def welcomed(self: Connection, name: str, token: Optional[str], secret: Optional[str]) -> None:
+        await hello(self, name, token, secret)
+        if not subscription._is_over:
+            asyncio.get_running_loop().call_soon(subscription.close)
+        elif not closing:
+            closing.append(asyncio.ensure_future(client.close()))
+
+    setattr(Connection, "hello", welcomed)
+    try:
+        await asyncio.wait([subscription._task])
+        fake.close_all()
+        while not closing:
+            await asyncio.sleep(0)
+        await closing[0]
+    finally:
+        setattr(Connection, "hello", hello)
+    assert client.state == "closed"
