@@ -445,6 +445,9 @@ class Attachment:
             return
         self._why = why
         self._set_state("closed")
+        if not self._attached.done():
+            self._attached.set_exception(why)
+            self._attached.exception()  # the caller may have given up
         self._room.open()
         for event in (self._arrived, self._accepted, self._detached):
             event.set()

@@ -29,6 +29,8 @@ class Fake:
         self.greeting = b""  # is sent before all frames
         self.is_down = False  # it closes each connection at once
         self.stops = False  # it reads no further message
+        self.silent = ""  # messages of this type are not answered
+        self.heard = asyncio.Event()  # a message of this type has arrived
         self.welcomes = 0
         self.handler: Handler = lambda m, writer: None
         self.writers: List[asyncio.StreamWriter] = []
@@ -44,6 +46,9 @@ class Fake:
                 if self.stops:
                     return
                 m = json.loads((await reader.readexactly(length))[1:])
+                if m["type"] == self.silent:
+                    self.heard.set()
+                    continue
                 if m["type"] == "hello":
                     self.welcomes += 1
                     send(writer, type="welcome", protocol={"min": 1, "max": 1}, agreed=1)
@@ -266,6 +271,22 @@ async def test_silent_attachment(fake: Fake, path: str) -> None:
         while asked != {"attach": 3, "events": 3}:
             await asyncio.sleep(0.001)
         assert [(await attachment.__anext__()) for _ in range(2)] == [StateChanged("reconnecting"), StateChanged("connected")]
+
+
+@run
+async def test_close_ends_attach(fake: Fake, path: str) -> None:
+    """If the client is closed while an attach is under way, the attach fails."""
+    for silent in ("hello", "attach"):
+        fake.silent = ""
+        client = await Holdfast.connect(path)
+        fake.silent = silent
+        fake.heard.clear()
+        attaching = asyncio.ensure_future(client.attach("s"))
+        await fake.heard.wait()
+        await client.close()
+        with pytest.raises(HoldfastError) as err:
+            await attaching
+        assert err.value.code == "client_closed"
 
 
 @run
