@@ -360,7 +360,7 @@ class Attachment:
             how = "has detached this one" if detached else "attached in this one's place"
             self._end(HoldfastError("stolen", f"another client {how}: {by}"))
         elif kind == "pty_exited":
-            self._exit(cast(PtyExitedMessage, {"last_lines": [], "session_title": "", "session_description": "", "timed_out": False, **m}))
+            self._exit(cast(PtyExitedMessage, {"last_lines": [], "session_title": "", "session_description": "", "timed_out": False, **m, "exit_code": integer(m, "exit_code")}))
 
     def _begin(self, conn: Connection, m: Message, spec: AttachSpec) -> None:
         session = cast(SessionInfo, member(m, "session"))

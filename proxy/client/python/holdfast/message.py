@@ -8,13 +8,15 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from typing import Any, Dict, cast
+from typing import Any, Callable, Dict, Optional, TypeVar, cast
 
 from .errors import HoldfastError
-from .wire import ErrorMessage, ExitRecord, PtyExitedMessage
+from .wire import ExitRecord, PtyExitedMessage
 
 #: A control message whose fields are not checked yet.
 Message = Dict[str, Any]
+
+T = TypeVar("T")
 
 
 def parse(payload: bytes) -> Message:
@@ -77,17 +79,21 @@ def wrong(m: Message, field: str) -> HoldfastError:
     return HoldfastError("decode", f"{m.get('type', 'an object')} with an invalid {field}")
 
 
+def _optional(read: Callable[[Message, str], T], m: Message, field: str) -> Optional[T]:
+    """Return a field, or None if it is absent."""
+    return None if m.get(field) is None else read(m, field)
+
+
 def error_of(m: Message) -> HoldfastError:
     """Return the error in an `error` message."""
-    e = cast(ErrorMessage, m)
     return HoldfastError(
         text(m, "code"),
         text(m, "message"),
         retryable=flag(m, "retryable"),
-        retry_after_ms=e.get("retry_after_ms"),
-        cause=e.get("cause"),
-        exit=e.get("exit"),
-        offset=e.get("offset"),
+        retry_after_ms=_optional(integer, m, "retry_after_ms"),
+        cause=_optional(text, m, "cause"),
+        exit=cast("Optional[ExitRecord]", _optional(member, m, "exit")),
+        offset=_optional(integer, m, "offset"),
     )
 
 
@@ -103,7 +109,7 @@ def exit_of_record(r: ExitRecord, session_id: str, instance: str) -> PtyExitedMe
         "session_id": session_id,
         "pane_id": session_id,
         "instance": instance,
-        "exit_code": r["exit_code"],
+        "exit_code": integer(cast(Message, r), "exit_code"),
         "last_lines": r.get("last_lines") or [],
         "session_title": "",
         "session_description": "",

@@ -290,6 +290,26 @@ async def test_close_ends_attach(fake: Fake, path: str) -> None:
 
 
 @run
+async def test_malformed_error(fake: Fake, path: str) -> None:
+    """An error whose optional fields have another type ends a subscription, and not only its task."""
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] == "events":
+            send(writer, type="error", code="busy", message="", retryable=True, retry_after_ms="soon")
+        elif m["type"] == "info":
+            send(writer, type="error", request_id=m["request_id"], code="session_exited", message="", exit=7, offset="x")
+
+    fake.handler = handle
+    async with await Holdfast.connect(path) as client:
+        with pytest.raises(HoldfastError) as err:
+            await client.subscribe().ready()
+        assert err.value.code == "decode"
+        with pytest.raises(HoldfastError) as err:
+            await client.info("s")
+        assert err.value.code == "decode"
+
+
+@run
 async def test_close_meets_welcome(fake: Fake, path: str) -> None:
     """close ends the client and its subscriptions also if the welcome of the next connection has just arrived."""
     client = await Holdfast.connect(path, redial=Redial(min=0.001))
