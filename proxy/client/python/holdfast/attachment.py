@@ -535,20 +535,29 @@ class Attachment:
 
     async def detach(self) -> None:
         """End the attachment; the session continues. If there is a connection, the written input is sent first."""
-        if self._why is None and not self._is_leaving:
-            self._send_pending()
-            self._is_leaving = True
-            self._events.clear()
-            self._room.open()  # the reply is behind output that is discarded
-            if self._conn is not None:
-                self._send_detach(self._conn)
-                # The reply confirms that the input before it was passed on. If the connection were closed at once,
-                # that input could be lost.
-                try:
-                    await asyncio.wait_for(self._detached.wait(), DETACH_S)
-                except asyncio.TimeoutError:
-                    pass
-        await self._stop(closed())
+        if self._is_leaving:  # the other call ends the attachment when its input was sent
+            await asyncio.wait([self._task])
+            return
+        try:
+            if self._why is None:
+                await self._leave()
+        finally:
+            await self._stop(closed())
+
+    async def _leave(self) -> None:
+        self._send_pending()
+        self._is_leaving = True
+        self._events.clear()
+        self._room.open()  # the reply is behind output that is discarded
+        if self._conn is None:
+            return
+        self._send_detach(self._conn)
+        # The reply confirms that the input before it was passed on. If the connection were closed at once, that input
+        # could be lost.
+        try:
+            await asyncio.wait_for(self._detached.wait(), DETACH_S)
+        except asyncio.TimeoutError:
+            pass
 
     def _send_detach(self, conn: Connection) -> None:
         conn.send({"type": "detach", "attachment": NUMBER})

@@ -334,3 +334,28 @@ async def test_close_meets_welcome(fake: Fake, path: str) -> None:
     finally:
         setattr(Connection, "hello", hello)
     assert client.state == "closed"
+
+
+@run
+async def test_detach_twice(fake: Fake, path: str) -> None:
+    """close waits for a detach that is under way."""
+    detaching = asyncio.Event()
+    held: List[asyncio.StreamWriter] = []
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] == "attach":
+            attached(writer)
+        elif m["type"] == "detach":
+            held.append(writer)
+            detaching.set()
+
+    fake.handler = handle
+    client = await Holdfast.connect(path)
+    attachment = await client.attach("s")
+    first = asyncio.ensure_future(attachment.detach())
+    await detaching.wait()
+    second = asyncio.ensure_future(client.close())
+    done, _ = await asyncio.wait([second], timeout=0.1)
+    assert not done and len(held) == 1
+    send(held[0], type="detached", attachment=1)
+    await asyncio.gather(first, second)
