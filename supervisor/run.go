@@ -31,9 +31,6 @@ const (
 	// gcPercent lets the heap grow by a half until garbage is collected. Output makes almost no garbage; saved screens do, and
 	// each is a large part of the memory of its session.
 	gcPercent = 50
-	// socketCheck is the pause between two checks of the socket's path, because cleaners of
-	// temporary directories remove files that were not used for days.
-	socketCheck = 10 * time.Second
 	// lostTime is how long the start of a supervisor may take longer because of stored sessions.
 	lostTime = 2 * time.Second
 	// recordingEnd is how long a supervisor that stops waits until the last output is on disk.
@@ -257,7 +254,7 @@ func (p *parts) watch(ctx context.Context) {
 		return closed
 	})
 	go keeperstate.KeepRenewed(ctx, p.cfg.dirs.Runtime)
-	go p.ln.Watch(ctx, socketCheck, func(rebound bool, err error) {
+	go p.ln.Watch(ctx, func(rebound bool, err error) {
 		p.log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, p.ln.Path()).Msg("the path of the socket was gone")
 		if rebound {
 			p.self.save(p.log)

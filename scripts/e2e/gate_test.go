@@ -20,6 +20,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/client"
+	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
 )
 
@@ -481,6 +482,28 @@ func TestGateNames(t *testing.T) {
 	f.awaitStates("blue/both:running blue/placed:running red/both:running red/one:exited")
 	if out := f.Must("proxy", "ls"); !strings.Contains(out, "exited") {
 		t.Errorf("ls prints %s", out)
+	}
+}
+
+// If the socket of an agent was removed, the host does not leave without its agent, which would stay, and leaves as soon
+// as the agent has made the socket again.
+func TestLeaveWithoutSocket(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "red")
+	red := f.hosts["red"]
+	if err := os.Remove(red.Path("join.sock")); err != nil {
+		t.Fatal(err)
+	}
+	if r := red.Run("proxy", "leave"); r.Code != 75 || !strings.Contains(r.Errout, "the file of the socket is gone; try again") {
+		t.Errorf("leave without the socket: %v", r)
+	}
+	testkit.Eventually(t, limit, func() bool { return red.Run("proxy", "leave").Code == 0 }, "the host leaves")
+	testkit.Eventually(t, limit, func() bool {
+		held, err := socket.Locked(red.Path("join.sock"))
+		return !held && err == nil
+	}, "the agent ends")
+	if out := f.Must("proxy", "hosts"); strings.Contains(out, "red") {
+		t.Errorf("the host is still there: %s", out)
 	}
 }
 

@@ -35,7 +35,7 @@ type Agent struct {
 
 // AgentHere returns the agent that runs on this host, or nil if none runs.
 func AgentHere(ctx context.Context, dirs config.Dirs) (*Agent, error) {
-	conn, peer, err := socket.Dial(ctx, dirs.Socket(AgentSocket))
+	conn, peer, err := socket.DialOwner(ctx, dirs.Socket(AgentSocket))
 	if socket.IsAbsent(err) {
 		return nil, nil
 	}

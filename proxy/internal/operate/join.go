@@ -401,7 +401,7 @@ func askAgent(ctx context.Context, dirs config.Dirs) (*doctor.Agent, error) {
 		return nil, err
 	}
 	agent := &doctor.Agent{Host: state.Name, Gate: strings.Join(state.Gates, ",")}
-	conn, _, err := socket.Dial(ctx, dirs.Socket(cli.AgentSocket))
+	conn, _, err := socket.DialOwner(ctx, dirs.Socket(cli.AgentSocket))
 	if socket.IsAbsent(err) {
 		return agent, nil
 	}
@@ -444,9 +444,12 @@ func (a *app) leaveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var inUse *socket.InUseError
 			if state.IsPending {
 				cli.Warn(fmt.Errorf("the gate may know this host; remove it there with: proxy gate revoke %s", plain.Text(state.Name)))
-			} else if err := a.leave(cmd.Context(), dirs); err != nil {
+			} else if err := a.leave(cmd.Context(), dirs); errors.As(err, &inUse) {
+				return err // the agent would stay without the file
+			} else if err != nil {
 				cli.Warn(fmt.Errorf("the gate was not told (%w); remove the host there with: proxy gate revoke %s", err, plain.Text(state.Name)))
 			}
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -461,7 +464,7 @@ func (a *app) leaveCommand() *cobra.Command {
 func (a *app) leave(ctx context.Context, dirs config.Dirs) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
-	conn, _, err := socket.Dial(ctx, dirs.Socket(cli.AgentSocket))
+	conn, _, err := socket.DialOwner(ctx, dirs.Socket(cli.AgentSocket))
 	if socket.IsAbsent(err) {
 		leave, result := make(chan chan error, 1), make(chan error, 1)
 		leave <- result

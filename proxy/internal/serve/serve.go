@@ -48,9 +48,6 @@ import (
 	"holdfast/shared/version"
 )
 
-// socketCheck is the interval at which the paths of the sockets are checked.
-const socketCheck = 10 * time.Second
-
 // Options are the directory and the name of a proxy, and how it begins.
 type Options struct {
 	Dir, Proxy string // the directory for all files, as in --dir, and the name of the proxy
@@ -365,7 +362,7 @@ func (s *serving) run(ctx context.Context) error {
 		log.Warn().Err(err).Msg("address of the web page not saved; after a crash the next proxy will not serve it")
 	}
 	for _, l := range []*socket.Listener{ls.api, ls.web, ls.control} {
-		go l.Watch(ctx, socketCheck, func(rebound bool, err error) {
+		go l.Watch(ctx, func(rebound bool, err error) {
 			warnRemoved(log, l, rebound, err)
 		})
 	}

@@ -207,6 +207,26 @@ func TestAgentHandoff(t *testing.T) {
 	}
 }
 
+// An agent makes its sockets again if they were removed, also after a handoff, so that commands and successors reach it.
+func TestAgentSocketsRemoved(t *testing.T) {
+	t.Parallel()
+	a := newAgentHouse(newBench(t), "x")
+	for range 2 {
+		paths := []string{filepath.Join(a.dir, "commands"), filepath.Join(a.dir, "handoff")}
+		for _, path := range paths {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, path := range paths {
+			testkit.Eventually(t, limit, func() bool { _, err := os.Stat(path); return err == nil }, path+" is there again")
+		}
+		if err := a.takeOver(a.options(), limit); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A host leaves also if its agent is asked before it has connected.
 func TestAgentLeaves(t *testing.T) {
 	b := newBench(t)

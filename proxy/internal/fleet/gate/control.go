@@ -194,7 +194,7 @@ func send(ctx context.Context, path, line string) (answer string, err error) {
 }
 
 func sendOnce(ctx context.Context, path, line string) (string, error) {
-	conn, _, err := socket.Dial(ctx, path)
+	conn, _, err := socket.DialOwner(ctx, path)
 	if err != nil {
 		return "", err
 	}

@@ -66,6 +66,7 @@ import (
 	"holdfast/proxy/internal/web/page"
 	"holdfast/proxy/policy"
 	"holdfast/shared/logging"
+	"holdfast/shared/socket"
 	"holdfast/shared/version"
 )
 
@@ -260,7 +261,9 @@ func (g *Gate) run(s Sockets) error {
 	defer stop()
 	g.listenAddr = s.Listener.Addr()
 	g.wg.Go(func() { g.control(s.Control) })
+	g.watchSocket(s.Control)
 	if s.Handoff != nil {
+		g.watchSocket(s.Handoff)
 		g.wg.Go(func() {
 			if err := offer.Serve(g.ctx, s.Handoff); err != nil {
 				g.log.Error().Err(err).Msg("this gate cannot be handed over any more")
@@ -280,6 +283,19 @@ func (g *Gate) run(s Sockets) error {
 		err = nil
 	}
 	return err
+}
+
+// watchSocket lets the socket of a Control be bound again if its file was removed, until the Control is closed.
+func (g *Gate) watchSocket(c Control) {
+	l, ok := c.(*socket.Listener)
+	if !ok {
+		return
+	}
+	g.wg.Go(func() {
+		l.Watch(g.ctx, func(rebound bool, err error) {
+			g.log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, l.Path()).Msg("path of the socket was removed")
+		})
+	})
 }
 
 // accept accepts connections until ln is closed.

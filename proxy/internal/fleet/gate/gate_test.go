@@ -486,6 +486,30 @@ func TestRevoke(t *testing.T) {
 	b.join("h")
 }
 
+// If the sockets of a running gate were removed, a revocation does not pass by the gate, which makes its sockets again.
+func TestSocketsRemoved(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.join("h")
+	paths := []string{b.control, filepath.Join(b.dir, HandoffSocket)}
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var inUse *socket.InUseError
+	if had, err := Revoke(testkit.Soon(t), b.store, b.control, "h"); had || !errors.As(err, &inUse) || inUse.PID != os.Getpid() {
+		t.Errorf("revoke without the socket: %v, %v", had, err)
+	}
+	for _, path := range paths {
+		testkit.Eventually(t, limit, func() bool { _, err := os.Stat(path); return err == nil }, path+" is there again")
+	}
+	if had, err := Revoke(testkit.Soon(t), b.store, b.control, "h"); !had || err != nil {
+		t.Errorf("revoke: %v, %v", had, err)
+	}
+	testkit.Within(t, limit, "the host loses the bus", h.lost)
+}
+
 // A new token of clients takes the place of the one before at once, and the connections that came with that
 // one are closed. Hosts stay connected.
 func TestRenewClientToken(t *testing.T) {

@@ -114,6 +114,21 @@ func (a *agent) serveHandoffs(ctx context.Context, stop func()) {
 	}
 }
 
+// watchSocket lets a socket be bound again if its file was removed, until ctx is done or the socket is closed. It begins
+// when this agent has the sockets for itself.
+func (a *agent) watchSocket(ctx context.Context, l *socket.Listener) {
+	a.wg.Go(func() {
+		select {
+		case <-a.committed:
+		case <-ctx.Done():
+			return
+		}
+		l.Watch(ctx, func(rebound bool, err error) {
+			a.o.Log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, l.Path()).Msg("path of the socket was removed")
+		})
+	})
+}
+
 // describe notes the successor that body describes, and returns the standing of this agent.
 func (a *agent) describe(body json.RawMessage) (json.RawMessage, error) {
 	var next Successor

@@ -254,6 +254,10 @@ func (a *agent) serve(ctx context.Context) (next *Successor, err error) {
 	watching, endWatch := context.WithCancel(ctx)
 	defer endWatch()
 	a.wg.Go(func() { a.watch(watching) })
+	if a.o.Sockets != nil {
+		a.watchSocket(watching, a.o.Sockets.Commands)
+		a.watchSocket(watching, a.o.Sockets.Handoff)
+	}
 	a.signal(a.wake)
 	a.publish(ctx)
 	endWatch()
