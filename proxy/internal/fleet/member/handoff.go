@@ -183,7 +183,7 @@ func (a *agent) awaitDecision(ctx context.Context) error {
 func (a *agent) nextEpoch() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.beginEpoch(0)
+	a.beginEpoch(a.state.Epoch + 1) // that of the successor, which the file does not have if the disk is full
 	return a.state.Epoch
 }
 

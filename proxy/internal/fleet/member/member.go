@@ -210,15 +210,19 @@ func Run(ctx context.Context, o Options) (next *Successor, err error) {
 	return a.serve(ctx)
 }
 
-// newAgent returns an agent with the next epoch of the host.
+const epochNotSaved = "epoch of the agent not saved"
+
+// newAgent returns an agent with the next epoch of the host, and saves the epoch before the first message. If the epoch
+// cannot be saved, for example because the disk is full, the agent serves nevertheless, because clients may come to make
+// room. The next agent may then begin with the same epoch, and learnEpoch begins another one.
 func newAgent(o Options) (*agent, error) {
 	state, err := Load(o.Path)
 	if err != nil {
 		return nil, err
 	}
 	state.Epoch++
-	if err := state.Save(o.Path); err != nil { // before the first message, so that no epoch is used twice
-		return nil, fmt.Errorf("state of the join: %w", err)
+	if err := state.Save(o.Path); err != nil {
+		o.Log.Error().Err(err).Msg(epochNotSaved)
 	}
 	if o.Link == nil {
 		o.Link = &Link{}
@@ -370,7 +374,7 @@ func (a *agent) learn(gates []string) {
 }
 
 // learnEpoch begins an epoch after the last one that a gate knows, if that is not an earlier one of this agent. The file
-// has an older epoch than the gate if the host was restored from a backup or a snapshot. The gate would then ignore the
+// has an older epoch than the gate if the host was restored from a backup or a snapshot, or if its disk was full. The gate would then ignore the
 // records of this agent. Before the first connection of this agent, an equal epoch is that of another agent, too.
 func (a *agent) learnEpoch(known uint64, isFirst bool) {
 	a.mu.Lock()
@@ -378,7 +382,7 @@ func (a *agent) learnEpoch(known uint64, isFirst bool) {
 	if known < a.state.Epoch || known == a.state.Epoch && !isFirst || a.isOver || a.moving != nil {
 		return
 	}
-	a.o.Log.Warn().Uint64("epoch", a.state.Epoch).Uint64("known", known).Msg("the gate knows this epoch of the host or a later one, because the file of the join was restored; the agent begins another epoch")
+	a.o.Log.Warn().Uint64("epoch", a.state.Epoch).Uint64("known", known).Msg("the gate knows this epoch of the host or a later one, because the file of the join was restored or was not saved; the agent begins another epoch")
 	a.beginEpoch(known)
 }
 
@@ -395,7 +399,7 @@ func (a *agent) beginEpoch(known uint64) {
 		err = written.Save(a.o.Path)
 	}
 	if err != nil {
-		a.o.Log.Error().Err(err).Msg("epoch of the agent not saved")
+		a.o.Log.Error().Err(err).Msg(epochNotSaved)
 	}
 }
 
