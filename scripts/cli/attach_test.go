@@ -228,6 +228,38 @@ func TestStoppedAndContinued(t *testing.T) {
 	p.ends(0, "[detached from s]")
 }
 
+// A viewer that SIGTSTP stops gives its terminal back to the shell, and shows the screen again when it continues.
+func TestSuspended(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", `printf '\033[?1049h\033[?1000hready'; exec cat`)
+	p := w.open("attach", "s")
+	p.expect("ready")
+	if err := p.cmd.Process.Signal(syscall.SIGTSTP); err != nil {
+		t.Fatal(err)
+	}
+	for _, sequence := range []string{"\x1b[?1000l", "\x1b[?1049l", "\x1b[23;0t"} {
+		p.expect(sequence)
+	}
+	if !eventually(func() bool { state, _ := testkit.Stat(p.cmd.Process.Pid); return state == "T" }) {
+		t.Fatal("the viewer does not stop")
+	}
+	if p.attributes() != p.before {
+		t.Error("the terminal of the shell is raw")
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for _, sequence := range []string{"\x1b[22;0t", "\x1b[?1049h", "ready", "\x1b[?1000h"} {
+		p.expect(sequence)
+	}
+	if p.attributes() == p.before {
+		t.Error("the terminal is not raw again")
+	}
+	p.typ("\x1cd")
+	p.ends(0, "[detached from s]")
+}
+
 // If nobody reads the output of attach, as in "proxy attach ID | head", the viewer must end and restore its
 // terminal.
 func TestOutputClosed(t *testing.T) {

@@ -114,6 +114,23 @@ func (t *Terminal) Raw() error {
 	return nil
 }
 
+// suspend stops this process. The shell receives the terminal in the state in which the command found it.
+func (t *Terminal) suspend() {
+	t.mu.Lock()
+	if t.state != nil {
+		_ = term.Restore(int(t.in.file.Fd()), t.state) // if this fails, the terminal is gone
+	}
+	t.mu.Unlock()
+
+	t.writing.Lock() // no output is written while the shell has the terminal
+	defer t.writing.Unlock()
+	if t.Escapes() && !t.restored {
+		_, _ = t.out.WriteString(t.modes.undo() + popTitle)
+		defer func() { _, _ = t.out.WriteString(pushTitle) }()
+	}
+	stopProcess()
+}
+
 // rawAgain makes the terminal raw again after this process was stopped, because the shell has
 // changed the terminal.
 func (t *Terminal) rawAgain() {

@@ -329,17 +329,24 @@ func (v *viewer) sendSize() {
 	}
 }
 
-// follow sends changes of the terminal's size until stop is called. It makes the terminal raw again
-// when this process continues after a stop.
+// follow sends changes of the terminal's size until stop is called. It stops this process if the user demands that, and
+// makes the terminal raw again and the session paint its screen when this process continues after a stop.
 func (v *viewer) follow() (stop func()) {
 	c := make(chan os.Signal, 1)
-	signal.Notify(c, sizeChanged, continued)
+	signal.Notify(c, sizeChanged, suspended, continued)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for s := range c {
-			if s == continued {
+			switch s {
+			case suspended:
+				v.term.suspend()
+				continue // SIGCONT follows
+			case continued:
 				v.term.rawAgain()
+				if v.term.Escapes() {
+					v.att.Repaint()
+				}
 			}
 			v.sendSize()
 		}
