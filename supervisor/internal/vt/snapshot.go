@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"holdfast/shared/termmode"
@@ -169,15 +170,23 @@ func (p *painter) keyboard(k KittyKeyboard) {
 // titles restores titles, icon names and the directory.
 func (p *painter) titles() {
 	t := p.t
-	p.pushTitles("2", t.titleStack)
-	p.pushTitles("1", t.iconStack)
-	if t.title != "" || len(t.titleStack) > 0 {
-		p.add("\x1b]2;" + t.title + "\x1b\\")
-	}
-	if t.icon != "" || len(t.iconStack) > 0 {
-		p.add("\x1b]1;" + t.icon + "\x1b\\")
-	}
+	p.setTitles("2", t.titleStack, t.title)
+	p.setTitles("1", t.iconStack, t.icon)
 	p.directory()
+}
+
+// setTitles restores a title and its stack in a terminal whose title the program has not set. If the program has not set one
+// either, the terminal keeps the title that its user sees, also where the program has pushed it.
+func (p *painter) setTitles(which string, stack []string, title string) {
+	unset := 0
+	for unset < len(stack) && stack[unset] == "" {
+		unset++
+	}
+	p.add(strings.Repeat("\x1b[22;"+which+"t", unset))
+	p.pushTitles(which, stack[unset:])
+	if title != "" || unset < len(stack) {
+		p.add("\x1b]" + which + ";" + title + "\x1b\\")
+	}
 }
 
 // pushTitles pushes titles on a stack, oldest first. which is 2 for titles, and 1 for icon

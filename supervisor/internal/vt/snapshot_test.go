@@ -81,6 +81,26 @@ func TestSnapshotOfTheKeypad(t *testing.T) {
 	}
 }
 
+// A program such as vim pushes the title before it sets one. The terminal of a viewer keeps its own title meanwhile.
+func TestSnapshotOfNoTitle(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{"\x1b[22;0;0t", ""},
+		{"\x1b[22;0;0t\x1b]0;a\a", "\x1b]2;a\x1b\\"},
+		{"\x1b]2;a\a\x1b[22;2t\x1b]2;\a\x1b[22;2t", "\x1b]2;a\x1b\\\x1b[22;2t\x1b]2;\x1b\\\x1b[22;2t\x1b]2;\x1b\\"},
+	} {
+		term, viewer := New(Config{}), New(Config{})
+		term.Write([]byte(tt.in))
+		snapshot := term.Snapshot()
+		if set := bytes.Contains(snapshot, []byte("\x1b]2;")); set != (tt.want != "") || !bytes.Contains(snapshot, []byte(tt.want)) {
+			t.Errorf("after %q a viewer receives %q, want %q in it", tt.in, snapshot, tt.want)
+		}
+		viewer.Write(snapshot)
+		if fmt.Sprint(viewer.title, viewer.titleStack, viewer.icon, viewer.iconStack) != fmt.Sprint(term.title, term.titleStack, term.icon, term.iconStack) {
+			t.Errorf("after %q a viewer has the title %q, %q", tt.in, viewer.title, viewer.titleStack)
+		}
+	}
+}
+
 // A viewer whose terminal counts the columns of a text by other rules still shows the row of the cursor correctly,
 // with the cursor behind the last printed character.
 func TestSnapshotForOtherWidths(t *testing.T) {
