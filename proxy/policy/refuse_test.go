@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-plugin"
@@ -120,26 +121,29 @@ func TestUnsendable(t *testing.T) {
 	}
 }
 
-// A canceled caller receives its context's error, and the policy notices the cancellation.
+// A canceled caller receives its context's error, and the policy notices the cancellation. With a fake clock, the
+// context ends only after the policy has received the question.
 func TestGaveUp(t *testing.T) {
-	s := &stub{hangs: make(chan struct{})}
-	p := wired(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if err := p.Authorize(ctx, Access{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
-	}
-	select {
-	case <-s.hangs:
-	case <-time.After(time.Minute):
-		t.Error("the policy has not noticed the cancellation")
-	}
-	<-ctx.Done() // waits, because gRPC's timer may end before the context's, and a cancel would then be its error
-	cancel()
-	s.hangs = nil
-	if err := p.Authorize(ctx, Access{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &stub{hangs: make(chan struct{})}
+		p := wired(t, s)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if err := p.Authorize(ctx, Access{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+		}
+		select {
+		case <-s.hangs:
+		case <-time.After(time.Minute):
+			t.Error("the policy has not noticed the cancellation")
+		}
+		<-ctx.Done() // waits, because gRPC's timer may end before the context's, and a cancel would then be its error
+		cancel()
+		s.hangs = nil
+		if err := p.Authorize(ctx, Access{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+		}
+	})
 }
 
 func TestNoPolicy(t *testing.T) {
