@@ -644,6 +644,7 @@ export class HoldfastClient {
     this.conn?.close(closed());
     this.conn = undefined;
     for (const go of [...this.dialing]) go();
+    for (const w of [...this.waiting.values()]) w.conn.close(closed()); // one that moveOn has replaced
     await Promise.all([...this.attachments].map((a) => a.detach()));
   }
 }

@@ -248,3 +248,21 @@ test('a browser gets an error, and no module of Node', async () => {
     assert.doesNotMatch(code, /from '(node:|\.\/(gate|programs|stream|unix)\.js)/, name);
   }
 });
+
+test('close ends a request on a connection that a gate has asked to leave', { timeout: 120_000 }, async (t) => {
+  const fake = new Fake();
+  const asked = new Promise((done) => { fake.answers.wait = () => void done(); });
+  const g = await gate(t, fake);
+  const client = await HoldfastClient.connect({ gate: g.options, redial });
+  const waited = client.wait('s').catch((err) => err.code);
+  await asked;
+  for (const sock of g.sockets) sock.write(encode({ type: 'goaway', reason: 'the gate is replaced' }));
+  let last;
+  fake.answers.list = (m, c) => {
+    last = c;
+    return [{ type: 'sessions', request_id: m.request_id, sessions: [] }];
+  };
+  while (last === undefined || last === fake.connections[0]) await client.list(); // until there is the next connection
+  await client.close();
+  assert.equal(await waited, 'client_closed');
+});
