@@ -1,6 +1,6 @@
 import { fromBase64, token } from './base64.js';
-import { closed, goingAway, pause, retryAfter } from './dialer.js';
-import type { Connection, Dialer } from './dialer.js';
+import { closed, Connection, goingAway, pause, retryAfter } from './dialer.js';
+import type { Dialer } from './dialer.js';
 import { asError, HoldfastError, late, lost } from './errors.js';
 import { Emitter } from './events.js';
 import * as frames from './frames.js';
@@ -108,7 +108,8 @@ export class Attachment {
   private next: Connection | undefined; // replaces conn, which is closed already
   private refused: HoldfastError | undefined; // the error with which the proxy refused or ended the attachment
   private sending: AttachSpec | undefined; // the options in this connection's attach
-  private timer: ReturnType<typeof setTimeout> | undefined; // closes a connection on which the attach is not answered
+  private timer: ReturnType<typeof setTimeout> | undefined; // closes a connection on which the attach or input is not answered
+  private watched = false; // timer waits until input is accepted
   private late = false; // the next attach has no attempt
 
   private pending = 0; // bytes that listeners are processing
@@ -340,6 +341,7 @@ export class Attachment {
     const offset = int(m, 'offset'), missed = int(m, 'bytes_missed'), bytes = int(m, 'snapshot_bytes');
     const old = this.info;
     clearTimeout(this.timer);
+    this.watched = false;
     this.conn = conn;
     this.info = session;
     this.reshaped = this.spec.view === 'own' && (this.spec.cols !== spec.cols || this.spec.rows !== spec.rows);
@@ -519,6 +521,26 @@ export class Attachment {
     for (let part = this.input.next(); part !== undefined; part = this.input.next()) {
       conn.data(frames.INPUT, frames.inputPayload(NUMBER, part.offset, part.data));
     }
+    this.watch();
+  }
+
+  // watch closes the connection if nothing arrives on it although input waits to be accepted.
+  private watch(): void {
+    if (this.watched || this.input.length === 0) return;
+    this.watched = true;
+    const since = Connection.received;
+    this.timer = setTimeout(() => {
+      this.watched = false;
+      if (this.input.length > 0 && !this.closeIfSilent(since)) this.watch();
+    }, this.dialer.answer);
+  }
+
+  /**
+   * closeIfSilent closes the connection if it has received nothing since Connection.received had a value.
+   * @internal
+   */
+  closeIfSilent(since: number): boolean {
+    return !this.paused && this.conn?.closeIfSilent(since) === true;
   }
 
   /** resize sends this viewer's size, or stores it until there is a connection again. */

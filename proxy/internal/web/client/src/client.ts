@@ -1,7 +1,7 @@
 import { Attachment } from './attachment.js';
 import { fromBase64, toBase64, token } from './base64.js';
-import { closed, Dialer, goingAway, MAX_TIMER_MS, pause, retryAfter } from './dialer.js';
-import type { Connection, ConnectOptions } from './dialer.js';
+import { closed, Connection, Dialer, goingAway, MAX_TIMER_MS, pause, retryAfter } from './dialer.js';
+import type { ConnectOptions } from './dialer.js';
 import { asError, HoldfastError, late, lost } from './errors.js';
 import { Emitter } from './events.js';
 import { errorOf, int, object, str, wrong } from './message.js';
@@ -287,16 +287,17 @@ export class HoldfastClient {
   }
 
   // once makes a request once. Its answer may take a number of milliseconds; otherwise the error is `timeout`. If the
-  // connection is silent, too, once closes it, because it may be lost without notice.
+  // connection is silent, too, once closes it, because it may be lost without notice, and with it the silent connections of
+  // attachments and subscriptions, on which no answer is due.
   private once(conn: Connection, m: Message, limit: number): Promise<Message[]> {
     return new Promise((done, failed) => {
       if (this.waiting.size >= MAX_REQUESTS) throw new HoldfastError('limit_exceeded', `${MAX_REQUESTS} requests wait for an answer`);
       const id = String(++this.requests);
-      const before = conn.count;
+      const since = Connection.received;
       const timer = limit > MAX_TIMER_MS ? undefined : setTimeout(() => {
-        const err = late(limit, mayRepeat(m));
-        this.waiting.get(id)?.failed(err);
-        if (conn.count === before) conn.close(new HoldfastError('lost', err.message));
+        this.waiting.get(id)?.failed(late(limit, mayRepeat(m)));
+        if (!conn.closeIfSilent(since)) return;
+        for (const other of [...this.attachments, ...this.streams]) other.closeIfSilent(since);
       }, limit);
       const end = (): void => {
         clearTimeout(timer);
@@ -643,8 +644,8 @@ export class HoldfastClient {
     this.stop.abort();
     this.conn?.close(closed());
     this.conn = undefined;
-    for (const go of [...this.dialing]) go();
     for (const w of [...this.waiting.values()]) w.conn.close(closed()); // one that moveOn has replaced
+    for (const go of [...this.dialing]) go();
     await Promise.all([...this.attachments].map((a) => a.detach()));
   }
 }

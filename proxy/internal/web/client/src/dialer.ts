@@ -74,8 +74,10 @@ export interface ConnectionHandler {
 /** A Connection is a transport on which the proxy has accepted the hello. */
 export class Connection {
   welcome: Welcome | undefined;
-  /** The number of messages and frames that were received. */
-  count = 0;
+  /** The number of messages and frames that all connections have received. */
+  static received = 0;
+  /** That number when this connection received the last one. If it is smaller than an earlier number, the connection was silent since. */
+  heard = 0;
   private over: HoldfastError | undefined;
   private handler: ConnectionHandler | undefined;
   private early: Message[] = [];
@@ -111,7 +113,7 @@ export class Connection {
   // guard calls fn. If fn throws, because a message is malformed, guard closes this connection.
   private guard(fn: () => void): void {
     if (this.over !== undefined) return;
-    this.count++;
+    this.heard = ++Connection.received;
     try {
       fn();
     } catch (err) {
@@ -145,6 +147,13 @@ export class Connection {
     if (this.over !== undefined) return;
     this.ended(err);
     this.transport.close();
+  }
+
+  /** closeIfSilent closes the connection if it has received nothing since Connection.received had a value. */
+  closeIfSilent(since: number): boolean {
+    const silent = this.heard <= since;
+    if (silent) this.close(new HoldfastError('lost', 'the connection was silent although an answer was due'));
+    return silent;
   }
 
   get pausable(): boolean {

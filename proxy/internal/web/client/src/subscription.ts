@@ -174,6 +174,11 @@ export class EventStream implements Subscription, AsyncIterator<HoldfastEvent, u
     this.put({ seq: this.seq, event: 'exited', exit });
   }
 
+  /** closeIfSilent closes the connection if it has received nothing since Connection.received had a value. */
+  closeIfSilent(since: number): void {
+    if (!this.paused) this.conn?.closeIfSilent(since);
+  }
+
   private put(event: HoldfastEvent): void {
     const taker = this.takers.shift();
     if (taker !== undefined) return taker.done({ done: false, value: event });

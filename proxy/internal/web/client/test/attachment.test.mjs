@@ -323,3 +323,35 @@ test('a detach whose connection is lost is sent again', async () => {
   assert.equal(detaches, 2);
   await client.close();
 });
+
+/** severs makes the fake proxy's present connections lose everything in both directions, without notice. */
+function severs(fake) {
+  for (const c of fake.live) c.received = c.send = () => {};
+}
+
+test('input that is not accepted in time goes over another connection, once', async () => {
+  const fake = new Fake();
+  const client = await HoldfastClient.connect({ transport: fake.transport, redial: { ...redial, answer: 30 } });
+  const a = await client.attach(SESSION), shown = new Shown(a);
+  severs(fake);
+  a.write('typed');
+  await shown.shows('TYPED');
+  assert.equal(fake.typed, 'typed');
+  await client.close();
+});
+
+test('if a request finds its connection silent, attachments and subscriptions leave theirs', async () => {
+  const fake = new Fake();
+  fake.answers.events = (m) => [{ type: 'subscribed', instance: 'i', seq: m.after ?? 0 }];
+  fake.answers.list = (m) => [{ type: 'sessions', request_id: m.request_id, sessions: [] }];
+  const client = await HoldfastClient.connect({ transport: fake.transport, redial: { ...redial, answer: 30 } });
+  const shown = new Shown(await client.attach(SESSION)), events = client.subscribe();
+  await events.ready;
+  severs(fake);
+  await assert.rejects(client.list(), { code: 'timeout' });
+  fake.answers.events = () => [{ type: 'subscribed', instance: 'i', seq: 0 }, { type: 'event', seq: 1, event: 'created', at: '' }];
+  fake.print('after');
+  await shown.shows('after');
+  assert.equal((await events[Symbol.asyncIterator]().next()).value.seq, 1);
+  await client.close();
+});
