@@ -169,7 +169,8 @@ class Attachment:
         self._session: Optional[SessionInfo] = None
         self._state: State = "reconnecting"
         self._conn: Optional[Connection] = None  # while attached over it
-        self._timer: asyncio.TimerHandle  # ends a connection on which the attach is not answered
+        self._timer: asyncio.TimerHandle  # ends a connection on which the attach or input is not answered
+        self._is_watched = False  # the timer waits until input is accepted
         self._is_late = False  # the next attach has no attempt
         self._is_leaving = False  # detach was called, so that output is discarded
         self._why: Optional[HoldfastError] = None  # the reason for the end of the attachment
@@ -322,6 +323,7 @@ class Attachment:
             return as_error(err)
         finally:
             self._timer.cancel()
+            self._is_watched = False
             self._conn = None
             conn.close()
 
@@ -512,6 +514,22 @@ class Attachment:
             if part is None:
                 break
             conn.send_input(NUMBER, *part)
+        self._watch()
+
+    def _watch(self) -> None:
+        """End the connection if nothing arrives on it although input waits to be accepted."""
+        if not self._is_watched and len(self._input) > 0:
+            self._is_watched = True
+            self._timer = asyncio.get_running_loop().call_later(self._dialer.times.answer, self._check_input, Connection.received)
+
+    def _check_input(self, since: int) -> None:
+        self._is_watched = False
+        if len(self._input) > 0 and not self._expire_if_silent(since):
+            self._watch()
+
+    def _expire_if_silent(self, since: int) -> bool:
+        """End the connection if it has received nothing, unless it is not read because the caller is slow."""
+        return self._conn is not None and not self._room.is_full and self._conn.expire_if_silent(since)
 
     def resize(self, cols: int, rows: int) -> None:
         """Send this viewer's size, or store it until there is a connection again. 0 columns are 80, 0 rows are 24."""

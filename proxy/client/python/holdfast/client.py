@@ -62,7 +62,7 @@ class _Waiting:
 
     def __init__(self, conn: Connection) -> None:
         self.conn = conn  # that carries the request
-        self.before = conn.received  # the number of frames that were received before the request
+        self.since = Connection.received
         self.is_sent = False
         self.parts: List[Message] = []
         self.reply: asyncio.Future[List[Message]] = asyncio.get_running_loop().create_future()
@@ -310,14 +310,23 @@ class Holdfast:
             self._requests_waiting -= 1
 
     def _expire(self, w: _Waiting, err: HoldfastError) -> None:
-        """Fail a request, because its answer is late. If its connection is silent, end that, because it may be lost without notice."""
+        """Fail a request, because its answer is late. If its connection is silent, too, end it.
+
+        Then the silent connections of attachments and subscriptions, on which no answer is due, may also be lost without
+        notice.
+        """
         w.fail(err)
-        if w.is_sent and w.conn.received != w.before:
+        if not w.is_sent:
+            w.conn.expire(HoldfastError("lost", err.message))
+        elif not w.conn.expire_if_silent(w.since):
             return
-        w.conn.expire(HoldfastError("lost", err.message))
         if self._conn is w.conn:  # later requests use the next one
             self._conn = None
             self._connected.clear()
+        for attachment in self._attachments:
+            attachment._expire_if_silent(w.since)
+        for subscription in self._subscriptions:
+            subscription._expire_if_silent(w.since)
 
     async def _call(self, m: Message) -> List[Message]:
         """Make a request. If the connection is lost, make it again, unless it must not be repeated."""

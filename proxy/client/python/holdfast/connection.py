@@ -48,14 +48,16 @@ class Connection:
     """A stream on which the proxy has accepted the hello."""
 
     welcome: WelcomeMessage
+    #: The number of frames that all connections have received.
+    received = 0
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._limit = frames.MAX_HELLO
         self._late: Optional[HoldfastError] = None  # the error with which expire has ended the connection
-        #: The number of frames that were received.
-        self.received = 0
+        #: `received` when this connection received the last frame.
+        self.heard = 0
         self._drains = asyncio.Lock()  # Python 3.9 permits one drain at a time
 
     async def hello(self, client: str, token: Optional[str], secret: Optional[str]) -> None:
@@ -104,7 +106,8 @@ class Connection:
             body = await self._reader.readexactly(length)
         except (OSError, asyncio.IncompleteReadError) as err:
             raise self._late or as_error(err) from err
-        self.received += 1
+        Connection.received += 1
+        self.heard = Connection.received
         return body[0], body[1:]
 
     def send(self, m: Message) -> None:
@@ -144,6 +147,13 @@ class Connection:
         """End the connection with an error, because an answer is late. What waits to be sent is discarded, because it may never be read."""
         self._late = why
         self._writer.transport.abort()
+
+    def expire_if_silent(self, since: int) -> bool:
+        """End the connection if it has received nothing since `received` had a value. It may be lost without notice."""
+        is_silent = self.heard <= since
+        if is_silent:
+            self.expire(HoldfastError("lost", "the connection was silent although an answer was due"))
+        return is_silent
 
 
 def unix_socket(path: str) -> Dial:
@@ -257,6 +267,10 @@ class Room:
         self._used -= n
         if self._used <= self._limit // 4:
             self._free.set()
+
+    @property
+    def is_full(self) -> bool:
+        return not self._free.is_set()
 
     def open(self) -> None:
         """Let the producer continue, because nothing more is stored."""

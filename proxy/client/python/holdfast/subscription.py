@@ -46,6 +46,7 @@ class Subscription:
         self._subscribed = asyncio.Event()
         self._err: Optional[HoldfastError] = None
         self._is_over = False
+        self._conn: Optional[Connection] = None
         self._timer: asyncio.TimerHandle  # ends a connection on which the subscription is not answered
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -99,6 +100,7 @@ class Subscription:
 
     async def _serve(self, conn: Connection) -> HoldfastError:
         """Subscribe on a connection, and return the reason for its end."""
+        self._conn = conn
         answer = self._dialer.times.answer
         self._timer = asyncio.get_running_loop().call_later(answer, conn.expire, late(answer, True))
         try:
@@ -113,7 +115,13 @@ class Subscription:
             return as_error(err)
         finally:
             self._timer.cancel()
+            self._conn = None
             conn.close()
+
+    def _expire_if_silent(self, since: int) -> None:
+        """End the connection if it has received nothing, unless it is not read because the caller is slow."""
+        if self._conn is not None and not self._room.is_full:
+            self._conn.expire_if_silent(since)
 
     def _receive(self, m: Message) -> None:
         """Process a message. An error that it raises ends the connection."""

@@ -33,7 +33,9 @@ class Fake:
         self.heard = asyncio.Event()  # a message of this type has arrived
         self.welcomes = 0
         self.handler: Handler = lambda m, writer: None
+        self.input: Callable[[int, bytes, asyncio.StreamWriter], None] = lambda offset, data, writer: None
         self.writers: List[asyncio.StreamWriter] = []
+        self.severed: List[asyncio.StreamWriter] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
@@ -45,7 +47,14 @@ class Fake:
                 (length,) = frames.LENGTH.unpack(await reader.readexactly(frames.LENGTH.size))
                 if self.stops:
                     return
-                m = json.loads((await reader.readexactly(length))[1:])
+                body = await reader.readexactly(length)
+                if writer in self.severed:
+                    continue
+                if body[0] == frames.INPUT:
+                    _, offset, data = frames.parse_data(body[1:])
+                    self.input(offset, data, writer)
+                    continue
+                m = json.loads(body[1:])
                 if m["type"] == self.silent:
                     self.heard.set()
                     continue
@@ -55,6 +64,10 @@ class Fake:
                 self.handler(m, writer)
         except (asyncio.IncompleteReadError, OSError):
             writer.close()
+
+    def sever(self) -> None:
+        """Lose everything that arrives on the present connections, without notice."""
+        self.severed = list(self.writers)
 
     def close_all(self) -> None:
         for writer in self.writers:
@@ -359,3 +372,34 @@ async def test_detach_twice(fake: Fake, path: str) -> None:
     assert not done and len(held) == 1
     send(held[0], type="detached", attachment=1)
     await asyncio.gather(first, second)
+
+
+@run
+async def test_silent_connections(fake: Fake, path: str) -> None:
+    """Attachments and subscriptions leave connections that were lost without notice: if input is not accepted, or if a request finds its own silent."""
+    typed: List[Tuple[int, bytes]] = []
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] == "attach":
+            attached(writer)
+        elif m["type"] == "events":
+            send(writer, type="subscribed", instance="i", seq=0)
+
+    def take(offset: int, data: bytes, writer: asyncio.StreamWriter) -> None:
+        typed.append((offset, data))
+        send(writer, type="accepted", attachment=1, offset=offset + len(data))
+
+    fake.handler, fake.input = handle, take
+    async with await Holdfast.connect(path, redial=Redial(min=0.001, answer=0.1)) as client:
+        attachment, subscription = await client.attach("s"), client.subscribe()
+        await subscription.ready()
+        fake.sever()
+        await attachment.write("typed")
+        await attachment.flush()
+        assert (typed, fake.welcomes) == ([(0, b"typed")], 4)
+        fake.sever()
+        with pytest.raises(HoldfastError) as err:
+            await client.list()
+        assert err.value.code == "timeout"
+        while fake.welcomes < 7:  # one for each connection
+            await asyncio.sleep(0.001)
