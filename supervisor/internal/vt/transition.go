@@ -244,26 +244,31 @@ func (c *transition) buffer(b, fb *buffer, changed []int) {
 // titlesFrom restores the titles, icon names and the directory that have changed.
 func (c *transition) titlesFrom() {
 	t, from := c.t, c.from
-	title, icon := t.title != from.title, t.icon != from.icon
-	if !slices.Equal(t.titleStack, from.titleStack) {
-		c.add(strings.Repeat("\x1b[23;2t", len(from.titleStack)))
-		c.pushTitles("2", t.titleStack)
-		title = true
-	}
-	if !slices.Equal(t.iconStack, from.iconStack) {
-		c.add(strings.Repeat("\x1b[23;1t", len(from.iconStack)))
-		c.pushTitles("1", t.iconStack)
-		icon = true
-	}
-	if title {
-		c.add("\x1b]2;" + t.title + "\x1b\\")
-	}
-	if icon {
-		c.add("\x1b]1;" + t.icon + "\x1b\\")
-	}
+	c.titleFrom("2", t.titleStack, from.titleStack, t.title, from.title)
+	c.titleFrom("1", t.iconStack, from.iconStack, t.icon, from.icon)
 	if t.workDir != from.workDir {
 		c.directory()
 	}
+}
+
+// titleFrom restores a title and its stack if they have changed. which is as in pushTitles.
+func (c *transition) titleFrom(which string, stack, fromStack []string, title, fromTitle string) {
+	if slices.Equal(stack, fromStack) {
+		if title != fromTitle {
+			c.add("\x1b]" + which + ";" + title + "\x1b\\")
+		}
+		return
+	}
+	c.add(strings.Repeat("\x1b[23;"+which+"t", len(fromStack)))
+	if len(fromStack) > 0 {
+		fromTitle = fromStack[0]
+	}
+	if fromTitle == "" { // the viewer's terminal has its own title now
+		c.setTitles(which, stack, title)
+		return
+	}
+	c.pushTitles(which, stack)
+	c.add("\x1b]" + which + ";" + title + "\x1b\\")
 }
 
 // colorsFrom restores the colours that have changed, and resets those that are no longer set.

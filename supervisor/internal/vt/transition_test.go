@@ -29,6 +29,8 @@ func TestAppendTransition(t *testing.T) {
 		{"another mouse", "\x1b[?1002h", "\x1b[?1003h", "\x1b[?1002l\x1b[?1003h"},
 		{"a title", "", "\x1b]2;t\x07", "\x1b]2;t\x1b\\"},
 		{"a title from the stack", "\x1b]2;a\x07\x1b[22;2t\x1b]2;b\x07", "\x1b[23;2t", "\x1b[23;2t\x1b]2;a\x1b\\"},
+		{"no title, pushed", "", "\x1b[22;0;0t", "\x1b[22;2t\x1b[22;1t"},
+		{"no title, from the stack", "\x1b[22;2t\x1b]2;b\x07", "\x1b[23;2t", "\x1b[23;2t"},
 		{"colours", "\x1b]4;1;#010203\x07\x1b]11;#010203\x07", "\x1b]104\x07\x1b]111\x07\x1b]12;#010203\x07", "\x1b]104;1\x1b\\\x1b]111\x1b\\\x1b]12;#010203\x1b\\"},
 		{"a directory", "", "\x1b]7;file:///tmp\x07", "\x1b]7;file:///tmp\x1b\\"},
 		{"the keyboard", "\x1b[>1u", "\x1b[>3u\x1b[>4;1m", "\x1b[<99u\x1b[=0;1u\x1b[>1u\x1b[>3u\x1b[>4;1m"},
