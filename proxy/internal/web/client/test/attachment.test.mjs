@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 import { HoldfastClient } from '../dist/index.js';
 import { Fake, random, seed, SESSION, Shown } from './fake.mjs';
@@ -354,4 +355,21 @@ test('if a request finds its connection silent, attachments and subscriptions le
   await shown.shows('after');
   assert.equal((await events[Symbol.asyncIterator]().next()).value.seq, 1);
   await client.close();
+});
+
+test('an error of a listener is not swallowed, and stops no other listener', () => {
+  const program = `
+    import { HoldfastClient } from './dist/index.js';
+    import { Fake, SESSION, Shown } from './test/fake.mjs';
+    process.on('uncaughtException', (err) => console.log(err.message));
+    const fake = new Fake(), client = await HoldfastClient.connect({ transport: fake.transport });
+    const a = await client.attach(SESSION);
+    a.on('output', () => { throw new Error('thrown'); });
+    a.on('output', async () => { throw new Error('rejected'); });
+    const shown = new Shown(a);
+    fake.print('x');
+    await shown.shows('x');
+    await client.close();`;
+  const ran = spawnSync(process.execPath, ['--input-type=module', '-e', program], { cwd: new URL('..', import.meta.url), encoding: 'utf8' });
+  assert.deepEqual([ran.stdout, ran.stderr], ['thrown\nrejected\n', '']);
 });
