@@ -147,6 +147,7 @@ type Attachment struct {
 
 	queue       []Message
 	queued      int           // bytes of the messages in queue
+	isFull      bool          // the session's input queue was full, so no input is sent before retry
 	isDetaching bool          // Detach was called, so messages are no longer queued and input is refused
 	notify      chan struct{} // a message was queued
 	drained     chan struct{} // a message was removed from queue
@@ -620,11 +621,14 @@ func (a *Attachment) error(e *protocol.Error) error {
 		}
 		a.mu.Lock()
 		a.in.resume(*e.Offset, false)
+		waits := a.isFull
+		a.isFull = e.Code == protocol.CodeInputFull
+		isFull := a.isFull
 		a.mu.Unlock()
-		if e.Code == protocol.CodeInputGap {
+		if !isFull {
 			go a.flush()
-		} else {
-			time.AfterFunc(retryFull, a.flush)
+		} else if !waits { // otherwise an answer to an earlier part of the input has set the timer
+			time.AfterFunc(retryFull, a.retry)
 		}
 		return nil
 	case protocol.CodeLineTooLong:

@@ -117,6 +117,14 @@ func (a *Attachment) flush() {
 	}
 }
 
+// retry sends input again that the session did not accept, because its queue was full.
+func (a *Attachment) retry() {
+	a.mu.Lock()
+	a.isFull = false
+	a.mu.Unlock()
+	a.flush()
+}
+
 // sendAll does the work of flush; a.sendMu must be held.
 func (a *Attachment) sendAll() {
 	for {
@@ -128,7 +136,11 @@ func (a *Attachment) sendAll() {
 		}
 		size, appearance := a.resize, a.appearance
 		a.resize, a.appearance = nil, nil
-		p, offset := a.in.next()
+		var p []byte
+		var offset uint64
+		if !a.isFull || a.isDetaching { // otherwise retry sends it
+			p, offset = a.in.next()
+		}
 		a.mu.Unlock()
 		if !a.sendTerminal(conn, size, appearance) {
 			return

@@ -172,6 +172,7 @@ class Attachment:
         self._timer: asyncio.TimerHandle  # ends a connection on which the attach or input is not answered
         self._is_watched = False  # the timer waits until input is accepted
         self._is_late = False  # the next attach has no attempt
+        self._is_full = False  # the session's input queue was full, so no input is sent until a timer ends
         self._is_leaving = False  # detach was called, so that output is discarded
         self._why: Optional[HoldfastError] = None  # the reason for the end of the attachment
         self._raised: Optional[HoldfastError] = None  # the part of it that the iterator raises
@@ -418,7 +419,9 @@ class Attachment:
             if err.code == "input_gap":
                 return self._send_pending()
             self._say(InputFull())
-            asyncio.get_running_loop().call_later(RETRY_FULL_S, self._send_pending)
+            if not self._is_full:  # otherwise an answer to an earlier part of the input has set the timer
+                self._is_full = True
+                asyncio.get_running_loop().call_later(RETRY_FULL_S, self._retry)
             return
         if self._conn is not None and err.code in ("line_too_long", "permission_denied"):
             return self._say(Warned(err))
@@ -498,8 +501,13 @@ class Attachment:
             self._accepted.clear()
             await self._accepted.wait()
 
+    def _retry(self) -> None:
+        """Send input again that the session did not accept, because its queue was full."""
+        self._is_full = False
+        self._send_pending()
+
     def _send_pending(self) -> None:
-        """Send the input and the size that were not sent on this connection yet."""
+        """Send the size and the input that were not sent on this connection yet. Input waits if the session's queue was full just now."""
         conn = self._conn
         if conn is None or self._why is not None:
             return
@@ -509,7 +517,7 @@ class Attachment:
         if self._looks is not None and not conn.is_full:
             conn.send({"type": "appearance", "attachment": NUMBER, **self._looks})
             self._looks = None
-        while not conn.is_full:
+        while not conn.is_full and not self._is_full:
             part = self._input.next()
             if part is None:
                 break
@@ -563,6 +571,7 @@ class Attachment:
             await self._stop(closed())
 
     async def _leave(self) -> None:
+        self._is_full = False
         self._send_pending()
         self._is_leaving = True
         self._events.clear()

@@ -111,6 +111,7 @@ export class Attachment {
   private timer: ReturnType<typeof setTimeout> | undefined; // closes a connection on which the attach or input is not answered
   private watched = false; // timer waits until input is accepted
   private late = false; // the next attach has no attempt
+  private full = false; // the session's input queue was full, so no input is sent until a timer ends
 
   private pending = 0; // bytes that listeners are processing
   private paused = false;
@@ -444,7 +445,12 @@ export class Attachment {
         this.flowed();
         if (err.code === 'input_gap') return this.flushInput();
         this.say(() => this.events.emit('inputFull'));
-        setTimeout(() => this.flushInput(), RETRY_FULL_MS);
+        if (this.full) return; // an answer to an earlier part of the input has set the timer
+        this.full = true;
+        setTimeout(() => {
+          this.full = false;
+          this.flushInput();
+        }, RETRY_FULL_MS);
         return;
       case 'line_too_long':
       case 'permission_denied':
@@ -511,14 +517,14 @@ export class Attachment {
     if (this.input.length === 0) for (const done of this.settled.splice(0)) done();
   }
 
-  // flushInput sends the input that was not sent on this connection yet.
+  // flushInput sends the input that was not sent on this connection yet, unless the session's queue for it was full just now.
   private flushInput(): void {
     const conn = this.conn;
     if (conn === undefined || this.over) return;
     if (this.size !== undefined) conn.send({ type: 'resize', attachment: NUMBER, ...this.size });
     if (this.looks !== undefined) conn.send({ type: 'appearance', attachment: NUMBER, ...this.looks });
     this.size = this.looks = undefined;
-    for (let part = this.input.next(); part !== undefined; part = this.input.next()) {
+    for (let part = this.full ? undefined : this.input.next(); part !== undefined; part = this.input.next()) {
       conn.data(frames.INPUT, frames.inputPayload(NUMBER, part.offset, part.data));
     }
     this.watch();
@@ -568,6 +574,7 @@ export class Attachment {
   /** detach ends the attachment; the session continues. If there is a connection, it sends the written input first. */
   async detach(): Promise<void> {
     if (this.over) return;
+    this.full = false;
     this.flushInput();
     this.leaving = true;
     const conn = this.conn;
