@@ -44,7 +44,7 @@ func TestHoldfast(t *testing.T) {
 		{"rm s", 64, "holdfast kill ID", "proxy kill"},
 		{"help join", 0, "holdfast join", "proxy join"},
 		{"help gate revoke", 0, "holdfast gate revoke", "proxy gate"},
-		{"help gate revoked", 64, `there is no command "revoked", but revoke`, ""},
+		{"help gate revoked", 64, `there is no command "revoked"; did you mean revoke?`, ""},
 		{"help attach bogus", 64, `there is no command "bogus"`, ""},
 		{"help logs", 64, "holdfast history ID", ""},
 		{"completion bogus", 64, "does not take 1 argument", ""},

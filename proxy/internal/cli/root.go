@@ -198,7 +198,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	text := fmt.Sprintf("there is no command %q, see proxy help", args[0])
 	cmd.SuggestionsMinimumDistance = 2
 	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-		text = fmt.Sprintf("there is no command %q, but %s", args[0], strings.Join(like, ", "))
+		text = fmt.Sprintf("there is no command %q; did you mean %s?", args[0], strings.Join(like, " or "))
 	}
 	return exitcode.WrongUsage(errors.New(text))
 }
