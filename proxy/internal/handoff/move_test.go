@@ -138,6 +138,7 @@ func TestTakenBack(t *testing.T) {
 	bad := errors.New("cannot read that")
 	for name, does := range map[string]func(*testing.T, *Take){
 		"refuses": func(t *testing.T, take *Take) {
+			files := take.files
 			_, _, err := take.Prepared(func(conns []Conn, _ []byte, ours <-chan struct{}) error {
 				t.Cleanup(func() { isNotOurs(t, ours) })
 				for _, c := range conns {
@@ -147,6 +148,11 @@ func TestTakenBack(t *testing.T) {
 			})
 			if !errors.Is(err, bad) || errors.Is(err, ErrGone) {
 				t.Errorf("Prepared returned %v", err)
+			}
+			for _, f := range files {
+				if err := f.Close(); !errors.Is(err, os.ErrClosed) {
+					t.Errorf("after Prepared has failed, the file %s of the old proxy is still open: %v", f.Name(), err)
+				}
 			}
 		},
 		"dies": func(t *testing.T, take *Take) {

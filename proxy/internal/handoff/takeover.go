@@ -150,12 +150,12 @@ func (t *Take) step(name string) {
 	}
 }
 
-// fail reports err to the old proxy and closes the conversation.
+// fail reports err to the old proxy, and closes the conversation and the files that no caller has asked for.
 func (t *Take) fail(err error) error {
 	if !errors.Is(err, ErrGone) {
 		t.peer.sendError(err)
 	}
-	return errors.Join(err, t.peer.conn.Close())
+	return errors.Join(err, closeAll(t.files), t.peer.conn.Close())
 }
 
 // CheckTime returns an error if this proxy has needed more than LastTime since Prepared. The old proxy
