@@ -513,7 +513,15 @@ var hello = Hello{Build: "2.0", Records: protocol.VersionRange{Min: 1, Max: 1}}
 
 // finish completes a handoff without connections.
 func finish(take *Take) error {
-	if _, _, err := take.Prepared(func([]Conn, []byte, <-chan struct{}) error { return nil }); err != nil {
+	var files []*os.File
+	defer func() { _ = closeAll(files) }()
+	_, _, err := take.Prepared(func(conns []Conn, _ []byte, _ <-chan struct{}) error {
+		for _, c := range conns {
+			files = append(files, c.File)
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	return take.Serving()
