@@ -34,6 +34,7 @@ type host struct {
 	// an event.
 	ends, hidden []protocol.SessionInfo
 	ended        func(protocol.SessionID, protocol.Instance)
+	looks        func() // called at each look; it may be nil
 }
 
 func newHost(t *testing.T) *host {
@@ -46,6 +47,9 @@ func newHost(t *testing.T) *host {
 		Dir: filepath.Join(t.TempDir(), "before"), Log: zerolog.New(&h.log),
 		Permitted: func() ([]string, error) { return h.permitted, nil },
 		Look: func(context.Context) (Running, error) {
+			if h.looks != nil {
+				h.looks()
+			}
 			if h.isIdle {
 				return Running{}, ErrIdle
 			}
@@ -216,15 +220,22 @@ func TestSessionEnds(t *testing.T) {
 	m := request(gate.UpgradeApply, broken) // the return waits for the sessions from before
 	session := protocol.SessionInfo{ID: "e", Instance: "1", State: protocol.StateRunning}
 	h.ends = []protocol.SessionInfo{session}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if result := h.work(ctx, &job{request: m, changed: make(chan struct{})}, broken); result.State != gate.UpgradeReturned {
+	work := func(ctx context.Context) gate.Upgraded {
+		return h.work(ctx, &job{request: m, changed: make(chan struct{})}, broken)
+	}
+	if result := work(testkit.Soon(t)); result.State != gate.UpgradeReturned {
 		t.Errorf("with a session that has ended: %+v", result)
 	}
 	h.hidden = []protocol.SessionInfo{session}
-	ctx, cancel = context.WithTimeout(t.Context(), time.Second/2)
+	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	defer cancel()
-	result := h.work(ctx, &job{request: m, changed: make(chan struct{})}, broken)
+	n := 0
+	h.looks = func() {
+		if n++; n == 3 { // the first look shows the session, the second one shows that the programs have not changed
+			cancel()
+		}
+	}
+	result := work(ctx)
 	if result.State != gate.UpgradeFailed || !strings.Contains(result.Error, "session e is missing") {
 		t.Errorf("with a session that is absent: %+v", result)
 	}
