@@ -229,11 +229,11 @@ func TestNotServing(t *testing.T) {
 // TestGettingOn checks that a supervisor that needs long before it is ready is not ended while it reports progress.
 func TestGettingOn(t *testing.T) {
 	cfg := config()
-	cfg.StartTime = 300 * time.Millisecond
+	cfg.StartTime = time.Second // as in TestNotServing, because the start of the program counts as well
 	w := start(t, cfg, "role=supervisor", "KEEPER_TEST_READY=no")
 	w.until("ready")
 	pid := w.supervisor()
-	for range 20 {
+	for range 12 { // longer than StartTime in all
 		time.Sleep(cfg.StartTime / 10)
 		if e := w.do(command{Do: "alive"}); e.PID != pid || e.Error != "" {
 			t.Fatalf("%+v", e)
