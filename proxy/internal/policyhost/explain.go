@@ -31,7 +31,7 @@ func (r *run) explain(ctx context.Context, cfg Config, err error) error {
 		return broken(cfg, fmt.Sprintf("it ended before the handshake (%s) and said %s", r.program.exitStatus(), r.program.lastWords()))
 	case hello == nil && printed != nil && *printed != "":
 		return broken(cfg, fmt.Sprintf("the first line of its output must be the handshake, but was %.100q", *printed))
-	case hello == nil && printed != nil:
+	case errors.Is(err, errStopped), hello == nil && printed != nil: // a busy machine may not even have started it in that time
 		return broken(cfg, fmt.Sprintf("it did not answer the handshake within %v", cfg.StartTime))
 	case r.link.err != nil:
 		return broken(cfg, fmt.Sprintf("it answered the handshake, but not on its socket, where it must speak TLS: %.300v", r.link.err))

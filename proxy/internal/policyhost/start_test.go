@@ -31,6 +31,7 @@ func TestStartFails(t *testing.T) {
 		{name: "a program that ends", role: "exits", code: protocol.CodePolicyUnavailable, says: "ended before the handshake (exit status 7)"},
 		{name: "a program that prints", role: "prints", code: protocol.CodePolicyUnavailable, says: `but was "hello, world\n"`},
 		{name: "a silent program", role: "silent", harm: hasty, code: protocol.CodePolicyUnavailable, says: "did not answer the handshake within 1s"},
+		{name: "no time for the start", harm: func(_ *testing.T, c *Config) { c.StartTime = time.Nanosecond }, code: protocol.CodePolicyUnavailable, says: "did not answer the handshake within 1ns"},
 		{name: "net/rpc", role: "netrpc", code: protocol.CodePolicyUnavailable, says: `unsupported plugin protocol "netrpc"`},
 		{name: "no TLS", role: "plaintext", code: protocol.CodePolicyUnavailable, says: "must speak TLS"},
 		{name: "no socket", role: "nowhere", code: protocol.CodePolicyUnavailable, says: "not on its socket"},
