@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"holdfast/protocol"
@@ -124,20 +125,31 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// Late answers to questions that were asked together count once, because a program that has too much to do does not hang.
+// Late answers to questions that were asked together count once, because a program that has too much to do does not
+// hang. A question that waited for its turn for most of its time does not count.
 func TestTooMuchIsNoHang(t *testing.T) {
-	s := newStage(t, "served")
-	cfg := s.config()
-	cfg.Deadline = 200 * time.Millisecond
-	h, _ := s.start(cfg)
-	r, _ := h.current()
-	var all sync.WaitGroup
-	for range 3 * maxCalls {
-		all.Go(func() { _, _ = h.Authenticate(testkit.Soon(t), policy.Credentials{Token: "wait", UID: -1}) })
-	}
-	if all.Wait(); r.isHung() {
-		t.Error("the program was taken for one that hangs")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const deadline = 200 * time.Millisecond
+		r := &run{hung: make(chan struct{})}
+		late := func(times int, after time.Duration) {
+			asked := time.Now()
+			time.Sleep(after)
+			for range times {
+				r.tooLate(asked, deadline)
+			}
+		}
+		late(3*maxCalls, deadline)
+		late(3*maxCalls, deadline/2-1)
+		for range maxLate - 1 {
+			if r.isHung() {
+				t.Error("the program was taken for one that hangs")
+			}
+			late(1, deadline)
+		}
+		if !r.isHung() {
+			t.Errorf("after %d late answers one after another the program does not count as hung", maxLate)
+		}
+	})
 }
 
 // A canceled caller receives the context's error, which does not count as a failure of the policy.

@@ -68,9 +68,10 @@ func TestFlood(t *testing.T) {
 	s := newStage(t, "served")
 	h, _ := s.start(s.config())
 	const many = 20_000
-	if err := auth(t, h, "print "+strings.Repeat("x\n", many)); err != nil {
+	if err := auth(t, h, "print "+strings.Repeat("x\n", many-1)+"last\n"); err != nil {
 		t.Fatal(err)
 	}
+	testkit.Eventually(t, limit, func() bool { return h.says.lastLine() == "last" }, "all output is read")
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
