@@ -3,6 +3,7 @@ package web
 import (
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,14 +39,21 @@ func TestStrangers(t *testing.T) {
 			page.hello("")
 			program.hello(token)
 
+			var last net.Addr
 			for range 150 {
 				nc, err := net.Dial("tcp", addr.String())
 				if err != nil {
 					t.Fatal(err)
 				}
+				last = nc.LocalAddr()
 				t.Cleanup(func() { _ = nc.Close() })
 				_, _ = nc.Write([]byte(tt.sends(addr))) // the server may have closed the connection
 			}
+			eventually(t, func() bool {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				return slices.ContainsFunc(h.strangers, func(a *pendingConn) bool { return a.nc.RemoteAddr().String() == last.String() })
+			}, "all connections of the flood are accepted")
 			began := time.Now()
 			if r, _ := get(t, addr, "/", "Cookie: "+mine); r.StatusCode != http.StatusOK {
 				t.Errorf("the page has the status %d", r.StatusCode)
