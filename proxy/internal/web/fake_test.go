@@ -207,6 +207,12 @@ func (f *fakeSupervisor) typedSoFar() []byte {
 	return bytes.Clone(f.typed)
 }
 
+func (f *fakeSupervisor) typedCount() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.typed)
+}
+
 // print prints p to this viewer, and returns an error after it has detached.
 func (v *viewer) print(p []byte) error {
 	v.mu.Lock()
