@@ -450,7 +450,7 @@ func (a *app) leaveCommand() *cobra.Command {
 			} else if err := a.leave(cmd.Context(), dirs); errors.As(err, &inUse) {
 				return err // the agent would stay without the file
 			} else if err != nil {
-				cli.Warn(fmt.Errorf("the gate was not told (%w); remove the host there with: proxy gate revoke %s", err, plain.Text(state.Name)))
+				cli.Warn(fmt.Errorf("the gate has not confirmed that it has removed this host (%w); remove the host there with: proxy gate revoke %s", err, plain.Text(state.Name)))
 			}
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err

@@ -334,11 +334,6 @@ func (h *Host) Publish(kind string, data []byte) error {
 // after limit.
 func (h *Host) Flush(limit time.Duration) error { return h.flush(limit) }
 
-// IsClosed reports whether a Flush has failed because the connection has ended.
-func IsClosed(err error) bool {
-	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, errNotConnected)
-}
-
 // A Peer is the connection of a gate with the server of another gate.
 type Peer struct{ *link }
 

@@ -227,19 +227,28 @@ func TestAgentSocketsRemoved(t *testing.T) {
 	}
 }
 
-// A host leaves also if its agent is asked before it has connected.
+// A host leaves also if its agent is asked before it has connected, and if the gate has revoked it.
 func TestAgentLeaves(t *testing.T) {
-	b := newBench(t)
-	a, _ := joinedHouse(b, "x")
-	leave, result := make(chan chan error, 1), make(chan error, 1)
-	leave <- result
-	o := a.options()
-	o.Leave = leave
-	if _, err := member.Run(testkit.Soon(t), o); err != nil {
-		t.Fatal(err)
+	for _, isRevoked := range []bool{false, true} {
+		b := newBench(t)
+		a, _ := joinedHouse(b, "x")
+		if isRevoked {
+			if had, err := Revoke(testkit.Soon(t), b.store, b.control, "x"); !had || err != nil {
+				t.Fatalf("revoke: %v, %v", had, err)
+			}
+		}
+		leave, result := make(chan chan error, 1), make(chan error, 1)
+		leave <- result
+		o := a.options()
+		o.Leave = leave
+		if _, err := member.Run(testkit.Soon(t), o); err != nil {
+			t.Fatal(err)
+		}
+		if err := testkit.Within(t, limit, "the leave has a result", result); err != nil {
+			t.Errorf("the host was revoked %v: %v", isRevoked, err)
+		}
+		if b.info("x").Name != "" {
+			t.Errorf("the host was revoked %v, and is not removed", isRevoked)
+		}
 	}
-	if err := testkit.Within(t, limit, "the leave has a result", result); err != nil {
-		t.Error(err)
-	}
-	testkit.Eventually(t, limit, func() bool { return b.info("x").Name == "" }, "the host is removed")
 }

@@ -59,7 +59,8 @@ const (
 	listPauseMax = 2 * time.Second
 	listEvery    = time.Minute            // after the last list, if nothing changes
 	listShare    = 10                     // at most one part of so many of the time is spent on lists
-	arrivePause  = 100 * time.Millisecond // after a connection for a client that has failed, and before a leave is tried again
+	arrivePause  = 100 * time.Millisecond // after a connection for a client that has failed
+	leavePause   = 20 * time.Millisecond  // before a leave is told again
 	flushLimit   = 5 * time.Second
 	firstRefusal = time.Minute // a gate that refuses the host is asked again after this time
 )
@@ -169,6 +170,10 @@ type agent struct {
 
 	commands chan struct{} // has an element for each command of a client that runs
 
+	// notBefore is the time of the next attempt to connect with a gate; dialBus alone uses it. The pause is not a part of the
+	// attempt that was refused, because serve waits for the first attempt.
+	notBefore time.Time
+
 	leaving goaway.Set    // the clients of the local proxy
 	visits  atomic.Int64  // number of connections of clients with the local proxy, also those that are being opened
 	handed  chan struct{} // is closed when a successor has taken over
@@ -186,6 +191,7 @@ type agent struct {
 	tickets   map[string]bool // of the clients that are being connected, or are connected
 	isOver    bool            // the host has left, and the file must not be written again
 	isServing bool            // the local proxy serves, as far as publish knows
+	isUnknown bool            // all gates have refused the key of the host since the last connection
 	// moving is not nil while a successor is about to take over. It is closed when that is decided. Meanwhile this
 	// agent does not connect again, because it would replace the connection of the successor, and does not write the
 	// file, because the successor does.
@@ -287,6 +293,9 @@ func (*agent) signal(c chan struct{}) {
 
 // dialBus opens a connection for the bus of the first gate that accepts the host. It proves the host's key.
 func (a *agent) dialBus(ctx context.Context) (conn net.Conn, password string, err error) {
+	if err := pause(ctx, time.Until(a.notBefore)); err != nil {
+		return nil, "", err
+	}
 	if err := a.awaitDecision(ctx); err != nil {
 		return nil, "", err
 	}
@@ -314,8 +323,11 @@ func (a *agent) dialBus(ctx context.Context) (conn net.Conn, password string, er
 		return errors.As(err, &refused) && refused.Code == gate.RefusedUnauthorized
 	}
 	if slices.ContainsFunc(errs, isDenied) { // and no other gate has accepted it
+		a.mu.Lock()
+		a.isUnknown = !slices.ContainsFunc(errs, func(err error) bool { return !isDenied(err) })
+		a.mu.Unlock()
 		a.lost(err)
-		_ = pause(ctx, firstRefusal) // a revoked host must not ask every few seconds for ever
+		a.notBefore = time.Now().Add(firstRefusal) // a revoked host must not ask every few seconds for ever
 	}
 	return nil, "", err
 }
@@ -430,7 +442,7 @@ func pause(ctx context.Context, d time.Duration) error {
 func (a *agent) connected() {
 	a.o.Link.set(nil)
 	a.mu.Lock()
-	a.denied = nil
+	a.denied, a.isUnknown = nil, false
 	a.mu.Unlock()
 	a.o.Log.Info().Msg("connected with the gate")
 	a.signal(a.wake)
@@ -725,25 +737,30 @@ func (a *agent) publish(ctx context.Context) {
 	}
 }
 
-// sayLeave tells the gate that the host leaves. The gate closes the connection of a host that has left, so the end of
-// the connection is no failure if it could be used just before. If the agent is not connected, sayLeave waits for
-// flushLimit, because it may be connecting.
+// sayLeave tells the gate that the host leaves, until the gates do not know the host any more. A gate that has removed the
+// host closes the connection, and refuses the next one. A gate that has only received the message may end before it has
+// removed the host. After flushLimit, sayLeave returns an error.
 func (a *agent) sayLeave(ctx context.Context) error {
-	end := time.Now().Add(flushLimit)
-	err := a.bus.Flush(flushLimit)
-	for bus.IsClosed(err) && time.Now().Before(end) && pause(ctx, arrivePause) == nil {
-		err = a.bus.Flush(max(time.Until(end), arrivePause))
-	}
-	if err == nil {
-		err = a.bus.Publish(record.KindLeave, nil)
-	}
-	if err != nil {
-		return err
-	}
-	if err := a.bus.Flush(flushLimit); !bus.IsClosed(err) {
-		return err
+	ctx, cancel := context.WithTimeout(ctx, flushLimit)
+	defer cancel()
+	for !a.isForgotten() {
+		err := a.bus.Publish(record.KindLeave, nil)
+		if pause(ctx, leavePause) == nil {
+			continue
+		}
+		if isConnected, reason := a.o.Link.Status(); !isConnected {
+			err = errors.New(reason)
+		}
+		return cmp.Or(err, errors.New("the gate does not answer"))
 	}
 	return nil
+}
+
+// isForgotten reports whether no gate knows this host any more.
+func (a *agent) isForgotten() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.isUnknown
 }
 
 // link returns the number of times that the bus was connected.
