@@ -382,3 +382,35 @@ func TestEndsDuringHandoff(t *testing.T) {
 		t.Error("the path of a socket is gone")
 	}
 }
+
+// A gate without hosts is handed over only if the successor is connected with its bus. The successor could not recall it
+// otherwise, and would later take itself for the gate before, because it listens at the same path then.
+func TestHandoffWithoutHosts(t *testing.T) {
+	silent := filepath.Join(testkit.Dir(t), ControlSocket)
+	ln, err := net.Listen("unix", silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	for _, path := range []string{silent, filepath.Join(testkit.Dir(t), "none.sock")} {
+		b := newBench(t)
+		for range 3 {
+			if err := testkit.Within(t, limit, "the old gate ends", b.handOver()); err != nil {
+				t.Error(err)
+			}
+		}
+		store, err := credential.Open(filepath.Join(b.dir, "gate"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = Takeover{
+			ControlPath: path, HandoffPath: filepath.Join(b.dir, HandoffSocket), Timeout: time.Second, Serving: func(int) { t.Error("the successor serves") },
+		}.Run(testkit.Soon(t), store, zerolog.Nop(), Options{})
+		if err == nil || !strings.Contains(err.Error(), "not connected with the bus of the gate before") || !strings.Contains(err.Error(), "continues to serve") {
+			t.Errorf("handoff with the control socket %s: %v", path, err)
+		}
+		if b.info("x").Name != "" {
+			t.Error("the old gate does not continue to serve")
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,8 +52,11 @@ func (t Takeover) Run(ctx context.Context, store *credential.Store, log zerolog.
 		return err
 	}
 	defer g.close()
-	g.connectPredecessor(t.ControlPath)
-	if err := g.standTrial(take); err != nil {
+	err = g.connectPredecessor(t.ControlPath, cmp.Or(t.Timeout, handoff.Timeout)/2)
+	if err == nil {
+		err = g.standTrial(take)
+	}
+	if err != nil {
 		take.GiveUp(err)
 		return fmt.Errorf("the old gate continues to serve: %w", err)
 	}
@@ -153,16 +157,36 @@ func (t Takeover) adopt(take *handoff.Take) (s Sockets, err error) {
 	return Sockets{}, err
 }
 
-// connectPredecessor connects this gate with the bus of the gate that runs.
-func (g *Gate) connectPredecessor(controlPath string) {
+// connectPredecessor connects this gate with the bus of the gate that runs. It returns an error if that takes longer than
+// limit. This gate then must not take over: it could not recall the old gate, and would connect with itself, because it
+// listens at controlPath after the takeover. For the same reason, a connection that has ended is not made again.
+func (g *Gate) connectPredecessor(controlPath string, limit time.Duration) error {
 	ctx, end := context.WithCancel(g.ctx)
 	p := &peer{address: predecessor, end: end, ended: make(chan struct{}), dial: func(ctx context.Context) (net.Conn, string, error) {
+		if g.dir.IsGateReachable(predecessor) {
+			return nil, "", errors.New("the gate before has ended")
+		}
 		return dialPredecessor(ctx, controlPath)
 	}}
 	g.mu.Lock()
 	g.peers[predecessor] = p
 	g.mu.Unlock()
 	g.wg.Go(func() { g.keepPeer(ctx, p) })
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for !g.dir.IsGateReachable(predecessor) {
+		reason := ""
+		select {
+		case <-time.After(trialPause):
+			continue
+		case <-p.ended:
+			reason = "it has not accepted the connection"
+		case <-late.C:
+			reason = fmt.Sprintf("it has not answered within %v", limit)
+		}
+		return fmt.Errorf("not connected with the bus of the gate before: %s", reason)
+	}
+	return nil
 }
 
 // dialPredecessor opens a connection with the bus of the gate with the control socket path.
