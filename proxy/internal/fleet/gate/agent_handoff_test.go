@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -251,4 +252,28 @@ func TestAgentLeaves(t *testing.T) {
 			t.Errorf("the host was revoked %v, and is not removed", isRevoked)
 		}
 	}
+}
+
+// A host whose gate has died is connected soon after the gate is back, although another gate, which has not heard of the
+// host yet, has refused it meanwhile.
+func TestAgentRefusedByOneGate(t *testing.T) {
+	b := newBench(t)
+	other := b.another()
+	other.stop()
+	a, state := joinedHouse(b, "x")
+	state.Gates = []string{b.address, other.address}
+	if err := state.Save(a.path()); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	other.start()
+	o := a.options()
+	o.Link = &member.Link{}
+	a.runs(func(ctx context.Context) (*member.Successor, error) { return member.Run(ctx, o) })
+	testkit.Eventually(t, limit, func() bool {
+		_, reason := o.Link.Status()
+		return strings.Contains(reason, "is unknown to the gate") && strings.Contains(reason, "connection refused")
+	}, "one gate is gone and the other one refuses the host")
+	b.start()
+	testkit.Eventually(t, limit, func() bool { return b.info("x").IsReachable }, "the host is reachable")
 }

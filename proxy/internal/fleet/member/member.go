@@ -62,7 +62,7 @@ const (
 	arrivePause  = 100 * time.Millisecond // after a connection for a client that has failed
 	leavePause   = 20 * time.Millisecond  // before a leave is told again
 	flushLimit   = 5 * time.Second
-	firstRefusal = time.Minute // a gate that refuses the host is asked again after this time
+	refusedPause = time.Minute // gates that refuse the host are asked again after this time
 )
 
 // Options are the settings and functions that the agent needs of its program.
@@ -170,9 +170,10 @@ type agent struct {
 
 	commands chan struct{} // has an element for each command of a client that runs
 
-	// notBefore is the time of the next attempt to connect with a gate; dialBus alone uses it. The pause is not a part of the
-	// attempt that was refused, because serve waits for the first attempt.
-	notBefore time.Time
+	// refusedAt is the time of the first refusal since a gate has accepted this host, and notBefore that of the next attempt to
+	// connect. dialBus alone uses them. The pause is not a part of the attempt that was refused, because serve waits for the
+	// first attempt.
+	refusedAt, notBefore time.Time
 
 	leaving goaway.Set    // the clients of the local proxy
 	visits  atomic.Int64  // number of connections of clients with the local proxy, also those that are being opened
@@ -315,6 +316,7 @@ func (a *agent) dialBus(ctx context.Context) (conn net.Conn, password string, er
 		return nil
 	})
 	if len(errs) == 0 {
+		a.refusedAt = time.Time{}
 		return conn, accepted.Password, nil
 	}
 	err = gate.JoinErrors(errs)
@@ -323,11 +325,20 @@ func (a *agent) dialBus(ctx context.Context) (conn net.Conn, password string, er
 		return errors.As(err, &refused) && refused.Code == gate.RefusedUnauthorized
 	}
 	if slices.ContainsFunc(errs, isDenied) { // and no other gate has accepted it
+		isUnknown := !slices.ContainsFunc(errs, func(err error) bool { return !isDenied(err) })
 		a.mu.Lock()
-		a.isUnknown = !slices.ContainsFunc(errs, func(err error) bool { return !isDenied(err) })
+		a.isUnknown = isUnknown
 		a.mu.Unlock()
 		a.lost(err)
-		a.notBefore = time.Now().Add(firstRefusal) // a revoked host must not ask every few seconds for ever
+		now := time.Now()
+		if a.refusedAt.IsZero() {
+			a.refusedAt = now
+		}
+		wait := refusedPause // a revoked host must not ask every few seconds for ever
+		if !isUnknown {      // a gate that is back soon may know the host
+			wait = min(wait, now.Sub(a.refusedAt))
+		}
+		a.notBefore = now.Add(wait)
 	}
 	return nil, "", err
 }
