@@ -165,6 +165,8 @@ func joinGate(ctx context.Context, path string, o *joinFlags, text string) error
 	}
 	var refused *gate.Refused
 	switch {
+	case errors.As(err, &refused) && refused.Code == gate.RefusedBusy:
+		err = exitcode.With(sysexits.TempFail, err)
 	case errors.As(err, &refused) && refused.Code == gate.RefusedInvalid:
 		err = exitcode.WrongUsage(err)
 	case errors.As(err, &refused), errors.Is(err, gate.ErrFingerprint):

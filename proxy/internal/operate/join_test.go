@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/exitcode"
@@ -83,6 +84,51 @@ func TestJoinIsRepeated(t *testing.T) {
 	}
 	if err := joinGate(ctx, path, &joinFlags{}, entry.String()); exitcode.Of(err) != sysexits.Usage {
 		t.Errorf("a host that has joined: %v", err)
+	}
+}
+
+// A gate that cannot store the host now may have stored its key. The command ends with the code for a later attempt, and the
+// same command joins again with the same key.
+func TestJoinWhileGateIsBusy(t *testing.T) {
+	store, err := credential.Open(filepath.Join(t.TempDir(), "gate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{store.Certificate()}, MinVersion: tls.VersionTLS13})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	keys := make(chan string, 2)
+	go func() {
+		for _, answer := range []protocol.Message{gate.Refused{Code: gate.RefusedBusy, Message: "full"}, gate.Joined{}} {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			if m, err := gate.Read(conn, gate.MaxFirst); err == nil {
+				keys <- m.(*gate.Join).Key
+				_ = gate.Write(conn, answer)
+			}
+			_ = conn.Close()
+		}
+	}()
+	if err := store.SetAddress(ln.Addr().String(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	entry, err := store.NewJoinEntry(gate.ForHosts, time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), joinFile)
+	if err := joinGate(testkit.Soon(t), path, &joinFlags{name: "red"}, entry.String()); exitcode.Of(err) != sysexits.TempFail || !strings.Contains(err.Error(), "full") {
+		t.Errorf("while the gate is busy: %v, code %d", err, exitcode.Of(err))
+	}
+	if err := joinGate(testkit.Soon(t), path, &joinFlags{}, entry.String()); err != nil {
+		t.Errorf("the second attempt: %v", err)
+	}
+	if first, second := testkit.Within(t, limit, "a join", keys), testkit.Within(t, limit, "another join", keys); first != second {
+		t.Errorf("the host joins with key %s and then %s", first, second)
 	}
 }
 

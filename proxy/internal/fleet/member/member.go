@@ -114,7 +114,7 @@ func (l *Link) set(err error) {
 }
 
 // ErrNoAnswer tells that a gate may have accepted a host, because the request was sent and the reply was
-// lost.
+// lost, or the gate has failed to store all of it.
 var ErrNoAnswer = errors.New("the gate may know this host now; repeat the command with the same text")
 
 // Join makes the host of s known to the gates. secret is that of a join token, which is valid at the first
@@ -131,7 +131,7 @@ func Join(ctx context.Context, s State, secret string) error {
 	defer func() { _ = conn.Close() }()
 	_, err = ask[*gate.Joined](conn, gate.Join{Secret: secret, Name: s.Name, Key: key})
 	var refused *gate.Refused
-	if err != nil && !errors.As(err, &refused) {
+	if err != nil && (!errors.As(err, &refused) || refused.Code == gate.RefusedBusy) {
 		err = fmt.Errorf("%w; %w", err, ErrNoAnswer)
 	}
 	return err
