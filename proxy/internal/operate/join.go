@@ -185,14 +185,16 @@ func joinGate(ctx context.Context, path string, o *joinFlags, text string) error
 func awaitNoAgent(ctx context.Context, dirs config.Dirs, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	var agent *cli.Agent // that has answered last
 	for {
-		agent, err := cli.AgentHere(ctx, dirs)
-		if err == nil && agent == nil {
+		now, err := cli.AgentHere(ctx, dirs)
+		if err == nil && now == nil {
 			return nil
 		}
+		agent = cmp.Or(now, agent)
 		select {
 		case <-ctx.Done():
-			if err != nil {
+			if agent == nil {
 				return fmt.Errorf("the agent of an earlier join still runs; end it and join again: %w", err)
 			}
 			return exitcode.New(sysexits.Unavailable, fmt.Sprintf("the agent of an earlier join still runs as pid %d; end it and join again", agent.PID))
