@@ -48,13 +48,13 @@ func TestStoppedViewer(t *testing.T) {
 		v.Signal(syscall.SIGSTOP)
 		stopped.add(beside.keys(t))
 		v.Signal(syscall.SIGCONT)
-		if i+1 >= stoppedRounds && stopped.best() <= 2*quiet.best() {
+		if i+1 >= stoppedRounds && stopped.isNear(quiet) {
 			break
 		}
 	}
 	t.Logf("p99 of an echo without a flood: %v at best, median %v, in %d rounds", quiet.best(), median(quiet), len(quiet))
 	t.Logf("beside a flood whose viewer reads: %v, %v; whose viewer is stopped: %v, %v", read.best(), median(read), stopped.best(), median(stopped))
-	if stopped.best() > 2*quiet.best() {
+	if !stopped.isNear(quiet) {
 		t.Error("a stopped viewer, or its flood, delays another session")
 	}
 	v.Signal(syscall.SIGSTOP)
@@ -76,6 +76,12 @@ type p99s []time.Duration
 func (p *p99s) add(d time.Duration) { *p = append(*p, d) }
 
 func (p p99s) best() time.Duration { return slices.Min(p) }
+
+// isNear reports whether the times are at most twice those of other: in the best rounds, or in the rounds in the middle, because
+// on a busy machine one round of other may find a processor that is idle.
+func (p p99s) isNear(other p99s) bool {
+	return p.best() <= 2*other.best() || median(p) <= 2*median(other)
+}
 
 // keys types keys into an echoing session, and returns the 99th percentile of the times of their echoes.
 func (v *view) keys(t *testing.T) time.Duration {
