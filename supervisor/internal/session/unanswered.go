@@ -122,10 +122,15 @@ func mayAnswer(p []byte) bool {
 }
 
 // noteAnswer forgets the replies that are kept for a writer if its input may answer the queries. The writer answers no query that
-// it has not received.
+// it has not received. It may answer one that the screen has not seen, whose reply would be kept afterwards.
 func (s *Session) noteAnswer(writer string, p []byte) {
-	if len(s.saved.Unanswered) == 0 || !mayAnswer(p) {
+	_, end, _ := s.ring.Bounds()
+	isBehind := s.display.shownTo() < end
+	if len(s.saved.Unanswered) == 0 && !isBehind || !mayAnswer(p) {
 		return
+	}
+	if isBehind {
+		s.feed()
 	}
 	received := uint64(math.MaxUint64)
 	if a := s.viewers.of(writer); a != nil {

@@ -174,6 +174,28 @@ func TestResponderSkipsQuery(t *testing.T) {
 	}
 }
 
+// A responder may answer before the screen has seen the query. The session does not answer it again.
+func TestResponderIsFaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{Answers: true, Writer: "w"})
+		show(by(s), "begin")
+		v.saw(t)
+		s.do(func() { // loop writes nothing to the screen meanwhile
+			show(by(s), askKind)
+			v.saw(t)
+			if _, err := s.acceptInput(v.a, "w", 0, []byte(kindIs)); err != nil {
+				t.Error(err)
+			}
+		})
+		v.a.Detach()
+		if got := typedBy(by(s)); got != kindIs {
+			t.Errorf("the program received %q, want %q", got, kindIs)
+		}
+	})
+}
+
 // The replies that are kept are bounded, in all and for each responder.
 func TestUnansweredIsBounded(t *testing.T) {
 	var u unanswered
