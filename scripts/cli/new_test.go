@@ -226,7 +226,7 @@ func TestUsage(t *testing.T) {
 			t.Errorf("proxy %s: %v", strings.Join(args, " "), r)
 		}
 	}
-	w.fails(64, "but attach", "atach") // the error suggests the right command
+	w.fails(64, "did you mean attach or detach?", "atach") // the error suggests the right command
 	w.fails(64, "kill ID --forget", "rm", "x")
 	w.fails(64, "stop --all", "kill-server")
 	w.fails(64, "an argument is missing", "info")
