@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -330,6 +331,47 @@ func TestDamageIsGap(t *testing.T) {
 			}
 		}
 		end()
+	}
+}
+
+// A segment that cannot be opened, as after ESTALE of a network file system, is a gap. If the process has too many open files, the
+// reader fails instead, because the next attempt returns the output.
+func TestUnopenedSegment(t *testing.T) {
+	s, _ := newStore(t)
+	w := open(t, s, Full)
+	for at := uint64(0); at < 3000; at += 1000 {
+		must(t, w.Append(at, textAt(at, 1000)), w.Keyframe(at+1000, []byte("k")))
+	}
+	must(t, w.Close())
+	path := filepath.Join(w.dir, closedName(1000, 2000))
+	var why error
+	before := openToRead
+	defer func() { openToRead = before }()
+	openToRead = func(p string) (*os.File, error) {
+		if p == path {
+			return nil, &os.PathError{Op: "open", Path: p, Err: why}
+		}
+		return before(p)
+	}
+	r := reader(t, s)
+	why = syscall.ESTALE
+	at := uint64(0)
+	for p, err := range r.Range(0, 3000) {
+		must(t, err)
+		if isGap := p.Offset == 1000; p.Offset != at || isGap != (p.Missing == 1000 && errors.Is(p.Damage, ErrDamaged) && errors.Is(p.Damage, why) && strings.Contains(p.Damage.Error(), path)) {
+			t.Fatalf("piece %+v at %d", p, at)
+		}
+		at += uint64(len(p.Output)) + p.Missing
+	}
+	if _, err := r.OffsetAt(s.now()); err != nil || at != 3000 {
+		t.Errorf("%v; the output ends at %d", err, at)
+	}
+	if v, err := r.At(1500); err != nil || v.KeyframeAt != 0 {
+		t.Errorf("view %+v, %v", v, err)
+	}
+	why = syscall.EMFILE
+	if err := lastPiece(r.Range(0, 3000)); !errors.Is(err, why) || errors.Is(err, ErrDamaged) {
+		t.Errorf("too many open files: %v", err)
 	}
 }
 

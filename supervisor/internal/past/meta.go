@@ -161,7 +161,7 @@ func openFile(path string) (*os.File, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%w: %s is not a regular file", ErrDamaged, path)
 	}
-	f, err := os.Open(path)
+	f, err := openToRead(path)
 	if err != nil {
 		return nil, fmt.Errorf("past: %w", err)
 	}

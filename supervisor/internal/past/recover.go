@@ -105,7 +105,7 @@ func (w *Writer) inspect(s *segment, isLast bool) (err error) {
 func hiddenEnd(path string, start uint64, key *dataKey) (end uint64, err error) {
 	f, err := openFile(path)
 	if err != nil {
-		return 0, ignoreDamage(err)
+		return 0, ignoreDamage(asUnread(err))
 	}
 	w := &walk{path: path, file: f, key: key}
 	defer w.Close()

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"syscall"
 )
 
 // A walk reads the blocks of a segment in their order.
@@ -34,27 +36,44 @@ const readAhead = 32 << 10
 // cut, replace or delete a file because of it, because the next read may succeed.
 var errUnread = errors.New("the disk does not return this part")
 
-// readAt reads a file. Tests let it fail as a disk does.
-var readAt = (*os.File).ReadAt
+// Files are opened and read with these functions. Tests let them fail as a disk does.
+var (
+	openToRead = os.Open
+	readAt     = (*os.File).ReadAt
+)
 
 // openWalk opens a segment of a life with this key and reads its header. isReader is true if nothing will be changed because
 // of the result.
 func openWalk(path string, key *dataKey, isReader bool) (*walk, error) {
-	f, err := openFile(path)
-	if err != nil {
+	w := &walk{path: path, key: key, isReader: isReader}
+	var err error
+	if w.file, err = openFile(path); err != nil {
+		if err = asUnread(err); errors.Is(err, errUnread) {
+			err = w.name(err)
+		}
 		return nil, err
 	}
-	w := &walk{path: path, file: f, key: key, isReader: isReader}
 	if err := w.begin(); err != nil {
-		return nil, errors.Join(w.name(err), f.Close())
+		return nil, errors.Join(w.name(err), w.file.Close())
 	}
 	return w, nil
+}
+
+// asUnread returns the error of a file that could not be opened or read. It matches errUnread unless the file does not exist or is no
+// file, or the process lacks the means to read any file.
+func asUnread(err error) error {
+	for _, other := range []error{ErrDamaged, fs.ErrNotExist, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+		if errors.Is(err, other) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", errUnread, err)
 }
 
 func (w *walk) begin() error {
 	info, err := w.file.Stat()
 	if err != nil {
-		return err
+		return asUnread(err)
 	}
 	w.length = info.Size()
 	p, err := w.read(0, headBytes)
@@ -119,7 +138,7 @@ func (w *walk) fill(at int64, length int) error {
 	if errors.Is(err, io.EOF) { // the file was truncated after a failed write
 		return fmt.Errorf("%w: the file became shorter", errTorn)
 	}
-	return fmt.Errorf("%w: %w", errUnread, err)
+	return asUnread(err)
 }
 
 // next returns the header of the next block, or io.EOF at the end of the file.
