@@ -376,75 +376,124 @@ func TestUnopenedSegment(t *testing.T) {
 }
 
 // If the disk does not return a part of an open segment, a writer that continues the life does not change its file, and continues
-// before that part. Afterwards nothing is missing.
+// before that part, or one byte behind the beginning. Afterwards nothing is missing.
 func TestUnreadOpenSegment(t *testing.T) {
+	const part = 1000
+	for _, mode := range []Mode{Full, Screen} {
+		for _, first := range []uint64{0, part} {
+			s, _ := newStore(t)
+			w := open(t, s, mode)
+			must(t, w.SetMeta(Meta{}))
+			if first > 0 {
+				must(t, w.Append(0, textAt(0, int(first))), w.Keyframe(first, []byte("keyframe")))
+			}
+			for at := first; at < 4*part; at += part {
+				must(t, w.Append(at, textAt(at, part)), w.Sync())
+			}
+			must(t, w.Close())
+			before := make(map[string][]byte)
+			for _, name := range names(t, w.dir) {
+				content, err := os.ReadFile(filepath.Join(w.dir, name))
+				must(t, err)
+				before[name] = content
+			}
+			path := filepath.Join(w.dir, openName(first))
+			whole := before[openName(first)]
+			isKept := func() bool {
+				return slices.ContainsFunc(names(t, w.dir), func(name string) bool {
+					content, err := os.ReadFile(filepath.Join(w.dir, name))
+					return err == nil && bytes.Equal(content, whole)
+				})
+			}
+			for place := range whole {
+				for _, name := range names(t, w.dir) {
+					must(t, os.Remove(filepath.Join(w.dir, name)))
+				}
+				for name, content := range before {
+					must(t, os.WriteFile(filepath.Join(w.dir, name), content, 0o600))
+				}
+				end := unread(t, path, place)
+				next, err := s.OpenWriter(aLife, mode)
+				end()
+				if err != nil || !isKept() || !next.KeyframeDue() {
+					t.Fatalf("%v, byte %d: %v, or the file was changed, or no keyframe is due", mode, place, err)
+				}
+				from, start := next.End(), uint64(0)
+				must(t, next.Keyframe(from, []byte("next")), next.Append(from, textAt(from, int(5*part-from))), next.Sync(), next.Close())
+				if mode == Screen { // the newer segment has replaced the file
+					start = from
+				} else if !isKept() {
+					t.Fatalf("byte %d: the file was changed when the writer continued", place)
+				}
+				at := start
+				for p, err := range reader(t, s).Range(start, 5*part) {
+					must(t, err)
+					if p.Missing > 0 || string(p.Output) != string(textAt(at, len(p.Output))) {
+						t.Fatalf("%v, byte %d, continued at %d: piece %+v at %d", mode, place, from, p, at)
+					}
+					at += uint64(len(p.Output))
+				}
+				if at != 5*part {
+					t.Fatalf("%v, byte %d: the output ends at %d", mode, place, at)
+				}
+			}
+		}
+	}
+}
+
+// In the mode Screen, the older of two keyframes that a kill has left stays while the newer one cannot be read.
+func TestUnreadNewerKeyframe(t *testing.T) {
+	s, _ := newStore(t)
+	w := open(t, s, Screen)
+	must(t, w.Keyframe(1000, []byte("older")), w.Sync(), w.Keyframe(2000, []byte("newer")))
+	w.lock.Close() // the process was killed
+	end := unread(t, filepath.Join(w.dir, openName(2000)), headBytes+blockHeadBytes)
+	next, err := s.OpenWriter(aLife, Screen)
+	must(t, err)
+	if v, err := reader(t, s).At(1000); err != nil || string(v.Keyframe) != "older" {
+		t.Errorf("view %+v, %v", v, err)
+	}
+	end()
+	must(t, next.Close())
+	must(t, open(t, s, Screen).Close())
+	if got := names(t, w.dir); !slices.Equal(got, []string{openName(2000)}) {
+		t.Errorf("files %v", got)
+	}
+}
+
+// A read error behind damage changes no file, either.
+func TestUnreadBehindDamage(t *testing.T) {
 	const part = 1000
 	for _, mode := range []Mode{Full, Screen} {
 		s, _ := newStore(t)
 		w := open(t, s, mode)
-		must(t, w.SetMeta(Meta{}), w.Append(0, textAt(0, part)), w.Keyframe(part, []byte("keyframe")))
+		must(t, w.Keyframe(part, []byte("keyframe")))
+		var ends []int64 // of the blocks
 		path := filepath.Join(w.dir, openName(part))
-		var firstEnd int64 // end of the first block of output
 		for at := uint64(part); at < 4*part; at += part {
 			must(t, w.Append(at, textAt(at, part)), w.Sync())
-			if at == part {
-				n, err := size(path)
-				must(t, err)
-				firstEnd = n
-			}
+			n, err := size(path)
+			must(t, err)
+			ends = append(ends, n)
 		}
 		must(t, w.Close())
-		before := make(map[string][]byte)
-		for _, name := range names(t, w.dir) {
-			content, err := os.ReadFile(filepath.Join(w.dir, name))
-			must(t, err)
-			before[name] = content
+		torn, err := os.ReadFile(path)
+		must(t, err)
+		torn[ends[0]+2] ^= 1 // in the header of the second block
+		must(t, os.WriteFile(path, torn, 0o600))
+		unread(t, path, int(ends[1])-1)
+		next, err := s.OpenWriter(aLife, mode)
+		must(t, err)
+		if next.End() != 2*part || !next.KeyframeDue() {
+			t.Errorf("%s: the writer continues at %d", mode, next.End())
 		}
-		whole := before[openName(part)]
-		isKept := func() bool {
-			return slices.ContainsFunc(names(t, w.dir), func(name string) bool {
-				content, err := os.ReadFile(filepath.Join(w.dir, name))
-				return err == nil && bytes.Equal(content, whole)
-			})
+		if mode == Full {
+			path = filepath.Join(w.dir, closedName(part, 2*part))
 		}
-		for place := range whole {
-			for _, name := range names(t, w.dir) {
-				must(t, os.Remove(filepath.Join(w.dir, name)))
-			}
-			for name, content := range before {
-				must(t, os.WriteFile(filepath.Join(w.dir, name), content, 0o600))
-			}
-			end := unread(t, path, place)
-			next, err := s.OpenWriter(aLife, mode)
-			end()
-			if !isKept() {
-				t.Fatalf("%v, byte %d: the file was changed", mode, place)
-			}
-			if err != nil {
-				if !errors.Is(err, syscall.EIO) || place >= headBytes && (mode == Screen || place >= int(firstEnd)) {
-					t.Fatalf("%v, byte %d: %v", mode, place, err)
-				}
-				continue
-			}
-			from, start := next.End(), uint64(0)
-			must(t, next.Keyframe(from, []byte("next")), next.Append(from, textAt(from, int(5*part-from))), next.Sync(), next.Close())
-			if mode == Screen { // the newer segment has replaced the file
-				start = from
-			} else if !isKept() {
-				t.Fatalf("byte %d: the file was changed when the writer continued", place)
-			}
-			at := start
-			for p, err := range reader(t, s).Range(start, 5*part) {
-				must(t, err)
-				if p.Missing > 0 || string(p.Output) != string(textAt(at, len(p.Output))) {
-					t.Fatalf("%v, byte %d, continued at %d: piece %+v at %d", mode, place, from, p, at)
-				}
-				at += uint64(len(p.Output))
-			}
-			if at != 5*part {
-				t.Fatalf("%v, byte %d: the output ends at %d", mode, place, at)
-			}
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, torn) {
+			t.Errorf("%s: the file was changed: %v", mode, err)
 		}
+		must(t, next.Close())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -20,7 +21,7 @@ func (w *Writer) recover() error {
 		return err
 	}
 	for i := range segments {
-		if err := w.inspect(&segments[i], i == len(segments)-1); err != nil {
+		if err := w.inspect(segments[i:]); err != nil {
 			return err
 		}
 	}
@@ -34,7 +35,8 @@ func (w *Writer) recover() error {
 	if err := w.findKeyframe(); err != nil {
 		return err
 	}
-	w.hasKeyframe = w.hasKeyframe && last.hiddenEnd == 0 // output between that keyframe and the end is damaged
+	isKept := slices.ContainsFunc(segments, func(s segment) bool { return s.isKept && s.start >= w.keyframeAt })
+	w.hasKeyframe = w.hasKeyframe && !isKept // output between that keyframe and the end may be damaged
 	// The writer before may have been killed before it synced its last changes of the directory.
 	// A segment may be deleted only after the newer one is durable.
 	if err := w.store.disk.SyncDir(w.dir); err != nil {
@@ -51,40 +53,56 @@ func (w *Writer) recover() error {
 	}
 	for _, s := range segments[:len(segments)-1] {
 		if !s.isClosed {
+			w.isDirDirty = true
 			if err := w.closeLeft(s); err != nil {
 				return err
 			}
-			w.isDirDirty = true
 		}
 	}
 	return nil
 }
 
-// inspect finds the whole part of an open segment. If the disk does not return a part of it, the segment ends before
-// that part, for readers as well, and the file is not changed. If whole blocks with output follow a damaged part, the file
+// inspect finds the whole part of the first segment if it is open. If the disk does not return a part of it, the file is not changed: the
+// segment ends at the next one, or before that part if it is the last one, because the writer continues there. If whole blocks with output follow a damaged part, the file
 // was not torn by the end of a process but damaged, or a power cut has left later blocks, and all of it must stay. inspect then closes the segment, so
-// that readers see the damage as a gap, and the writer continues behind it. In the mode Screen the last
-// segment keeps its name, because the next keyframe replaces it.
-func (w *Writer) inspect(s *segment, isLast bool) (err error) {
+// that readers see the damage as a gap, and the writer continues behind it. In the mode Screen the segment
+// keeps its name, because a newer keyframe replaces it.
+func (w *Writer) inspect(segments []segment) (err error) {
+	s := &segments[0]
 	if s.isClosed {
 		return nil
 	}
 	path := filepath.Join(w.dir, s.name)
-	if s.found, err = scan(path, w.key, false); err != nil || s.found != nil && s.found.torn == nil {
-		return err
+	s.found, err = scan(path, w.key, false)
+	if err == nil && s.found != nil {
+		err = s.found.torn
 	}
-	isReplaced := isLast && w.mode == Screen
-	if s.found != nil && errors.Is(s.found.torn, errUnread) {
-		s.hiddenEnd = s.found.end
-		if s.hiddenEnd == 0 || s.hiddenEnd == s.start && !isReplaced { // nothing of it can be read, and its name has no other end
-			return s.found.torn
-		}
-	} else if s.hiddenEnd, err = hiddenEnd(path, s.start, w.key); err != nil || s.hiddenEnd == 0 {
-		return err
-	}
-	if isReplaced {
+	if err == nil && s.found != nil {
 		return nil
 	}
+	if err == nil || errors.Is(err, ErrDamaged) {
+		s.end, err = hiddenEnd(path, s.start, w.key)
+		s.isKept = s.end > 0
+	}
+	if errors.Is(err, errUnread) {
+		s.isKept, s.end, err = true, max(s.end, s.start), nil
+		switch {
+		case len(segments) > 1:
+			s.end = min(segments[1].start, s.start+maxRaw)
+		case s.found != nil:
+			s.end = max(s.end, s.found.end)
+		}
+	}
+	if err != nil || !s.isKept || w.mode == Screen {
+		return err
+	}
+	return w.closeKept(s)
+}
+
+// closeKept closes a segment whose file must not be changed. If nothing of it can be read, its name
+// has one byte all the same, because no other segment can then have the same name.
+func (w *Writer) closeKept(s *segment) error {
+	path := filepath.Join(w.dir, s.name)
 	f, err := w.store.disk.OpenToWrite(path)
 	if err != nil {
 		return err
@@ -93,7 +111,8 @@ func (w *Writer) inspect(s *segment, isLast bool) (err error) {
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	s.name, s.end, s.isClosed = closedName(s.start, s.hiddenEnd), s.hiddenEnd, true
+	s.end = max(s.end, s.start+1)
+	s.name, s.isClosed = closedName(s.start, s.end), true
 	w.isDirDirty = true
 	return w.store.disk.Rename(path, filepath.Join(w.dir, s.name))
 }
@@ -172,14 +191,14 @@ func (w *Writer) dropEmpty(segments []segment) (left []segment, err error) {
 		if s.found != nil && s.found.start != s.start && !s.isClosed {
 			continue
 		}
-		if !s.isClosed && s.hiddenEnd == 0 && (s.found == nil || s.found.isEmpty()) {
+		if !s.isClosed && !s.isKept && (s.found == nil || s.found.isEmpty()) {
 			if err := w.store.disk.Remove(filepath.Join(w.dir, s.name)); err != nil {
 				return nil, err
 			}
 			w.isDirDirty = true
 			continue
 		}
-		if !s.isClosed && s.hiddenEnd == 0 {
+		if !s.isClosed && !s.isKept {
 			s.end = s.found.end
 		}
 		left = append(left, s)
@@ -228,8 +247,10 @@ func (w *Writer) reseal(path string, s *segment) (file, error) {
 	}
 	w.isDirDirty = true
 	w.stats.Written += uint64(written)
-	if s.found, err = scan(path, w.key, false); err == nil && (s.found == nil || s.found.torn != nil) {
-		err = fmt.Errorf("past: %s, which was just written, cannot be read", path)
+	if s.found, err = scan(path, w.key, false); err == nil && s.found == nil {
+		err = fmt.Errorf("past: %s, which was just written, has no header", path)
+	} else if err == nil {
+		err = s.found.torn
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -238,10 +259,13 @@ func (w *Writer) reseal(path string, s *segment) (file, error) {
 }
 
 // closeLeft closes a segment that a crash has left open before a newer one. It is deleted instead
-// if it has no output, or if the mode is Screen and the newer one has a keyframe, as Sync would have
-// done. The newer one must be durable.
+// if it has no output, or in the mode Screen, as Sync would have done. The newer one must be durable. In the mode Screen it stays
+// until a writer can read the keyframe of the newer one.
 func (w *Writer) closeLeft(s segment) error {
-	if s.end == s.start || w.mode == Screen && w.cur != nil && w.hasKeyframe && w.keyframeAt == w.cur.start {
+	if w.mode == Screen && (w.cur == nil || w.keyframeAt != w.cur.start) {
+		return nil
+	}
+	if w.mode == Screen || s.end == s.start {
 		return w.store.disk.Remove(filepath.Join(w.dir, s.name))
 	}
 	f, err := w.openAgain(s)
@@ -261,7 +285,7 @@ func (w *Writer) continueAfter(last segment) (err error) {
 		if f, err = scan(filepath.Join(w.dir, last.name), w.key, true); err != nil {
 			return err
 		}
-	} else if last.hiddenEnd > 0 {
+	} else if last.isKept {
 		return w.replaceDamaged(last)
 	} else if w.cur, err = w.openAgain(last); err != nil {
 		return err
@@ -273,17 +297,17 @@ func (w *Writer) continueAfter(last segment) (err error) {
 	return nil
 }
 
-// replaceDamaged makes the writer continue behind a damaged segment in the mode Screen. The file is deleted when
-// the next keyframe is durable.
+// replaceDamaged makes the writer continue behind a segment in the mode Screen whose file must not be changed. The file is deleted
+// when the next keyframe is durable.
 func (w *Writer) replaceDamaged(s segment) error {
 	path := filepath.Join(w.dir, s.name)
 	f, err := w.store.disk.OpenToWrite(path)
 	if err != nil {
 		return err
 	}
-	w.cur = &segmentFile{file: f, path: path, start: s.start, end: s.hiddenEnd}
+	w.cur = &segmentFile{file: f, path: path, start: s.start, end: s.end}
 	w.retire(endRemove)
-	w.end, w.flushed, w.isSkipping = s.hiddenEnd, s.hiddenEnd, true
+	w.end, w.flushed, w.isSkipping = s.end, s.end, true
 	return nil
 }
 

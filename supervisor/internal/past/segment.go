@@ -27,11 +27,11 @@ func closedName(start, end uint64) string {
 type segment struct {
 	name     string
 	start    uint64
-	end      uint64 // of a closed segment by its name; of an open one, the end of its whole blocks
+	end      uint64 // of a closed segment by its name; of an open one, the end of its whole blocks; if isKept, where the writer continues
 	isClosed bool
 	found    *found // of an open segment
 
-	hiddenEnd uint64 // only for a writer: end of the output in whole blocks behind damage, or before a part that the disk does not return; 0: there is neither
+	isKept bool // only for a writer: a part of this open segment is damaged or not returned, and its file must not be changed
 }
 
 // parseSegment parses the name of a segment: START or START-END.

@@ -92,6 +92,8 @@ func (tr *truth) check(s terminal) error {
 	return nil
 }
 
+var errMissing = errors.New("bytes are missing")
+
 // restore returns the screen of a view.
 func restore(v *View) (terminal, error) {
 	var s terminal
@@ -116,7 +118,7 @@ func restore(v *View) (terminal, error) {
 		}
 		switch {
 		case p.Missing > 0:
-			return s, fmt.Errorf("%d bytes are missing at %d", p.Missing, p.Offset)
+			return s, fmt.Errorf("%w: %d at %d", errMissing, p.Missing, p.Offset)
 		case p.Size != protocol.Size{}:
 			s.resize(p.Offset, p.Size)
 		default:
