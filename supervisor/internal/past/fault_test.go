@@ -498,7 +498,7 @@ func TestUnreadBehindDamage(t *testing.T) {
 }
 
 // A writer that continues a life destroys no whole block of a damaged open segment, wherever its file is
-// damaged, and continues behind it. A torn end is still cut off.
+// damaged, and continues behind it, or before it if a reader reads nothing behind it. A torn end is still cut off.
 func TestDamagedOpenSegment(t *testing.T) {
 	const part = 1000
 	for i, mode := range []Mode{Full, Screen, Full} {
@@ -516,13 +516,26 @@ func TestDamagedOpenSegment(t *testing.T) {
 		whole, err := os.ReadFile(path)
 		must(t, err)
 		var places []int // ends of the blocks
+		ends := make([]uint64, headBytes)
+		for at := range ends { // where the writer continues if this byte is damaged
+			ends[at] = part
+		}
 		walk, err := openWalk(path, w.key, true)
 		must(t, err)
 		for {
-			if _, err := walk.next(); err == io.EOF {
+			before := walk.end
+			b, err := walk.next()
+			if err == io.EOF {
 				break
 			}
 			must(t, err)
+			for at := len(ends); at < int(walk.at); at++ {
+				if b.kind == kindEntries || at < int(walk.place) {
+					ends = append(ends, before)
+				} else {
+					ends = append(ends, 4*part)
+				}
+			}
 			places = append(places, int(walk.at))
 		}
 		walk.Close()
@@ -535,7 +548,10 @@ func TestDamagedOpenSegment(t *testing.T) {
 			}
 			must(t, os.WriteFile(path, torn, 0o600))
 			w := open(t, s, mode)
-			want := uint64(4 * part)
+			want := ends[at]
+			if mode == Full {
+				want = max(want, part+1)
+			}
 			if at >= lastBlock { // no whole block follows
 				want = 3 * part
 			}
@@ -544,7 +560,7 @@ func TestDamagedOpenSegment(t *testing.T) {
 			}
 			kept := path
 			if mode == Full && at < lastBlock {
-				kept = filepath.Join(w.dir, closedName(part, 4*part))
+				kept = filepath.Join(w.dir, closedName(part, want))
 			}
 			if got, err := os.ReadFile(kept); err != nil || at < lastBlock && !bytes.Equal(got, torn) {
 				t.Fatalf("%s, byte %d: the damaged file has changed, %v", mode, at, err)
@@ -562,6 +578,44 @@ func TestDamagedOpenSegment(t *testing.T) {
 					must(t, os.Remove(filepath.Join(w.dir, name)))
 				}
 			}
+		}
+	}
+}
+
+// A segment of another session that a user has printed does not look like blocks of the segment in which its output is, if the header
+// of the block with that output is damaged: the writer does not continue behind the output of the session.
+func TestDamagedHeaderOfPrintedSegment(t *testing.T) {
+	const part = 1000
+	random := rand.NewChaCha8([32]byte{})
+	noise := func(n int) []byte { // it is not compressed, so that the blocks in it can be found
+		p := make([]byte, n)
+		_, _ = random.Read(p)
+		return p
+	}
+	printed := appendBlock(nil, nil, kindOutput, 2_000_000, noise(part))
+	for _, isLast := range []bool{false, true} {
+		s, _ := newStore(t)
+		w := open(t, s, Full)
+		path := filepath.Join(w.dir, openName(0))
+		must(t, w.Append(0, noise(part)), w.Sync())
+		before, err := size(path)
+		must(t, err)
+		must(t, w.Append(part, append(noise(part), printed...)), w.Sync())
+		if !isLast {
+			must(t, w.Append(w.End(), noise(part)), w.Sync())
+		}
+		end := w.End()
+		must(t, w.Close())
+		torn, err := os.ReadFile(path)
+		must(t, err)
+		torn[before+2] ^= 1
+		must(t, os.WriteFile(path, torn, 0o600))
+		next := open(t, s, Full)
+		if got := next.End(); got < part || got > end {
+			t.Errorf("the writer continues at %d, the output ends at %d", got, end)
+		}
+		if got, err := os.ReadFile(filepath.Join(w.dir, closedName(0, next.End()))); err != nil || !bytes.Equal(got, torn) {
+			t.Errorf("the file was changed: %v", err)
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (r *Reader) entries(s segment, each func(*walk, entry) bool, begin func(*wa
 		if err == io.EOF && w.end < s.end {
 			err = w.endsBefore(s.end)
 		}
-		if err == io.EOF || errors.Is(err, ErrDamaged) && !s.isClosed && w.end >= s.end {
+		if err == io.EOF || errors.Is(err, ErrDamaged) && w.end >= s.end {
 			return w.end, nil
 		}
 		if err != nil {

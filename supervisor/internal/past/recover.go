@@ -65,7 +65,7 @@ func (w *Writer) recover() error {
 // inspect finds the whole part of the first segment if it is open. If the disk does not return a part of it, the file is not changed: the
 // segment ends at the next one, or before that part if it is the last one, because the writer continues there. If whole blocks with output follow a damaged part, the file
 // was not torn by the end of a process but damaged, or a power cut has left later blocks, and all of it must stay. inspect then closes the segment, so
-// that readers see the damage as a gap, and the writer continues behind it. In the mode Screen the segment
+// that readers see the damage as a gap, and the writer continues at the end that hiddenEnd returns. In the mode Screen the segment
 // keeps its name, because a newer keyframe replaces it.
 func (w *Writer) inspect(segments []segment) (err error) {
 	s := &segments[0]
@@ -81,8 +81,7 @@ func (w *Writer) inspect(segments []segment) (err error) {
 		return nil
 	}
 	if err == nil || errors.Is(err, ErrDamaged) {
-		s.end, err = hiddenEnd(path, s.start, w.key)
-		s.isKept = s.end > 0
+		s.end, s.isKept, err = hiddenEnd(path, s.start, w.key)
 	}
 	if errors.Is(err, errUnread) {
 		s.isKept, s.end, err = true, max(s.end, s.start), nil
@@ -117,45 +116,48 @@ func (w *Writer) closeKept(s *segment) error {
 	return w.store.disk.Rename(path, filepath.Join(w.dir, s.name))
 }
 
-// hiddenEnd returns the end of the output in the last whole block of a damaged segment. It returns 0 if no whole
-// block with output, or behind output, follows the damaged part. If the header of a block tells that its payload
-// reaches behind the end of the file, the segment ends there: blocks within that payload are output, such as a segment
-// that a user has printed.
-func hiddenEnd(path string, start uint64, key *dataKey) (end uint64, err error) {
+// hiddenEnd reports whether whole blocks with output, or behind output, follow the damaged part of a segment, and where a writer continues
+// then: behind the last whole block, or before the header of a block, or entries, that are damaged, because no reader reads on there. If the
+// header of a block tells that its payload reaches behind the end of the file, the segment ends there: blocks within
+// that payload are output, such as a segment that a user has printed.
+func hiddenEnd(path string, start uint64, key *dataKey) (end uint64, isHidden bool, err error) {
 	f, err := openFile(path)
 	if err != nil {
-		return 0, ignoreDamage(asUnread(err))
+		return start, false, ignoreDamage(asUnread(err))
 	}
 	w := &walk{path: path, file: f, key: key}
 	defer w.Close()
-	isHidden := false
 	if err := w.begin(); err != nil {
 		if err := ignoreDamage(w.name(err)); err != nil {
-			return 0, err
+			return start, false, err
 		}
-		w.head, w.at, w.end = head{start: start, isSealed: key != nil}, headBytes, start
-		isHidden = true
+		w.head = head{start: start, isSealed: key != nil}
+		isHidden, err = w.blockFollows(headBytes, start)
+		return start, isHidden, err
 	}
-	for {
-		_, err := w.next()
-		if err == nil {
-			_, err = w.stored()
-			isHidden = isHidden || err != nil
-			if err == nil && isHidden && w.end > start && w.end-start <= maxRaw { // a reader ignores the name of a longer one
-				end = w.end
-			}
-		} else if err != io.EOF && !errors.Is(err, errCut) {
-			isHidden = true
-			var found bool
-			if found, err = w.findBlock(); !found {
-				return end, err
-			}
-		}
+	end = w.start
+	for isDamaged := false; ; {
+		at := w.at
+		b, err := w.next()
 		if err == io.EOF || errors.Is(err, errCut) {
-			return end, nil
+			return end, isHidden, nil
 		}
-		if err := ignoreDamage(err); err != nil {
-			return 0, err
+		if err == nil && b.kind == kindEntries {
+			_, err = w.entries()
+		} else if err == nil {
+			_, err = w.stored()
+		}
+		switch {
+		case err == nil:
+			end = w.end
+			isHidden = isHidden || isDamaged && end > w.start
+		case !errors.Is(err, ErrDamaged):
+			return end, isHidden, err
+		case b.kind == kindOutput || b.kind == kindKeyframe:
+			isDamaged = true
+		default:
+			follows, err := w.blockFollows(at+1, end)
+			return end, isHidden || follows, err
 		}
 	}
 }

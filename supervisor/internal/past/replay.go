@@ -96,8 +96,8 @@ func (p *replay) segment(s segment) error {
 		if err == nil {
 			err = p.block(w, b, min(s.end, p.to))
 		}
-		if err == io.EOF || errors.Is(err, ErrDamaged) && !s.isClosed && before >= s.end {
-			break // the torn end of an open segment is not in the listing
+		if err == io.EOF || errors.Is(err, ErrDamaged) && before >= s.end {
+			break // the listing does not have the damaged end of a segment
 		}
 		if errors.Is(err, ErrDamaged) && b.kind == kindOutput {
 			err = p.damagedTo(min(w.end, s.end), err)

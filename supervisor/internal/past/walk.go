@@ -168,33 +168,25 @@ func (w *walk) parseBlock(p []byte) (block, error) {
 	return parseBlock(p, sealed)
 }
 
-// findBlock moves w behind damage to the next block that is whole, and reports whether there is one. next then
-// returns this block.
-func (w *walk) findBlock() (bool, error) {
-	damaged := *w
-	for at := w.at + 1; at+blockHeadBytes <= w.length; at++ {
+// blockFollows reports whether a whole block with output, or behind output, is anywhere from the byte at on. The output of the
+// session may look like a block, so only the next read of w from its beginning is of use afterwards.
+func (w *walk) blockFollows(at int64, end uint64) (bool, error) {
+	for ; at+blockHeadBytes <= w.length; at++ {
 		p, err := w.read(at, blockHeadBytes)
 		if err != nil {
 			return false, w.name(err)
 		}
-		if p[0] < kindKeyframe || p[0] > kindEntries || p[1] > encodingZstd || p[2] != 0 || p[3] != 0 {
+		if p[0] < kindOutput || p[0] > kindEntries || p[1] > encodingZstd || p[2] != 0 || p[3] != 0 {
 			continue // most bytes are no block, and parseBlock is slow if it fails
 		}
 		b, err := w.parseBlock(p)
-		if err != nil || b.from < damaged.end || b.from-w.start > maxRaw {
+		if err != nil || b.from < end || b.from-w.start > maxRaw || b.kind == kindEntries && b.from == w.start {
 			continue
 		}
-		w.at, w.end = at, b.from
-		if w.accept(b) == nil {
-			if _, err = w.stored(); err != nil && !errors.Is(err, ErrDamaged) {
-				return false, err
-			}
-			if err == nil {
-				w.at, w.end, w.raw = at, b.from, damaged.raw
-				return true, nil
-			}
+		w.last, w.place = b, at+blockHeadBytes
+		if _, err = w.stored(); !errors.Is(err, ErrDamaged) {
+			return err == nil, err
 		}
-		w.at, w.end, w.raw = damaged.at, damaged.end, damaged.raw
 	}
 	return false, nil
 }
