@@ -4,6 +4,7 @@ package past
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -617,6 +618,35 @@ func TestDamagedHeaderOfPrintedSegment(t *testing.T) {
 		if got, err := os.ReadFile(filepath.Join(w.dir, closedName(0, next.End()))); err != nil || !bytes.Equal(got, torn) {
 			t.Errorf("the file was changed: %v", err)
 		}
+	}
+}
+
+// A file with many headers whose payloads overlap and are damaged is not read again for each of them. It stays.
+func TestManyDamagedBlocks(t *testing.T) {
+	s, _ := newStore(t)
+	w := open(t, s, Full)
+	must(t, w.Append(0, textAt(0, 1000)), w.Close())
+	path := filepath.Join(w.dir, openName(0))
+	content, err := os.ReadFile(path)
+	must(t, err)
+	content = append(content, make([]byte, blockHeadBytes)...) // a damaged header
+	b := block{kind: kindOutput, stored: maxOutput, raw: maxOutput, from: 1000, sum: 1}.appendBound(nil)
+	b = binary.LittleEndian.AppendUint32(b, 1)
+	b = binary.LittleEndian.AppendUint32(b, checksum(b))
+	content = append(content, bytes.Repeat(b, 40_000)...)
+	must(t, os.WriteFile(path, content, 0o600))
+	total, before := 0, readAt
+	defer func() { readAt = before }()
+	readAt = func(f *os.File, p []byte, at int64) (int, error) {
+		total += len(p)
+		return before(f, p, at)
+	}
+	w = open(t, s, Full)
+	if total > 4*MaxKeyframe || w.End() != 1000 {
+		t.Errorf("the writer has read %d bytes of a file of %d, and continues at %d", total, len(content), w.End())
+	}
+	if got, err := os.ReadFile(filepath.Join(w.dir, closedName(0, 1000))); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("the file was changed: %v", err)
 	}
 }
 

@@ -169,9 +169,9 @@ func (w *walk) parseBlock(p []byte) (block, error) {
 }
 
 // blockFollows reports whether a whole block with output, or behind output, is anywhere from the byte at on. The output of the
-// session may look like a block, so only the next read of w from its beginning is of use afterwards.
+// session may look like a block. w is of no use afterwards. If too many payloads must be read, the file is kept.
 func (w *walk) blockFollows(at int64, end uint64) (bool, error) {
-	for ; at+blockHeadBytes <= w.length; at++ {
+	for checked := 0; at+blockHeadBytes <= w.length; at++ {
 		p, err := w.read(at, blockHeadBytes)
 		if err != nil {
 			return false, w.name(err)
@@ -182,6 +182,9 @@ func (w *walk) blockFollows(at int64, end uint64) (bool, error) {
 		b, err := w.parseBlock(p)
 		if err != nil || b.from < end || b.from-w.start > maxRaw || b.kind == kindEntries && b.from == w.start {
 			continue
+		}
+		if checked += int(b.stored); checked > MaxKeyframe { // a file that is kept loses nothing
+			return true, nil
 		}
 		w.last, w.place = b, at+blockHeadBytes
 		if _, err = w.stored(); !errors.Is(err, ErrDamaged) {
