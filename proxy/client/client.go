@@ -37,8 +37,8 @@ type Options struct {
 	// default is 30 s, and 10 min with SSH, which may ask the user for a password.
 	Redial time.Duration
 
-	// InputFull is called by Type, Paste and Keys, about 50 times a second, while they wait for a session whose input queue is
-	// full. waited is how long the session has accepted none of the input. InputFull may be nil.
+	// InputFull is called by Type, Paste and Keys, about 50 times a second, while they wait because the input queue of a
+	// session is full. waited is how long the session has accepted none of the input. InputFull may be nil.
 	InputFull func(id protocol.SessionID, waited time.Duration)
 
 	// SSH selects the proxy of another host; if it is set, Dir and Proxy are ignored.

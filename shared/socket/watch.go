@@ -33,7 +33,7 @@ func (l *Listener) Watch(ctx context.Context, report func(rebound bool, err erro
 	}
 }
 
-// DialOwner is like Dial, but it distinguishes a process whose socket was removed from no process. If no process
+// DialOwner is like Dial, but it distinguishes a process without the file of its socket from no process. If no process
 // listens on the path, and a process holds its lock, the error matches *InUseError, and IsAbsent is false for it.
 func DialOwner(ctx context.Context, path string) (*net.UnixConn, Peer, error) {
 	conn, peer, err := Dial(ctx, path)

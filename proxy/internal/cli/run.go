@@ -308,7 +308,7 @@ func (r *oneRun) join(ctx context.Context, a *app) error {
 	return nil
 }
 
-// leftTime is how long a command whose user has detached waits for the answer whether the run has ended.
+// leftTime is how long a command waits, after its user has detached, for the answer whether the run has ended.
 const leftTime = time.Second
 
 // left returns errRunLeft after the user has detached, unless the run has ended meanwhile.

@@ -98,7 +98,7 @@ func (w *Writer) inspect(segments []segment) (err error) {
 	return w.closeKept(s)
 }
 
-// closeKept closes a segment whose file must not be changed. If nothing of it can be read, its name
+// closeKept closes a segment without a change of its file. If nothing of it can be read, its name
 // has one byte all the same, because no other segment can then have the same name.
 func (w *Writer) closeKept(s *segment) error {
 	path := filepath.Join(w.dir, s.name)
@@ -299,7 +299,7 @@ func (w *Writer) continueAfter(last segment) (err error) {
 	return nil
 }
 
-// replaceDamaged makes the writer continue behind a segment in the mode Screen whose file must not be changed. The file is deleted
+// replaceDamaged makes the writer continue behind a segment in the mode Screen, and does not change its file. The file is deleted
 // when the next keyframe is durable.
 func (w *Writer) replaceDamaged(s segment) error {
 	path := filepath.Join(w.dir, s.name)

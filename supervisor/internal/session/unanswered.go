@@ -122,7 +122,7 @@ func mayAnswer(p []byte) bool {
 }
 
 // noteAnswer forgets the replies that are kept for a writer if its input may answer the queries. The writer answers no query that
-// it has not received. It may answer one that the screen has not seen, whose reply would be kept afterwards.
+// it has not received. It may answer one that the screen has not seen; the reply to that one would be kept afterwards.
 func (s *Session) noteAnswer(writer string, p []byte) {
 	_, end, _ := s.ring.Bounds()
 	isBehind := s.display.shownTo() < end

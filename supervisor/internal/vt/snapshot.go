@@ -175,7 +175,7 @@ func (p *painter) titles() {
 	p.directory()
 }
 
-// setTitles restores a title and its stack in a terminal whose title the program has not set. If the program has not set one
+// setTitles restores a title and its stack in a terminal that has no title of the program. If the program has not set one
 // either, the terminal keeps the title that its user sees, also where the program has pushed it.
 func (p *painter) setTitles(which string, stack []string, title string) {
 	unset := 0
