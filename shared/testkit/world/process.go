@@ -49,8 +49,12 @@ func (w *World) Running(role string) []Process {
 	var found []Process
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
-		args, env := Strings(d+"/cmdline"), Strings(d+"/environ")
-		if role != "" && roleOf(args, env) != role || !w.owns(env, args) {
+		args := Strings(d + "/cmdline")
+		if role != "" && roleOf(args) != role {
+			continue
+		}
+		env := Strings(d + "/environ")
+		if !w.owns(env, args) || role == "keeper" && isOnTrial(env) {
 			continue
 		}
 		pid, _ := strconv.Atoi(filepath.Base(d))
@@ -70,12 +74,14 @@ func (w *World) owns(env, args []string) bool {
 		})
 }
 
-// keeperTrial is in the environment of a keeper that is only tried, beside the supervisor that will become the keeper.
-const keeperTrial = "HOLDFAST_KEEPER_TRIAL="
+// isOnTrial reports whether a keeper of this environment is only tried, beside the supervisor that will become the keeper.
+func isOnTrial(env []string) bool {
+	return slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "HOLDFAST_KEEPER_TRIAL=") })
+}
 
-// roleOf returns the role of a process with these arguments and this environment, or "" for a command of proxy or
+// roleOf returns the role of a process with these arguments, or "" for a command of proxy or
 // supervisor that does not serve.
-func roleOf(args, env []string) string {
+func roleOf(args []string) string {
 	has := func(word string) bool { return slices.Contains(args[1:], word) }
 	switch name := filepath.Base(args[0]); {
 	case name == "proxy" && has("serve"):
@@ -83,9 +89,6 @@ func roleOf(args, env []string) string {
 	case name == "supervisor" && has("run"):
 		return name
 	case name == "supervisor" && !has("stop") && !has("--upgrade"):
-		if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, keeperTrial) }) {
-			return ""
-		}
 		return "keeper"
 	case name != "proxy" && name != "supervisor":
 		return name
