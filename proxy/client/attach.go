@@ -621,13 +621,12 @@ func (a *Attachment) error(e *protocol.Error) error {
 		}
 		a.mu.Lock()
 		a.in.resume(*e.Offset, false)
-		waits := a.isFull
-		a.isFull = e.Code == protocol.CodeInputFull
-		isFull := a.isFull
+		waits := a.isFull // an answer to an earlier part of the input has set the timer
+		a.isFull = waits || e.Code == protocol.CodeInputFull
 		a.mu.Unlock()
-		if !isFull {
+		if e.Code == protocol.CodeInputGap {
 			go a.flush()
-		} else if !waits { // otherwise an answer to an earlier part of the input has set the timer
+		} else if !waits {
 			time.AfterFunc(retryFull, a.retry)
 		}
 		return nil
