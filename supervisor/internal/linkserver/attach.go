@@ -89,7 +89,7 @@ func (s *Server) sendItems(ctx context.Context, st *link.Stream, ss *session.Ses
 				Offset: item.Offset, BytesMissed: item.Missed, SnapshotBytes: item.Bytes, View: item.View, ScreenOnly: item.ScreenOnly,
 			})
 		case session.ItemStolen:
-			err = st.Send(wire.Stolen{StolenBy: item.By, Detached: item.Leaves})
+			err = st.Send(wire.Stolen{StolenBy: item.By, Detached: item.Detached})
 		case session.ItemExited:
 			err = st.Send(exited(ss))
 		}

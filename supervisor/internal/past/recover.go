@@ -75,10 +75,9 @@ func (w *Writer) inspect(segments []segment) (err error) {
 	path := filepath.Join(w.dir, s.name)
 	s.found, err = scan(path, w.key, false)
 	if err == nil && s.found != nil {
-		err = s.found.torn
-	}
-	if err == nil && s.found != nil {
-		return nil
+		if err = s.found.torn; err == nil {
+			return nil
+		}
 	}
 	if err == nil || errors.Is(err, ErrDamaged) {
 		s.end, s.isKept, err = hiddenEnd(path, s.start, w.key)

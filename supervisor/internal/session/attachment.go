@@ -44,16 +44,16 @@ const (
 
 // Item is one event for a viewer.
 type Item struct {
-	Kind   ItemKind
-	Offset uint64
-	Data   []byte // aliases the buffer given to Next
-	Size   protocol.Size
-	Missed uint64
-	Bytes  int
-	By     string
-	Leaves bool      // of ItemStolen: the client By has only ended this attachment
-	At     time.Time // of ItemInput
-	Masked bool      // of ItemInput: asterisks replace the characters
+	Kind     ItemKind
+	Offset   uint64
+	Data     []byte // aliases the buffer given to Next
+	Size     protocol.Size
+	Missed   uint64
+	Bytes    int
+	By       string
+	Detached bool      // of ItemStolen: the client By has only ended this attachment
+	At       time.Time // of ItemInput
+	Masked   bool      // of ItemInput: asterisks replace the characters
 
 	View       bool // of ItemResync: the snapshot begins a view of the viewer's own
 	ScreenOnly bool // of ItemResync: the snapshot has no lines above the screen
@@ -102,7 +102,7 @@ type Attachment struct {
 	mu        sync.Mutex
 	phase     phase
 	thief     string // the client that attached in the place of this one, if the phase is stolen
-	detaches  bool   // the thief has only ended this attachment, and leaves
+	detached  bool   // the thief has only ended this attachment, and leaves
 	renewal   renewal
 	viewTimer bool // a timer runs until viewDue
 	acks      acks
@@ -407,7 +407,7 @@ func (a *Attachment) end(by *Attachment) {
 		return
 	}
 	a.mu.Lock()
-	a.thief, a.detaches = by.spec.Client, by.spec.Detach
+	a.thief, a.detached = by.spec.Client, by.spec.Detach
 	a.mu.Unlock()
 	a.change(onSteal)
 }
@@ -702,7 +702,7 @@ func (a *Attachment) pollControl() (Item, bool, error) {
 	switch a.phase {
 	case phaseStolen:
 		a.enter(onFinish)
-		return Item{Kind: ItemStolen, By: a.thief, Leaves: a.detaches}, true, nil
+		return Item{Kind: ItemStolen, By: a.thief, Detached: a.detached}, true, nil
 	case phaseEnded:
 		a.enter(onFinish)
 		return Item{}, false, io.EOF

@@ -66,13 +66,13 @@ func (h *heldSnapshots) release(a *Attachment) {
 
 // makeRoom drops snapshots until there is room for another one. h.mu must be held, as for remove.
 func (h *heldSnapshots) makeRoom() {
-	bytes := 0
+	size := 0
 	for _, k := range h.all {
-		bytes += cap(k.data)
+		size += cap(k.data)
 	}
-	for bytes >= maxHeld {
+	for size >= maxHeld {
 		k := slices.MinFunc(h.all, func(a, b *heldSnapshot) int { return a.usedAt.Compare(b.usedAt) })
-		bytes -= cap(k.data)
+		size -= cap(k.data)
 		for a := range k.holders {
 			a.requestRenewal(newSnapshot) // before a loses its snapshot, see Attachment.poll
 			h.remove(a)
