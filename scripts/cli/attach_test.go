@@ -507,6 +507,19 @@ func TestOwnView(t *testing.T) {
 	}
 }
 
+// startWithCells starts a command on a terminal of 80 columns and 24 rows that knows the size of its cells, 9 by 17 pixels.
+func (w *world) startWithCells(cmd *exec.Cmd) *terminal {
+	w.T.Helper()
+	p := w.terminal(80, 24, cmd)
+	if err := unix.IoctlSetWinsize(int(p.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 80, Row: 24, Xpixel: 80 * 9, Ypixel: 24 * 17}); err != nil {
+		w.T.Fatal(err)
+	}
+	cmd.Stdout = p.slave
+	w.start(p, p.master)
+	p.expect(viewerAsks)
+	return p
+}
+
 // The session must answer queries with the properties that the viewer's terminal has reported, after the
 // viewer has left. The reports themselves must not become input.
 func TestAppearance(t *testing.T) {
@@ -514,13 +527,7 @@ func TestAppearance(t *testing.T) {
 	w := newWorld(t)
 	w.shell("s", `stty raw -echo; echo ready; head -c 3 | cat -v; head -c 1; printf '\033[>q\033]11;?\007\033[16t'; exec cat -v`)
 	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), "attach", "s")
-	p := w.terminal(80, 24, cmd)
-	if err := unix.IoctlSetWinsize(int(p.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 80, Row: 24, Xpixel: 80 * 9, Ypixel: 24 * 17}); err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout = p.slave
-	w.start(p, p.master)
-	p.expect(viewerAsks)
+	p := w.startWithCells(cmd)
 	p.expect("ready")
 	p.typ("a\x1b]10;rgb:ffff/ffff/ffff\x1b\\b\x1b]11;rgb:1010/2020/3030\x1b\\\x1bP>|Mine(7)\x1b\\\x1b[?62;22c")
 	p.typ("c\x1cd")
@@ -538,13 +545,7 @@ func TestNewSendsCells(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), "new", "--", "bash", "-c", `trap 'echo SIGWINCH' WINCH; echo ready; read -r x; echo "got $x"; read -r x`)
-	p := w.terminal(80, 24, cmd)
-	if err := unix.IoctlSetWinsize(int(p.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 80, Row: 24, Xpixel: 80 * 9, Ypixel: 24 * 17}); err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout = p.slave
-	w.start(p, p.master)
-	p.expect(viewerAsks)
+	p := w.startWithCells(cmd)
 	p.typ("\x1b[?62;22c")
 	p.expect("ready")
 	p.typ("one\r") // bash runs the trap before the next command

@@ -29,9 +29,9 @@ import (
 
 const limit = 30 * time.Second
 
-// A gate that admits the host and closes the connection without a reply knows the host. The same command
-// joins again with the same key.
-func TestJoinIsRepeated(t *testing.T) {
+// listenAsGate returns the files of a new gate, and a listener that has its certificate.
+func listenAsGate(t *testing.T) (*credential.Store, net.Listener) {
+	t.Helper()
 	store, err := credential.Open(filepath.Join(t.TempDir(), "gate"))
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +40,13 @@ func TestJoinIsRepeated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return store, ln
+}
+
+// A gate that admits the host and closes the connection without a reply knows the host. The same command
+// joins again with the same key.
+func TestJoinIsRepeated(t *testing.T) {
+	store, ln := listenAsGate(t)
 	var wg sync.WaitGroup
 	t.Cleanup(func() {
 		_ = ln.Close()
@@ -90,14 +97,7 @@ func TestJoinIsRepeated(t *testing.T) {
 // A gate that cannot store the host now may have stored its key. The command ends with the code for a later attempt, and the
 // same command joins again with the same key.
 func TestJoinWhileGateIsBusy(t *testing.T) {
-	store, err := credential.Open(filepath.Join(t.TempDir(), "gate"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{store.Certificate()}, MinVersion: tls.VersionTLS13})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store, ln := listenAsGate(t)
 	defer func() { _ = ln.Close() }()
 	keys := make(chan string, 2)
 	go func() {
