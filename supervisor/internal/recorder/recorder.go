@@ -390,6 +390,7 @@ type track struct {
 	tries   int          // steps in a row that could not store all output, although no more came
 	triedAt uint64       // end of the output at the last of them
 	isWhole bool         // the last keyframe in the files includes the history
+	hasExit bool         // the Meta in the files has the exit record
 	clears  uint64       // of the source, when the files were renewed
 	last    state        // the state that was stored last
 	buf     []byte       // of Recorder.turns, during a step; allocated when a step needs it
@@ -572,6 +573,7 @@ func (t *track) store() error {
 func (t *track) storeMeta() error {
 	m := t.source.Meta()
 	m.Clears = t.clears
+	t.hasExit = m.Exit != nil
 	return t.writer.SetMeta(m)
 }
 
@@ -724,7 +726,7 @@ func (t *track) copyTo(end uint64) error {
 // isComplete reports whether the session prints nothing any more and all of it is stored.
 func (t *track) isComplete() bool {
 	_, end, finished := t.ring.Bounds()
-	return finished && t.source.Meta().Exit != nil && t.writer != nil && t.writer.End() >= end
+	return finished && t.hasExit && t.writer != nil && t.writer.End() >= end
 }
 
 // triesAgain reports whether another step is due although the session prints no output: the session

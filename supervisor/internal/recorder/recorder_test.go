@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -360,6 +361,47 @@ func TestBusySession(t *testing.T) {
 	r.Add(p, past.Full)
 	p.print(bytes.Repeat([]byte("text "), 1000))
 	await(t, store, p)
+}
+
+// A lateEnd is a tape that has its exit record only after some calls of Meta.
+type lateEnd struct {
+	*tape
+	without atomic.Int64 // calls that return no exit record
+}
+
+func (l *lateEnd) Meta() past.Meta {
+	m := l.tape.Meta()
+	if l.without.Add(-1) < 0 {
+		m.Exit = &protocol.ExitRecord{}
+	}
+	return m
+}
+
+func (l *lateEnd) Clears() uint64 { return l.tape.Clears() }
+
+// The exit record is stored, at whichever moment of a step the session gets it.
+func TestExitDuringStep(t *testing.T) {
+	for without := range int64(12) {
+		store := past.New(t.TempDir())
+		r := New(Config{Store: store, Sync: time.Millisecond, Idle: time.Millisecond, Log: zerolog.Nop()})
+		l := &lateEnd{tape: newTape(t, "a")}
+		l.without.Store(without)
+		l.print([]byte("the end"))
+		l.ring.Finish()
+		r.Add(l, past.Full)
+		testkit.Eventually(t, limit, func() bool {
+			r.Poke(l.life)
+			reader, err := store.Open(l.life)
+			if err != nil {
+				return false
+			}
+			m, err := reader.Meta()
+			return err == nil && m.Exit != nil
+		}, fmt.Sprintf("the exit record that comes after %d calls of Meta is stored", without))
+		if err := r.Close(limit); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // The description of a session whose recording is complete is stored again.

@@ -648,6 +648,29 @@ func TestEndedWithMachine(t *testing.T) {
 	}
 }
 
+// The exit record is stored also if the recorder has seen the end of the output before the record is final.
+func TestExitIsStored(t *testing.T) {
+	store := past.New(t.TempDir())
+	rec := recorder.New(recorder.Config{Store: store, Sync: 10 * time.Millisecond, Idle: time.Hour, Log: zerolog.Nop()})
+	t.Cleanup(func() { _ = rec.Close(patience) })
+	cfg := Config{Recorder: rec, Durable: protocol.DurableScreen, Supervisor: protocol.NewInstance()}
+	// The session logs its exit right before the record is final. The delay gives the recorder the time to store the
+	// end of the output before that.
+	cfg.Log = zerolog.New(logWriter(func(line string) {
+		if strings.Contains(line, "session exited") {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}))
+	m := &machine{newTable(t, cfg), store, rec}
+	s := m.ready(t, "a")
+	s.do(func() { s.saved.quiet.stop() }) // a session that has just printed is stored again later for another reason
+	if err := syscall.Kill(s.pty.PID(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, s)
+	m.stored(t, s, func(m past.Meta) bool { return m.Exit != nil })
+}
+
 // A user who sets durable=off can still erase all that was stored before: by Clear and Forget of a session that runs, and by
 // Forget of a lost one.
 func TestStoringIsOff(t *testing.T) {

@@ -394,6 +394,7 @@ func (s *Session) finishIfOver() {
 	s.log.Info().Int(logging.ExitCode, s.exit.ExitCode).Str("outcome", string(s.exit.Outcome)).
 		Str(logging.Reason, string(s.exit.Reason)).Msg("session exited")
 	close(s.exited)
+	s.recording.changed() // its description has the exit record from now on
 	s.publishEvent(protocol.EventExited)
 }
 
