@@ -67,6 +67,9 @@ func waitFor[T any](ctx context.Context, c *Client, timeout time.Duration, ask f
 		if lost(err) && !c.isClosed() {
 			_ = pause(ctx, backoffMax/10) // ctx is examined next
 		}
+		if lost(err) && caller.Err() != nil {
+			return answer, caller.Err()
+		}
 		if isLate := lost(err) || errors.Is(err, context.DeadlineExceeded); isLate && ctx.Err() != nil && caller.Err() == nil {
 			return answer, protocol.Errorf(protocol.CodeTimeout, "no answer came within the timeout, so the state of the session is not known: "+err.Error())
 		}
