@@ -5,13 +5,17 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"holdfast/protocol"
 	"holdfast/shared/config"
+	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 	"holdfast/supervisor/internal/session"
 	"holdfast/supervisor/internal/vault"
@@ -27,7 +31,7 @@ const presenceEntry = "presence"
 // supervisor may have the same state directory and another runtime directory: on a second host with the same home
 // directory, or in a container. It would take the sessions of this one for lost. A presence is the lock of a file with the
 // identity of the supervisor. The keeper has a duplicate of the file, so the presence ends with the sessions and not with a
-// supervisor that dies.
+// supervisor that dies. The content of the file is the pid of the lock's holder, spaces up to seatAt, and the seat.
 type presence struct {
 	dir  string
 	lock *os.File
@@ -46,7 +50,76 @@ func (b *before) showPresence(dirs config.Dirs, self protocol.Instance) (*presen
 			err = errors.Join(err, p.removeIfEnded(name))
 		}
 	}
-	return p, errors.Join(err, p.hold(b, string(self)))
+	err = errors.Join(err, p.hold(b, string(self)))
+	if p.lock != nil {
+		_, writeErr := p.lock.WriteAt(fmt.Appendf(nil, "%-*d%s", seatAt, os.Getpid(), seat(dirs)), 0)
+		err = errors.Join(err, writeErr)
+	}
+	return p, err
+}
+
+// seatAt is the offset of the seat in the file of a presence. No decimal pid is longer.
+const seatAt = 20
+
+// seat names the runtime directory, and the boot and the namespace in which its path is valid. It is "" if the system tells no
+// boot.
+func seat(dirs config.Dirs) string {
+	boot := machine.Boot()
+	if boot == "" {
+		return ""
+	}
+	return boot + " " + dirs.Runtime
+}
+
+// awaitSeated waits while a supervisor runs whose runtime directory is that of dirs, but which holds no lock there, because the
+// directory was removed: at a logout, for example. Such a supervisor makes the directory and its socket again within
+// socket.CheckEvery. If another one took its place before, no client would reach its sessions any more.
+//
+// The error is an *socket.InUseError as soon as the supervisor has its lock again. After the time limit, awaitSeated returns
+// nil, because that supervisor may be unable to take its lock.
+func awaitSeated(dirs config.Dirs, limit time.Duration) error {
+	path, own, dir := dirs.Socket(config.SupervisorSocket), seat(dirs), filepath.Join(dirs.State, presenceDir)
+	for end := time.Now().Add(limit); own != "" && time.Now().Before(end) && isSeated(dir, own); time.Sleep(seatPause) {
+		if held, err := socket.Locked(path); err == nil && held {
+			return &socket.InUseError{Path: path, PID: socket.Holder(path)}
+		}
+	}
+	return nil
+}
+
+const (
+	// seatTime is how long a supervisor that starts waits for one that runs without its lock. The check of the other one, which
+	// CheckEvery bounds, may be late on a busy machine.
+	seatTime = socket.CheckEvery + 2*time.Second
+	// seatPause is the pause between two looks for such a supervisor.
+	seatPause = 20 * time.Millisecond
+)
+
+// isSeated reports whether a supervisor with this seat runs.
+func isSeated(dir, seat string) bool {
+	files, _ := os.ReadDir(dir) // an error means that none is known
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), ".lock")
+		if !ok || seatIn(filepath.Join(dir, f.Name()), len(seat)) != seat {
+			continue
+		}
+		if held, err := socket.Locked(filepath.Join(dir, name)); held && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// seatIn returns the seat in the file of a presence. It reads at most one byte more than a seat of n bytes.
+func seatIn(path string, n int) string {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // the file was only read
+	b := make([]byte, n+1)
+	n, _ = f.ReadAt(b, seatAt) // an error means that the file is shorter
+	return string(b[:n])
 }
 
 // hold takes the lock of a presence, and gives the keeper a duplicate. If the program before has left the lock, hold uses that.

@@ -3,11 +3,17 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"holdfast/shared/config"
+	"holdfast/shared/machine"
+	"holdfast/shared/socket"
+	"holdfast/shared/testkit"
 )
 
 // A supervisor is known to run until its presence ends. The next one removes the presences of those that have ended.
@@ -53,5 +59,65 @@ func TestPresenceOfKeeper(t *testing.T) {
 	}
 	if !keeper.isRunning("self") {
 		t.Error("the presence has ended")
+	}
+}
+
+// A supervisor that starts waits for one that runs without its lock in the same runtime directory, until that one has its lock
+// again, has ended, or the time is over. It does not wait for a supervisor of another runtime directory or another boot.
+func TestAwaitSeated(t *testing.T) {
+	if machine.Boot() == "" {
+		t.Fatal("this system tells no boot")
+	}
+	state, runtime := t.TempDir(), t.TempDir()
+	dirs := config.Dirs{State: state, Runtime: runtime}
+	begun := func(dirs config.Dirs) <-chan error {
+		ended := make(chan error, 1)
+		go func() { ended <- awaitSeated(dirs, time.Minute) }()
+		return ended
+	}
+	if err := awaitSeated(dirs, time.Minute); err != nil {
+		t.Errorf("no other supervisor runs: %v", err)
+	}
+	other, err := new(before).showPresence(dirs, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := testkit.Within(t, 30*time.Second, "the start in another directory", begun(config.Dirs{State: state, Runtime: t.TempDir()})); err != nil {
+		t.Errorf("a supervisor of another runtime directory runs: %v", err)
+	}
+	if err := awaitSeated(dirs, time.Millisecond); err != nil {
+		t.Errorf("the time is over: %v", err)
+	}
+
+	ended := begun(dirs)
+	lock, err := socket.Acquire(dirs.Socket(config.SupervisorSocket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := testkit.Within(t, 30*time.Second, "the wait for the lock", ended); !errors.As(err, new(*socket.InUseError)) {
+		t.Errorf("the other supervisor has its lock again: got %v", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	ended = begun(dirs)
+	if err := other.lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := testkit.Within(t, 30*time.Second, "the wait for the end", ended); err != nil {
+		t.Errorf("the other supervisor has ended: %v", err)
+	}
+
+	third, err := new(before).showPresence(dirs, "third")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = third.lock.Close() }()
+	if err := os.WriteFile(filepath.Join(state, presenceDir, "third.lock"), fmt.Appendf(nil, "%-*d%s", seatAt, 1, "another boot "+runtime), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := testkit.Within(t, 30*time.Second, "the start after another boot", begun(dirs)); err != nil {
+		t.Errorf("the presence is of another boot: %v", err)
 	}
 }
