@@ -361,21 +361,28 @@ func TestTerminate(t *testing.T) {
 // A request with End.Idle ends the session only if it has been idle for that time.
 // demand: M11
 func TestTerminateIdle(t *testing.T) {
-	s, v := ready(t, "echo READY; exec cat")
-	wantCode(t, "in use", s.Terminate(End{Idle: time.Hour}), protocol.CodeSessionRunning)
-	if i := info(t, s); i.State != protocol.StateRunning {
-		t.Errorf("the session is %s", i.State)
-	}
-	s.cage.frozen.Store(true)
-	wantCode(t, "frozen", s.Terminate(End{Idle: time.Nanosecond}), protocol.CodeSessionRunning)
-	s.cage.frozen.Store(false)
-	if err := s.Terminate(End{Idle: time.Nanosecond, Reason: protocol.ReasonIdleTimeout, TimedOut: true}); err != nil {
-		t.Fatal(err)
-	}
-	if rec := ended(t, s); !rec.TimedOut || rec.Reason != protocol.ReasonIdleTimeout {
-		t.Errorf("got %+v", rec)
-	}
-	v.end(t)
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{})
+		show(by(s), "READY") // output that loop has not received yet would count as use
+		time.Sleep(time.Hour - time.Second)
+		wantCode(t, "in use", s.Terminate(End{Idle: time.Hour}), protocol.CodeSessionRunning)
+		if i := info(t, s); i.State != protocol.StateRunning {
+			t.Errorf("the session is %s", i.State)
+		}
+		time.Sleep(time.Second)
+		s.cage.frozen.Store(true)
+		wantCode(t, "frozen", s.Terminate(End{Idle: time.Hour}), protocol.CodeSessionRunning)
+		s.cage.frozen.Store(false)
+		if err := s.Terminate(End{Idle: time.Hour, Reason: protocol.ReasonIdleTimeout, TimedOut: true}); err != nil {
+			t.Fatal(err)
+		}
+		if rec := ended(t, s); !rec.TimedOut || rec.Reason != protocol.ReasonIdleTimeout {
+			t.Errorf("got %+v", rec)
+		}
+		v.end(t)
+	})
 }
 
 // The first request for an end decides the reason. After it, input and resizes fail with session_not_found, although
