@@ -78,10 +78,11 @@ func TestCreateDuringShutdown(t *testing.T) {
 	starting, goOn := make(chan struct{}), make(chan struct{})
 	var child PTY
 	tb := NewTable(Config{Env: []string{"PATH=" + os.Getenv("PATH")}, Start: func(spec pty.Spec) (PTY, error) {
-		close(starting)
-		<-goOn
+		// The child is made before, because a shutdown waits for haltTime only, which a busy machine may take to start a program.
 		p, err := realStart(spec)
 		child = p
+		close(starting)
+		<-goOn
 		return p, err
 	}})
 	created, ended := make(chan error, 1), make(chan error, 1)
@@ -100,7 +101,7 @@ func TestCreateDuringShutdown(t *testing.T) {
 	go func() { ended <- tb.Shutdown(ctx) }()
 	select {
 	case err := <-ended:
-		t.Fatalf("the shutdown returned %v before the child was started", err)
+		t.Fatalf("the shutdown returned %v before the start of the child", err)
 	default:
 	}
 	close(goOn)
