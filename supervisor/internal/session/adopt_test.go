@@ -121,14 +121,19 @@ func newLife(t *testing.T, cfg Config) *tableLife {
 }
 
 // restart stops this table at an arbitrary point, as a SIGKILL would, and returns the next one, which adopts the
-// sessions. It also passes the exits of children to the next table.
-func (l *tableLife) restart(h Heritage) *tableLife {
+// sessions. It also passes the exits of children to the next table. Each change is called with each session that
+// is halted, and may change the files that the next table finds: the session does not write to them any more.
+func (l *tableLife) restart(h Heritage, changes ...func(*Session)) *tableLife {
 	l.t.Helper()
 	h.Exits = NewExits()
 	all, _ := l.registry.all()
 	for _, s := range all {
 		p := s.pty.(*pty.PTY)
-		thaw, err := s.halt(patience, func() {})
+		thaw, err := s.halt(patience, func() {
+			for _, change := range changes {
+				change(s)
+			}
+		})
 		if err != nil {
 			l.t.Fatal("the session's loop has ended")
 		}
@@ -394,7 +399,7 @@ func TestNextLifeEnds(t *testing.T) {
 	if err := s.Terminate(End{Grace: &grace, Reason: "a user"}); err != nil {
 		t.Fatal(err)
 	}
-	s.do(func() { // stores the same end with a grace of 1 ms
+	l = l.restart(Heritage{}, func(s *Session) { // stores the same end with a grace of 1 ms
 		v := s.save()
 		v.Ending.GraceMS = 1
 		data, err := json.Marshal(v)
@@ -405,7 +410,6 @@ func TestNextLifeEnds(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	l = l.restart(Heritage{})
 	s = l.get(s.ID())
 	if exit := ended(t, s); exit.Reason != "a user" || exit.Outcome != protocol.OutcomeHard {
 		t.Errorf("the session ended as %+v", exit)
@@ -578,13 +582,12 @@ func TestNextLifeDamaged(t *testing.T) {
 	look(t, good, fromStart(good)).until(t, "READY")
 	look(t, bad, fromStart(bad)).until(t, "READY")
 	pid := info(t, bad).PID
-	bad.do(func() {
-		if err := bad.stateSlate.Write([]byte(`{"version":99}`)); err != nil {
-			t.Error(err)
+	id := bad.entry.id
+	l = l.restart(Heritage{}, func(s *Session) {
+		if s == bad {
+			writeLaterVersion(t, s)
 		}
 	})
-	id := bad.entry.id
-	l = l.restart(Heritage{})
 	l.get(good.ID())
 	if _, err := l.Get(bad.ID()); protocol.CodeOf(err) != protocol.CodeSessionNotFound {
 		t.Errorf("the damaged session is served: %v", err)
@@ -601,6 +604,14 @@ func TestNextLifeDamaged(t *testing.T) {
 		t.Error("the damaged entry is not in the vault any more")
 	}
 	l.vault.drop(id)
+}
+
+// writeLaterVersion replaces the state of a session by one that this version cannot read. The session must be halted,
+// because it may otherwise replace that one by its own at any time.
+func writeLaterVersion(t *testing.T, s *Session) {
+	if err := s.stateSlate.Write([]byte(`{"version":99}`)); err != nil {
+		t.Error(err)
+	}
 }
 
 // A trial reads the files of the sessions and does not change them.
@@ -622,11 +633,11 @@ func TestTrial(t *testing.T) {
 	if err := Try(records); err != nil || len(records) != 1 {
 		t.Errorf("%d records, %v", len(records), err)
 	}
-	s.do(func() {
-		if err := s.stateSlate.Write([]byte(`{"version":99}`)); err != nil {
-			t.Error(err)
-		}
-	})
+	thaw, err := s.halt(patience, func() { writeLaterVersion(t, s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer thaw()
 	if records, files, err = l.TrialEntries(); err != nil {
 		t.Fatal(err)
 	}
