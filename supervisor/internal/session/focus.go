@@ -11,6 +11,11 @@ import (
 // the focus. Therefore the focus reports of the viewers are removed from their input, and a
 // report is inserted when the combined focus changes.
 
+var (
+	focusIn  = []byte("\x1b[I")
+	focusOut = []byte("\x1b[O")
+)
+
 // focus is the last focus report that the program received. loop owns it.
 type focus struct {
 	Sent         byte   `json:"focus,omitempty"`       // 'I' or 'O'; 0 if no report was sent
@@ -23,6 +28,9 @@ func (s *Session) queueViewerInput(a *Attachment, offset uint64, p []byte) (int,
 	name := a.spec.Writer
 	if bytes.IndexByte(p, escseq.ESC) < 0 {
 		return s.input.queue(name, offset, p)
+	}
+	if bytes.Contains(p, focusIn) || bytes.Contains(p, focusOut) { // the screen may not have seen the request for them
+		s.feed()
 	}
 	wantsFocus, asked := s.wantsFocus()
 	if wantsFocus {

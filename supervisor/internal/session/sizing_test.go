@@ -270,6 +270,29 @@ func TestFocus(t *testing.T) {
 	})
 }
 
+// A viewer may report its focus before the screen has seen the program's request. The report counts all the same, so
+// the program does not receive it twice.
+func TestFocusIsFaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{Writer: "w"})
+		const out = "\x1b[O"
+		s.do(func() { // loop writes nothing to the screen meanwhile
+			show(by(s), "\x1b[?1004h")
+			if _, err := s.acceptInput(v.a, "w", 0, []byte(out)); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := v.a.Type(uint64(len(out)), []byte(out+"x")); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := typedBy(by(s)), out+"x"; got != want {
+			t.Errorf("the program receives %q, want %q", got, want)
+		}
+	})
+}
+
 // Input with a line that is longer than the terminal's limit is accepted, and its writer receives an error once for
 // each such line.
 func TestLineTooLong(t *testing.T) {
