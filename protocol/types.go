@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"strings"
 	"time"
@@ -299,20 +300,26 @@ func CutArgv(argv []string) []string {
 // possible size still fits into the frame after so many bytes.
 const maxSessionsBytes = 256 << 10
 
-// SplitSessions splits a list into parts that each fit into one message. It returns at least one
-// part.
-func SplitSessions(all []SessionInfo) [][]SessionInfo {
-	parts := [][]SessionInfo{{}}
-	size := 0
-	for _, s := range all {
-		b, _ := json.Marshal(s) // a struct of strings, numbers and times can always be encoded
-		if size += len(b); size > maxSessionsBytes && len(parts[len(parts)-1]) > 0 {
-			parts, size = append(parts, nil), len(b)
-		}
-		last := &parts[len(parts)-1]
-		*last = append(*last, s)
+// SplitSessions yields a list in parts that each fit into one message, with true if more parts follow. It yields
+// at least one part. Each part is found when it is asked for, so that the peer does not wait for all of a long
+// list before it receives the first message.
+func SplitSessions(all []SessionInfo) iter.Seq2[[]SessionInfo, bool] {
+	if all == nil {
+		all = []SessionInfo{} // a list in a message is never null
 	}
-	return parts
+	return func(yield func(part []SessionInfo, more bool) bool) {
+		begin, size := 0, 0
+		for i, s := range all {
+			b, _ := json.Marshal(s) // a struct of strings, numbers and times can always be encoded
+			if size += len(b); size > maxSessionsBytes && i > begin {
+				if !yield(all[begin:i:i], true) {
+					return
+				}
+				begin, size = i, len(b)
+			}
+		}
+		yield(all[begin:], false)
+	}
 }
 
 // SpawnSpec describes a session to start. Argv must not be empty.

@@ -234,17 +234,21 @@ func TestSplitSessions(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			parts := protocol.SplitSessions(tt.all)
 			var got []protocol.SessionInfo
-			for _, part := range parts {
-				b, err := protocol.Encode(api.Sessions{Sessions: part, More: true})
+			parts, last := 0, 0
+			for part, more := range protocol.SplitSessions(tt.all) {
+				parts++
+				if !more {
+					last++
+				}
+				b, err := protocol.Encode(api.Sessions{Sessions: part, More: more})
 				if err != nil || len(b)+1 > frame.Max {
 					t.Errorf("a part of %d sessions has %d bytes, %v", len(part), len(b), err)
 				}
 				got = append(got, part...)
 			}
-			if len(parts) == 0 || len(got) != len(tt.all) || len(got) > 0 && !reflect.DeepEqual(got, tt.all) {
-				t.Errorf("got %d sessions in %d parts, want %d", len(got), len(parts), len(tt.all))
+			if last != 1 || len(got) != len(tt.all) || len(got) > 0 && !reflect.DeepEqual(got, tt.all) {
+				t.Errorf("got %d sessions in %d parts, %d of them without more, want %d", len(got), parts, last, len(tt.all))
 			}
 		})
 	}

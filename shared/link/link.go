@@ -33,10 +33,13 @@ import (
 )
 
 const (
-	// helloTimeout limits the wait for the peer's hello or welcome. It also limits the wait
-	// for each message of the list of sessions that follows, and not for the whole list,
-	// because a list of thousands of sessions takes longer.
+	// helloTimeout limits the wait for the peer's hello or welcome.
 	helloTimeout = 2 * time.Second
+	// listTimeout limits the wait for each message of the list of sessions that follows, and
+	// not for the whole list, because a list of thousands of sessions takes longer. It is
+	// longer than helloTimeout, because the peer has answered by then: if it is slow, the
+	// machine is busy, and another link would have to list all sessions again.
+	listTimeout = 10 * time.Second
 	// closeTimeout is how long a half-closed stream waits until the peer closes it.
 	closeTimeout = 5 * time.Second
 	// writeTimeout is yamux's limit for a write to the connection. If a write fails, its
@@ -128,7 +131,7 @@ func (c *Conn) hello(hello link.Hello) (*link.Welcome, []protocol.SessionInfo, e
 	if _, err := protocol.Agree(hello.Protocol, welcome.Protocol); err != nil {
 		return nil, nil, err
 	}
-	sessions, err := s.readSessions(func() { _ = s.SetDeadline(time.Now().Add(helloTimeout)) })
+	sessions, err := s.readSessions(func() { _ = s.SetDeadline(time.Now().Add(listTimeout)) })
 	return welcome, sessions, err
 }
 
@@ -178,7 +181,7 @@ func (c *Conn) welcome(answer Welcomer) (*link.Hello, error) {
 	if err := s.Send(welcome); err != nil {
 		return nil, err
 	}
-	return hello, s.sendSessions(sessions, func() { timer.Reset(helloTimeout) })
+	return hello, s.sendSessions(sessions, func() { timer.Reset(listTimeout) })
 }
 
 // receiveHello receives a hello, and returns hello_required if the message is another one.
@@ -344,14 +347,14 @@ func (s *Stream) SendSessions(all []protocol.SessionInfo) error {
 	return s.sendSessions(all, func() {})
 }
 
-// sendSessions sends a list of sessions, and calls beforeMessage before each message.
+// sendSessions sends a list of sessions, and calls beforeMessage before it makes each message.
 func (s *Stream) sendSessions(all []protocol.SessionInfo, beforeMessage func()) error {
-	parts := protocol.SplitSessions(all)
-	for i, part := range parts {
-		beforeMessage()
-		if err := s.Send(link.Sessions{Sessions: part, More: i < len(parts)-1}); err != nil {
+	beforeMessage()
+	for part, more := range protocol.SplitSessions(all) {
+		if err := s.Send(link.Sessions{Sessions: part, More: more}); err != nil {
 			return err
 		}
+		beforeMessage()
 	}
 	return nil
 }

@@ -113,9 +113,8 @@ func (c *conn) list(ctx context.Context, q *request, m *api.List) error {
 		}
 		c.addForeground(&shown[i])
 	}
-	parts := protocol.SplitSessions(shown)
-	for i, part := range parts {
-		c.send(api.Sessions{Request: m.Request, Sessions: part, More: i < len(parts)-1})
+	for part, more := range protocol.SplitSessions(shown) {
+		c.send(api.Sessions{Request: m.Request, Sessions: part, More: more})
 	}
 	return nil
 }
