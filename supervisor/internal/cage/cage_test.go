@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
-	"holdfast/shared/testkit"
 )
 
 func of(n uint64) *uint64 { return &n }
@@ -276,8 +276,10 @@ func TestKillInRounds(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	if state, _ := testkit.Stat(outside.Process.Pid); state != "S" {
-		t.Errorf("a process outside of the cage is in state %q", state)
+	_ = outside.Process.Signal(syscall.SIGTERM) // it has no effect on a process that has received SIGKILL
+	_ = outside.Wait()
+	if by := outside.ProcessState.Sys().(syscall.WaitStatus).Signal(); by != syscall.SIGTERM {
+		t.Errorf("a process outside of the cage was ended by %v", by)
 	}
 	if got := get(t, r.dir, "cgroup.freeze"); got != "1" {
 		t.Errorf("cgroup.freeze is %q", got)
