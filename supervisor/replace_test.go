@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 
 	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
@@ -28,7 +29,8 @@ func TestReadyAfterFailedLeave(t *testing.T) {
 	end.Now = false
 	ops := make(chan string, 8)
 	go fakeKeeper(end, ops)
-	fd, err := session.Descriptor(file)
+	defer file.Close()
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0) // the vault owns its descriptor
 	if err != nil {
 		t.Fatal(err)
 	}

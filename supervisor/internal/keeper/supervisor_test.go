@@ -167,6 +167,7 @@ func handover(starts int) error {
 	if err != nil {
 		return err
 	}
+	defer f.Close() // not before exec, and so not by the garbage collector
 	if _, err := f.Write(manifest); err != nil {
 		return err
 	}
