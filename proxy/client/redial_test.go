@@ -203,6 +203,21 @@ func piped(serve func(nc net.Conn)) Options {
 	}}
 }
 
+// attachable returns options for a piped proxy that answers the attach of each connection, calls then, and closes the connection.
+func attachable(t *testing.T, then func(p *peer)) Options {
+	return piped(func(nc net.Conn) {
+		p := &peer{Conn: nc, t: t, r: frame.NewReader(nc, frame.Max)}
+		if _, ok := p.next().(*api.Hello); !ok || p.write(p.control(welcome(nil))) != nil {
+			return
+		}
+		if _, ok := p.next().(*api.Attach); !ok || p.write(p.control(api.Attached{Attachment: number, AttachInfo: exact(0)})) != nil {
+			return // the connection for requests, or a client that has closed
+		}
+		then(p)
+		_ = p.Close()
+	})
+}
+
 // A proxy that does not answer the hello is given up after helloTimeout, and a connection that cannot be restored
 // after Redial.
 func TestTimes(t *testing.T) {
@@ -243,19 +258,11 @@ func TestTimes(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		say := make(chan []byte)
-		o := piped(func(nc net.Conn) {
-			p := &peer{Conn: nc, t: t, r: frame.NewReader(nc, frame.Max)}
-			if _, ok := p.next().(*api.Hello); !ok || p.write(p.control(welcome(nil))) != nil {
-				return
-			}
-			if _, ok := p.next().(*api.Attach); !ok || p.write(p.control(api.Attached{Attachment: number, AttachInfo: exact(0)})) != nil {
-				return // the connection for requests, or a client that has closed
-			}
-			go func() { _, _ = io.Copy(io.Discard, nc) }()
+		o := attachable(t, func(p *peer) {
+			go func() { _, _ = io.Copy(io.Discard, p) }()
 			for raw := range say {
 				_ = p.write(raw)
 			}
-			nc.Close()
 		})
 		o.Redial = time.Millisecond
 		c, err := Dial(t.Context(), o)

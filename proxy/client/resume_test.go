@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"holdfast/protocol"
@@ -55,35 +56,41 @@ func TestHalfASnapshot(t *testing.T) {
 
 // An attachment whose proxy does not come back fails after Redial.
 func TestRedialEnds(t *testing.T) {
-	f := newFake(t, welcome)
-	o := f.options()
-	o.Redial = 50 * time.Millisecond
-	gone := errors.New("gone")
-	var down atomic.Bool
-	up := o.Dial
-	o.Dial = func(ctx context.Context) (net.Conn, error) {
-		if down.Load() {
-			return nil, gone
+	synctest.Test(t, func(t *testing.T) {
+		gone := errors.New("gone")
+		var down atomic.Bool
+		o := attachable(t, func(p *peer) {
+			down.Store(true)
+			_ = p.write(frame.AppendData(nil, frame.Output, number, 0, []byte("abc")))
+		})
+		o.Redial = 50 * time.Millisecond
+		up := o.Dial
+		o.Dial = func(ctx context.Context) (net.Conn, error) {
+			if down.Load() {
+				return nil, gone
+			}
+			return up(ctx)
 		}
-		return up(ctx)
-	}
-	c, err := Dial(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.accept()
-	a, p, _ := attached(t, f, c, AttachOptions{}, exact(0))
-	down.Store(true)
-	p.output(frame.Output, 0, "abc")
-	_ = p.Close()
-	equal(t, "read", string(receive(t, a).Data), "abc")
-	m := receive(t, a)
-	if m.Kind != Failed || !errors.Is(m.Err, ErrConnect) || !errors.Is(m.Err, gone) {
-		t.Errorf("got %+v, want a failure to connect", m)
-	}
-	if _, err := a.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("write: got %v, want closed pipe", err)
-	}
+		c, err := Dial(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		a, err := c.Attach(t.Context(), "s", AttachOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		equal(t, "read", string(receive(t, a).Data), "abc")
+		m := receive(t, a)
+		if m.Kind != Failed || !errors.Is(m.Err, ErrConnect) || !errors.Is(m.Err, gone) {
+			t.Errorf("got %+v, want a failure to connect", m)
+		}
+		equal(t, "it was tried for", time.Since(begun), o.Redial)
+		if _, err := a.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("write: got %v, want closed pipe", err)
+		}
+	})
 }
 
 // TestSimulateResume plays proxies that break off connections anywhere, in both directions, send goaway, accept input
