@@ -9,12 +9,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/linkclient"
 	"holdfast/proxy/internal/pass"
 	"holdfast/proxy/policy"
 	"holdfast/shared/testkit"
@@ -209,16 +213,31 @@ func TestShare(t *testing.T) {
 
 // A connection ends when its link expires, also in the next proxy.
 func TestShareExpires(t *testing.T) {
-	w := newWorld(t, nil)
-	newVault(w, map[protocol.SessionID]string{"mine": ""})
-	c := w.by(sharing("mine", "life-mine", 300*time.Millisecond))
-	if e := c.wantError(protocol.CodeUnauthorized); e.RequestID != "" {
-		t.Errorf("received %+v", e)
-	}
-	c.wantEnd()
-	late := w.connect(sharing("mine", "life-mine", -time.Second))
-	late.wantError(protocol.CodeUnauthorized)
-	late.wantEnd()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Link: linkclient.New(linkclient.Config{}), Log: zerolog.Nop()})
+		connect := func(left time.Duration) *client {
+			a, b := net.Pipe()
+			c := &client{t: t, nc: a, frames: frame.NewReader(a, frame.Max), served: make(chan struct{})}
+			go func() {
+				defer close(c.served)
+				s.Accept(context.Background(), NewStream(b, nil), sharing("mine", "life-mine", left))()
+			}()
+			return c
+		}
+		begun := time.Now()
+		c := connect(patience / 2)
+		c.hello()
+		if e := c.wantError(protocol.CodeUnauthorized); e.RequestID != "" {
+			t.Errorf("received %+v", e)
+		}
+		if took := time.Since(begun); took != patience/2 {
+			t.Errorf("the connection ended after %v", took)
+		}
+		c.wantEnd()
+		late := connect(-time.Second)
+		late.wantError(protocol.CodeUnauthorized)
+		late.wantEnd()
+	})
 }
 
 // A page does not know the proxy's secret, but the cookie's issuer did.
