@@ -107,6 +107,7 @@ func TestGoaway(t *testing.T) {
 			a.print(uint64(i), piece)
 		}
 	}()
+	testkit.Eventually(t, patience, func() bool { return w.server.Clients() == 3 }, "all clients are accepted")
 	begun := time.Now()
 	w.server.Goaway("handoff", 1500*time.Millisecond)
 	if took := time.Since(begun); took > soonish {
