@@ -272,6 +272,7 @@ func TestPolicyEnter(t *testing.T) {
 func TestBusIsolation(t *testing.T) {
 	g := newGuardedBench(t)
 	h := g.hosts["of-a"]
+	h.bus.Close() // otherwise the host would connect again, and the gate would close the connection of the program
 	conn, password, err := g.prove(h.key, h.pair)
 	if err != nil {
 		t.Fatal(err)
@@ -288,6 +289,9 @@ func TestBusIsolation(t *testing.T) {
 			if in.Text() != "PING" && !strings.HasPrefix(in.Text(), "INFO ") {
 				answer = append(answer, in.Text())
 			}
+		}
+		if in.Text() != "PONG" {
+			t.Fatalf("the connection ends after %q: %v", line, in.Err())
 		}
 		return answer
 	}
