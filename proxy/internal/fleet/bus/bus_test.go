@@ -208,8 +208,9 @@ func (p provider) InProcessConn() (net.Conn, error) { return p.Conn, nil }
 // waits for it, also not if the callback of the connection before comes late.
 func TestPublishWithoutConnection(t *testing.T) {
 	b, _ := start(t)
-	connected, dials, silent := make(chan bool, 16), make(chan bool, 16), make(chan struct{})
+	connected, lost, dials, silent := make(chan bool, 16), make(chan bool, 16), make(chan bool, 16), make(chan struct{})
 	o, cut := linkTo(b, GateUser, connected)
+	o.Lost = func(error) { lost <- true }
 	dial := o.Dial
 	isFirst := true
 	o.Dial = func(ctx context.Context) (net.Conn, string, error) {
@@ -244,6 +245,7 @@ func TestPublishWithoutConnection(t *testing.T) {
 			t.Errorf("a flush with the link up %v succeeds without a connection", isUp)
 		}
 	}
+	testkit.Within(t, limit, "the loss is noticed", lost) // otherwise it may come after the next call, and undo it
 	p.connected()
 	go func() { told <- p.Tell("kind", nil) }()
 	if err := testkit.Within(t, limit, "the call returns", told); err != nil {
