@@ -64,9 +64,7 @@ func (w *world) impostor(how string) string {
 func (w *world) write(name string, content []byte) string {
 	w.T.Helper()
 	path := w.Path(name)
-	if err := os.WriteFile(path, content, 0o700); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.WriteProgram(w.T, path, content)
 	return path
 }
 

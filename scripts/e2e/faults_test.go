@@ -203,9 +203,7 @@ func (f fault) handOff(t *testing.T, w *world) result {
 	args := []string{"--handoff", "--timeout", "1500ms"}
 	if f.fromDir != "" {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "proxy"), []byte("#!/bin/sh\n"+f.fromDir+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteProgram(t, filepath.Join(dir, "proxy"), []byte("#!/bin/sh\n"+f.fromDir+"\n"))
 		args = append(args, "--from-dir", dir)
 	}
 	if f.limit == 0 {
@@ -213,9 +211,7 @@ func (f fault) handOff(t *testing.T, w *world) result {
 	}
 	dir := t.TempDir()
 	script := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n", f.limit, w.Program("proxy"))
-	if err := os.WriteFile(filepath.Join(dir, "proxy"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteProgram(t, filepath.Join(dir, "proxy"), []byte(script))
 	return w.Run("proxy", append(args, "--from-dir", dir)...)
 }
 

@@ -209,9 +209,7 @@ func TestRollout(t *testing.T) {
 			t.Fatal(err)
 		}
 		for program, text := range map[string]string{"proxy": `[ "$1" = --version ] && exec echo proxy version v9; ` + script, "supervisor": "exit 1"} {
-			if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testkit.WriteProgram(t, filepath.Join(dir, program), []byte("#!/bin/sh\n"+text+"\n"))
 		}
 		return dir
 	}

@@ -124,12 +124,10 @@ func copyProgram(t *testing.T, to string) {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(exe)
-	if err == nil {
-		err = os.WriteFile(to, b, 0o755)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	testkit.WriteProgram(t, to, b)
 }
 
 // demand: S11

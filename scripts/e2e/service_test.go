@@ -38,9 +38,7 @@ func newHome(t *testing.T) *home {
 	w := newWorld(t)
 	dir := testkit.Dir(t)
 	w.Env = append(w.Env, "HOME="+dir, "FAKE_DIR="+dir, "PATH="+dir+":/usr/bin:/bin")
-	if err := os.WriteFile(filepath.Join(dir, "systemctl"), []byte(fakeSystemctl), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteProgram(t, filepath.Join(dir, "systemctl"), []byte(fakeSystemctl))
 	h := &home{world: w}
 	h.unit = filepath.Join(dir, ".config/systemd/user", h.status().Unit)
 	return h
@@ -239,9 +237,7 @@ func ofItsOwn(t *testing.T, test func(*testing.T)) {
 		t.Fatal(err)
 	}
 	script := filepath.Join(testkit.Dir(t), "within")
-	if err := os.WriteFile(script, []byte("#!/bin/sh"+within), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteProgram(t, script, []byte("#!/bin/sh"+within))
 	cmd := exec.CommandContext(t.Context(), script, "out", exe, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), insideEnv+"=1")
 	out, err := cmd.CombinedOutput()

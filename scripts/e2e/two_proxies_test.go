@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -77,9 +76,7 @@ func TestHandoffWithoutReport(t *testing.T) {
 	old := w.Only("proxy")
 	dir := t.TempDir()
 	script := fmt.Sprintf("#!/bin/sh\nunset HOLDFAST_HANDOFF_REPORT\nexec %s \"$@\"\n", w.Program("proxy"))
-	if err := os.WriteFile(filepath.Join(dir, "proxy"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteProgram(t, filepath.Join(dir, "proxy"), []byte(script))
 	out := w.Must("proxy", "--handoff", "--timeout", "500ms", "--from-dir", dir)
 	now := w.Only("proxy")
 	if now == old || !strings.Contains(out, fmt.Sprintf("serves as pid %d", now.PID)) {

@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -32,6 +33,18 @@ func Dir(t testing.TB) string {
 		}
 	})
 	return dir
+}
+
+// WriteProgram writes an executable file. This process starts no other one meanwhile: a new process holds the open files
+// of its parent until it executes its program, and the kernel executes no file that a process holds open for writing.
+func WriteProgram(t testing.TB, path string, content []byte) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, content, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // FreeAddress returns a HOST:PORT of this machine on which nothing listens. Another process may take it before the
