@@ -102,3 +102,32 @@ func TestLastWords(t *testing.T) {
 		proxy.Close()
 	}
 }
+
+// A proxy that reads late, because it was stopped or its viewer's terminal is paused, must receive all of a stream that
+// the supervisor has closed. The stream is closed for longer than a proxy keeps a stream that it has closed itself.
+func TestLateReader(t *testing.T) {
+	testkit.CheckLeaks(t)
+	proxy, supervisor := linked(t)
+	closed := make(chan struct{})
+	answer(t, supervisor, func(st *Stream, _ protocol.Message) {
+		_ = st.Send(link.OK{})
+		for range 4 { // more than Open reads ahead
+			_ = st.SendRaw(frame.AppendData(nil, frame.Output, 1, 0, make([]byte, frame.MaxData)))
+		}
+		_ = st.Send(link.Event{Seq: 1})
+		_ = st.Close()
+		close(closed)
+	})
+	st, _, err := proxy.Open(testkit.Soon(t), link.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-closed
+	time.Sleep(proxyCloseTimeout + time.Second)
+	if m, ok := receiveMessage(t, st).(*link.Event); !ok || m.Seq != 1 {
+		t.Errorf("received %+v, want the event", m)
+	}
+	if _, err := st.Receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the last message: %v, want EOF", err)
+	}
+}

@@ -40,8 +40,15 @@ const (
 	// longer than helloTimeout, because the peer has answered by then: if it is slow, the
 	// machine is busy, and another link would have to list all sessions again.
 	listTimeout = 10 * time.Second
-	// closeTimeout is how long a half-closed stream waits until the peer closes it.
-	closeTimeout = 5 * time.Second
+	// proxyCloseTimeout and supervisorCloseTimeout are how long a stream that the proxy or the
+	// supervisor has closed waits until the other one closes it. Then the stream is reset, which
+	// discards what the other one has not read. What the supervisor still writes to a stream
+	// that the proxy has closed is not wanted. But the proxy must receive all of a reply and
+	// the end of an attachment, however late it reads: it may be stopped, and the terminal of a
+	// viewer may be paused. The second limit only bounds the memory that a proxy which closes
+	// no streams takes.
+	proxyCloseTimeout      = 5 * time.Second
+	supervisorCloseTimeout = time.Hour
 	// writeTimeout is yamux's limit for a write to the connection. If a write fails, its
 	// stream must be given up, because yamux may send the frame nevertheless. The data of
 	// the stream then resumes by offset on another stream.
@@ -58,8 +65,8 @@ type Conn struct {
 	waiting map[*Stream]int // number of goroutines that may wait in yamux, by stream; see end.go
 }
 
-// newConn makes a link of nc, which newConn closes if it fails. side is yamux.Client or
-// yamux.Server.
+// newConn makes a link of nc, which newConn closes if it fails. side is proxySide or
+// supervisorSide.
 func newConn(nc net.Conn, log zerolog.Logger, side func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) (*Conn, error) {
 	c := &Conn{waiting: make(map[*Stream]int)}
 	var err error
@@ -74,10 +81,19 @@ func config(log zerolog.Logger) *yamux.Config {
 	c.EnableKeepAlive = false // the kernel reports the end of a Unix socket's peer at once
 	c.AcceptBacklog = acceptLimit
 	c.StreamOpenTimeout = 0
-	c.StreamCloseTimeout = closeTimeout
 	c.ConnectionWriteTimeout = writeTimeout
 	c.LogOutput = logWriter{log}
 	return c
+}
+
+func proxySide(nc io.ReadWriteCloser, c *yamux.Config) (*yamux.Session, error) {
+	c.StreamCloseTimeout = proxyCloseTimeout
+	return yamux.Client(nc, c)
+}
+
+func supervisorSide(nc io.ReadWriteCloser, c *yamux.Config) (*yamux.Session, error) {
+	c.StreamCloseTimeout = supervisorCloseTimeout
+	return yamux.Server(nc, c)
 }
 
 // A logWriter logs the lines of yamux's own log with their levels lowered by one.
@@ -102,7 +118,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 // If the supervisor refuses the hello, the error is its protocol_mismatch or unauthorized.
 // Otherwise the error is that of the connection.
 func Dial(nc net.Conn, hello link.Hello, log zerolog.Logger) (*Conn, *link.Welcome, []protocol.SessionInfo, error) {
-	c, err := newConn(nc, log, yamux.Client)
+	c, err := newConn(nc, log, proxySide)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -142,7 +158,7 @@ type Welcomer func(*link.Hello) (link.Welcome, []protocol.SessionInfo, error)
 // Accept receives a proxy's hello on a new connection, sends the answer, and returns the link
 // and the hello. Accept owns nc and closes it if it fails.
 func Accept(nc net.Conn, answer Welcomer, log zerolog.Logger) (*Conn, *link.Hello, error) {
-	c, err := newConn(nc, log, yamux.Server)
+	c, err := newConn(nc, log, supervisorSide)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -109,8 +109,8 @@ func answer(t testing.TB, c *Conn, how func(*Stream, protocol.Message)) {
 // A bare is an end of a link without hello, so that a test can break the rules of the protocol.
 type bare struct{ *Conn }
 
-func bareProxy(t testing.TB, nc net.Conn) bare      { return newBare(t, nc, yamux.Client) }
-func bareSupervisor(t testing.TB, nc net.Conn) bare { return newBare(t, nc, yamux.Server) }
+func bareProxy(t testing.TB, nc net.Conn) bare      { return newBare(t, nc, proxySide) }
+func bareSupervisor(t testing.TB, nc net.Conn) bare { return newBare(t, nc, supervisorSide) }
 
 func newBare(t testing.TB, nc net.Conn, side func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) bare {
 	t.Helper()

@@ -70,6 +70,15 @@ func TestStats(t *testing.T) {
 	end(s, session.End{})
 	end(r.session(t, `trap "" HUP; echo READY; while :; do sleep 1000; done`), session.End{Grace: new(time.Millisecond)})
 	testkit.Within(t, patience, "the session ends", r.session(t, "echo READY").Exited())
+	if n := stats().Attachments; n != 2 {
+		t.Errorf("%d attachments while two viewers have not read the end, want 2", n)
+	}
+	for _, v := range []*view{slow, fast} {
+		if _, ok := v.end(t).(*wire.Exited); !ok {
+			t.Error("a viewer received no exit")
+		}
+		v.st.Close()
+	}
 	testkit.Eventually(t, patience, func() bool { return stats().Attachments == 0 }, "the viewers have detached")
 	now = stats()
 	if now.Exited != 3 || now.Running != 0 || now.Draining != 0 || now.Spawns != 3 || now.ExitsNatural != 1 || now.ExitsSoft != 1 || now.ExitsHard != 1 {
