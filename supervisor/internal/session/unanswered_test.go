@@ -113,6 +113,7 @@ func TestResponderLeavesNextLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.until(t, askKind)
+	_ = text(t, s) // waits until the screen has seen the query, and the session has saved that v must answer it
 	l = l.restart(Heritage{})
 	s = l.get(s.ID())
 	spec.Resume.Offset = v.pos
