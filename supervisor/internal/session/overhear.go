@@ -41,6 +41,9 @@ func (s *Session) inputContext() (m inputContext) {
 	if s.viewers.echoCount > 0 {
 		_, m.offset, _ = s.ring.Bounds()
 		m.echoes = s.pty.Echoes()
+		if !m.echoes && s.saved.commands.isEditingLine {
+			s.feed() // the shell may have started a command since, which the screen has not seen yet
+		}
 	}
 	return m
 }

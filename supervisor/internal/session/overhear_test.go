@@ -110,6 +110,26 @@ func TestOverheard(t *testing.T) {
 	})
 }
 
+// A command that the shell has started may ask for a password, which is masked even if it arrives before the screen has
+// seen the start of the command.
+func TestOverheardAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{Writer: "w", Typed: true})
+		show(by(s), promptMark)
+		s.do(func() { // loop writes nothing to the screen meanwhile
+			show(by(s), startMark+"Password: ")
+			if _, err := s.acceptInput(v.a, "w", 0, []byte("secret\n")); err != nil {
+				t.Error(err)
+			}
+		})
+		if got := overheardBy(t, v, 1); got[0] != "#******\n" {
+			t.Errorf("received %q", got)
+		}
+	})
+}
+
 // The input that waits for a viewer that does not read is bounded. The viewer learns that some was left out, and the
 // next attachment of the same client receives the remainder.
 func TestOverheardBounds(t *testing.T) {
