@@ -102,6 +102,7 @@ func TestExitRecord(t *testing.T) {
 // A client that attaches after the exit receives the exit record, and can still receive the output that it missed.
 func TestAttachAfterExit(t *testing.T) {
 	s, v := ready(t, "echo READY; read go; seq 1 100; exit 7")
+	v.until(t, "READY\r\n") // the end of the line may come later
 	v.a.Close()
 	left := protocol.Resume{Instance: s.Instance(), Offset: v.pos}
 	if _, err := s.Type("", 0, []byte("go\n")); err != nil {
