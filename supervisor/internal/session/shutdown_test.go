@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"holdfast/protocol"
@@ -75,48 +76,39 @@ func TestShutdown(t *testing.T) {
 // that started it fails with an error that tells of the shutdown.
 // demand: M5
 func TestCreateDuringShutdown(t *testing.T) {
-	starting, goOn := make(chan struct{}), make(chan struct{})
-	var child PTY
-	tb := NewTable(Config{Env: []string{"PATH=" + os.Getenv("PATH")}, Start: func(spec pty.Spec) (PTY, error) {
-		// The child is made before, because a shutdown waits for haltTime only, which a busy machine may take to start a program.
-		p, err := realStart(spec)
-		child = p
-		close(starting)
-		<-goOn
-		return p, err
-	}})
-	created, ended := make(chan error, 1), make(chan error, 1)
-	go func() {
-		_, err := tb.Create("a", bash("trap '' HUP; exec sleep 1000"), "")
-		created <- err
-	}()
-	<-starting
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for begun := false; !begun; { // Shutdown marks it before it waits
-		cancelled, cancel := context.WithCancel(ctx)
-		cancel()
-		begun = tb.Shutdown(cancelled) != nil
-	}
-	go func() { ended <- tb.Shutdown(ctx) }()
-	select {
-	case err := <-ended:
-		t.Fatalf("the shutdown returned %v before the start of the child", err)
-	default:
-	}
-	close(goOn)
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if !gone(child.PID()) {
-		t.Error("the child was not reaped when the shutdown returned")
-	}
-	wantCode(t, "Create", <-created, protocol.CodeClosed)
-	_, err := tb.Get("a")
-	wantCode(t, "Get", err, protocol.CodeSessionNotFound)
-	if tb.Events().Seq() != 0 {
-		t.Errorf("got %d events, want none of a session that was never created", tb.Events().Seq())
-	}
+	synctest.Test(t, func(t *testing.T) { // where no time passes while the shutdown waits for the start
+		starting, goOn := make(chan struct{}), make(chan struct{})
+		var child *fakePTY
+		tb := NewTable(Config{Start: func(spec pty.Spec) (PTY, error) {
+			close(starting)
+			<-goOn
+			child = newFake(spec)
+			child.deaf = true
+			return child, nil
+		}})
+		created, ended := make(chan error, 1), make(chan error, 1)
+		go func() { created <- second(tb.Create("a", bash(""), "")) }()
+		<-starting
+		go func() { ended <- tb.Shutdown(t.Context()) }()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatalf("the shutdown returned %v before the child was started", err)
+		default:
+		}
+		close(goOn)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if !isClosed(child.Done()) || !child.closed {
+			t.Error("the child was not reaped, or its terminal not closed, when the shutdown returned")
+		}
+		wantCode(t, "Create", <-created, protocol.CodeClosed)
+		wantCode(t, "Get", second(tb.Get("a")), protocol.CodeSessionNotFound)
+		if tb.Events().Seq() != 0 {
+			t.Errorf("got %d events, want none of a session that was never created", tb.Events().Seq())
+		}
+	})
 }
 
 // A session ends in the usual time even if every queue is full: its child does not read, the input queue is full, and
