@@ -24,8 +24,9 @@ import (
 type plain struct {
 	mistake string
 	out     io.Writer
+	net     func(ctx context.Context, network, address string) (net.Conn, error)
 
-	mu       sync.Mutex
+	mu       lock
 	ctx      context.Context
 	end      context.CancelFunc
 	address  Command
@@ -61,6 +62,7 @@ type plainAttachment struct {
 	cols, rows   int
 	needsResize  bool
 	isDetachSent bool
+	isFull       bool      // no input is sent until the next repetition
 	isPending    bool      // an attach has no answer
 	attachedAt   time.Time // when the first attach was answered
 }
@@ -75,10 +77,16 @@ type plainError struct {
 
 func (e *plainError) Error() string { return e.code }
 
-// plainStart returns a Start for the client with a mistake, or with none.
-func plainStart(mistake string) Start {
+// A lock is a mutex, for which a goroutine waits as synctest requires: then the time of the fake clock passes.
+type lock chan struct{}
+
+func (l lock) Lock()   { l <- struct{}{} }
+func (l lock) Unlock() { <-l }
+
+// plainStart returns a Start for the client with a mistake, or with none, which connects by the function connect.
+func plainStart(mistake string, connect func(ctx context.Context, network, address string) (net.Conn, error)) Start {
 	return inProcess(func(in io.Reader, out io.Writer) {
-		p := &plain{mistake: mistake, out: out}
+		p := &plain{mistake: mistake, out: out, net: connect, mu: make(lock, 1)}
 		p.serve(in)
 	})
 }
@@ -694,11 +702,15 @@ func (p *plain) failed(m plainMessage) error {
 			p.flush()
 			return nil
 		}
-		link := p.link
+		if a.isFull { // the answers to the other parts of the input must not lead to further repetitions
+			return nil
+		}
+		a.isFull = true
 		time.AfterFunc(20*time.Millisecond, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			if p.at == a && p.link == link {
+			a.isFull = false
+			if p.at == a {
 				p.flush()
 			}
 		})
@@ -843,7 +855,7 @@ func (p *plain) flush() {
 		p.link.send(map[string]any{"type": "resize", "attachment": a.number, "cols": a.cols, "rows": a.rows})
 		a.needsResize = false
 	}
-	for {
+	for !a.isFull || a.isDetaching {
 		part := a.pending[a.sent-a.base:]
 		if len(part) == 0 {
 			return
@@ -885,11 +897,10 @@ func (p *plain) dial() (*plainLink, error) {
 	l := &plainLink{isWeb: p.address.URL != ""}
 	var err error
 	if l.isWeb {
-		d := ws.Dialer{Protocols: []string{"holdfast.v1"}}
+		d := ws.Dialer{Protocols: []string{"holdfast.v1"}, NetDial: p.net}
 		l.nc, _, _, err = d.Dial(p.ctx, p.address.URL)
 	} else {
-		var d net.Dialer
-		l.nc, err = d.DialContext(p.ctx, "unix", p.address.Socket)
+		l.nc, err = p.net(p.ctx, "unix", p.address.Socket)
 	}
 	if err != nil {
 		return nil, err

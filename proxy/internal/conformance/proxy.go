@@ -93,17 +93,17 @@ func (w *world) fatalf(format string, args ...any) {
 	panic(stop{})
 }
 
-func newWorld(ctx context.Context, h *harness, transport string, patience time.Duration) (*world, func(), error) {
+func newWorld(ctx context.Context, h *harness, transport string, o *Options) (*world, func(), error) {
 	dir, err := os.MkdirTemp("", "conformance")
 	if err != nil {
 		return nil, nil, err
 	}
-	l, address, err := listen(transport, dir)
+	l, address, err := o.listen(transport, dir)
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	w := &world{
-		ctx: ctx, h: h, patience: patience, transport: transport, listener: l, address: address,
+		ctx: ctx, h: h, patience: o.Patience, transport: transport, listener: l, address: address,
 		viewers: make(chan *viewer, maxConns), tokens: make(map[string]bool),
 	}
 	var serving sync.WaitGroup

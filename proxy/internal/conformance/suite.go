@@ -11,6 +11,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,6 +26,8 @@ type Options struct {
 	Transports []string       // Unix, WebSocket; nil means both
 	Jobs       int            // harnesses that run at the same time; 0 means 8
 	Patience   time.Duration  // how long to wait for the client in each step; 0 means 10 s
+
+	listen func(transport, dir string) (net.Listener, Command, error) // the function listen, except in tests
 }
 
 // A Result is the result of one scenario over one transport.
@@ -78,6 +81,9 @@ func Run(ctx context.Context, o Options, report func(Result)) error {
 	}
 	if o.Patience == 0 {
 		o.Patience = 10 * time.Second
+	}
+	if o.listen == nil {
+		o.listen = listen
 	}
 	if o.Transports == nil {
 		o.Transports = []string{Unix, WebSocket}
@@ -151,7 +157,7 @@ func work(ctx context.Context, o *Options, next <-chan task, report func(Result)
 				return err
 			}
 		}
-		r := runScenario(ctx, h, t, o.Patience)
+		r := runScenario(ctx, h, t, o)
 		if len(r.Faults) > 0 {
 			r.Stderr = h.end()
 			h = nil
@@ -162,7 +168,7 @@ func work(ctx context.Context, o *Options, next <-chan task, report func(Result)
 }
 
 // runScenario runs one scenario.
-func runScenario(ctx context.Context, h *harness, t task, patience time.Duration) (r Result) {
+func runScenario(ctx context.Context, h *harness, t task, o *Options) (r Result) {
 	r = Result{Scenario: t.name, Transport: t.transport}
 	for _, feature := range append(slices.Clone(t.needs), t.transport) {
 		if h.lacks[feature] {
@@ -171,7 +177,7 @@ func runScenario(ctx context.Context, h *harness, t task, patience time.Duration
 		}
 	}
 	began := time.Now()
-	w, end, err := newWorld(ctx, h, t.transport, patience)
+	w, end, err := newWorld(ctx, h, t.transport, o)
 	if err != nil {
 		r.Faults = []string{err.Error()}
 		return r

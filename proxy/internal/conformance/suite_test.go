@@ -1,7 +1,9 @@
 package conformance
 
 import (
+	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -35,5 +37,14 @@ func passes(t *testing.T, o Options) (lacks map[string]int) {
 // A client that is written from SPEC.md alone passes.
 func TestPlain(t *testing.T) {
 	t.Parallel()
-	passes(t, Options{Start: plainStart(""), Patience: patience})
+	passes(t, Options{Start: plainStart("", new(net.Dialer).DialContext), Patience: patience})
+}
+
+// The client passes with fake connections and a fake clock, too, so it is its mistakes that TestMistakes catches.
+func TestPlainInMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		memory := newMemoryNet()
+		passes(t, Options{Start: plainStart("", memory.dial), Patience: patience, listen: memory.listen})
+	})
 }
