@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -159,9 +160,10 @@ func TestAwaitAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	accepted := make(chan struct{})
+	var asked atomic.Int64
 	go func() {
 		defer close(accepted)
-		acceptCommands(t.Context(), ln, nil, &member.Link{}, func() bool { return false })
+		acceptCommands(t.Context(), ln, nil, &member.Link{}, func() bool { asked.Add(1); return false })
 	}()
 	exited := make(chan struct{})
 	within := func(d time.Duration) context.Context {
@@ -179,7 +181,12 @@ func TestAwaitAgent(t *testing.T) {
 	if err := awaitAgent(within(limit), dirs, os.Getpid()+1, exited); err != nil {
 		t.Errorf("the process that was started has ended, because an agent runs: %v", err)
 	}
-	if err := awaitNoAgent(t.Context(), dirs, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
+	ctx, giveUp := context.WithCancel(t.Context())
+	gaveUp, before := make(chan error, 1), asked.Load()
+	go func() { gaveUp <- awaitNoAgent(ctx, dirs, limit) }()
+	testkit.Eventually(t, limit, func() bool { return asked.Load() > before }, "the agent answers")
+	giveUp()
+	if err := testkit.Within(t, limit, "the wait ends", gaveUp); err == nil || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
 		t.Errorf("while an agent runs: %v", err)
 	}
 	if err := ln.Close(); err != nil {
