@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,16 +79,16 @@ func TestBatches(t *testing.T) {
 // as later.
 func TestFreezeOverLostLink(t *testing.T) {
 	w := newWorld(t, nil)
-	attaches := 0
+	var attaches atomic.Int64
 	w.Answer(func(st *link.Stream, m protocol.Message) {
 		attach, ok := m.(*wire.Attach)
 		if !ok {
 			return
 		}
-		attaches++
-		first := attaches == 1
+		n := attaches.Add(1)
+		first := n == 1
 		if attach.Attempt != 7 || attach.Move != 0 {
-			t.Errorf("attach %d has attempt %d and move %d, want 7 and 0", attaches, attach.Attempt, attach.Move)
+			t.Errorf("attach %d has attempt %d and move %d, want 7 and 0", n, attach.Attempt, attach.Move)
 		}
 		info := protocol.AttachInfo{Session: someInfo, Replay: protocol.ReplayExact, Offset: 5, Writer: "w", InputOffset: 3}
 		if attach.Resume != nil {
@@ -121,8 +122,8 @@ func TestFreezeOverLostLink(t *testing.T) {
 		t.Fatalf("%d given, %d closed, %v", len(given), closed, err)
 	}
 	all := given[0].Record.Attachments
-	if len(all) != 1 || all[0].Spec.Resume == nil || all[0].Spec.Resume.Offset != 5 || attaches != 2 {
-		t.Errorf("the record has %+v after %d attaches", all, attaches)
+	if len(all) != 1 || all[0].Spec.Resume == nil || all[0].Spec.Resume.Offset != 5 || attaches.Load() != 2 {
+		t.Errorf("the record has %+v after %d attaches", all, attaches.Load())
 	}
 	for move, goesOn := range []func(){func() {}, func() { _, _ = given[0].TakeBack() }} {
 		goesOn()
