@@ -283,7 +283,7 @@ type outcome struct {
 	clients, closed int
 }
 
-// errLate tells that a command was killed.
+// errLate tells that a command was killed, or not started any more.
 var errLate = errors.New("has not ended in time")
 
 // run runs a command of the program proxy in dir until it ends or ctx does. The program writes into files,
@@ -307,7 +307,11 @@ func (u *Upgrader) run(ctx context.Context, j *job, dir, command string, args ..
 		return done, err
 	}
 	cmd.Stdout, cmd.Stderr = out, errs
+	late := fmt.Errorf("%s %s %w", filepath.Join(dir, proxyName), command, errLate)
 	if err := cmd.Start(); err != nil {
+		if ctx.Err() != nil { // the time was over before
+			err = late
+		}
 		return done, err
 	}
 	ended := make(chan error, 1)
@@ -323,7 +327,7 @@ func (u *Upgrader) run(ctx context.Context, j *job, dir, command string, args ..
 	}
 	switch {
 	case ctx.Err() != nil:
-		return done, fmt.Errorf("%s %s %w", filepath.Join(dir, proxyName), command, errLate)
+		return done, late
 	case err != nil:
 		text, _ := os.ReadFile(errs.Name())
 		return done, errors.New(cmp.Or(cut(string(text)), err.Error()))
