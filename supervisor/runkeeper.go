@@ -55,14 +55,14 @@ func runKeeper(o *options) error {
 	if err != nil {
 		return err
 	}
+	entries, claim, err := firstEntries(dirs, log)
+	if err != nil {
+		return err
+	}
 	if !isDependedOn {
 		if err := awaitSeated(dirs, seatTime); err != nil {
 			return err
 		}
-	}
-	entries, claim, err := firstEntries(dirs, log)
-	if err != nil {
-		return err
 	}
 	if os.Getenv(message.EnvTrial) != "" {
 		fault("trial")
