@@ -99,7 +99,7 @@ func TestEarlyExitWindow(t *testing.T) {
 	if took := time.Since(begun); took < 200*time.Millisecond {
 		t.Errorf("spawn waited only %v for an early exit, want 200ms", took)
 	}
-	if _, err := c.Spawn(w.ctx(), client.SpawnRequest{ID: "dies", SpawnSpec: protocol.SpawnSpec{Argv: []string{"false"}}}); code(err) != protocol.CodeExitedEarly {
+	if _, err := c.Spawn(w.ctx(), client.SpawnRequest{ID: "dies", SpawnSpec: protocol.SpawnSpec{Argv: []string{"false"}}, EarlyExit: new(time.Minute)}); code(err) != protocol.CodeExitedEarly {
 		t.Errorf("spawn of a session that ends at once: %v, want exited_early", err)
 	}
 }

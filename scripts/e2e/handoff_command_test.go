@@ -117,11 +117,19 @@ func TestTwoHandoffs(t *testing.T) {
 	v := w.echo(w.dial(client.Options{}), "s")
 	old := w.Only("proxy")
 	good := w.Env
-	w.Env = append(good[:len(good):len(good)], "HOLDFAST_FAULT=taken=hang")
-	hanging := w.Start(w.Command("proxy", "--handoff", "--timeout", "5s"))
+	hang := func() *daemon {
+		w.Env = append(good[:len(good):len(good)], "HOLDFAST_FAULT=taken=hang")
+		defer func() { w.Env = good }()
+		return w.Start(w.Command("proxy", "--handoff", "--timeout", "5s"))
+	}
+	hanging := hang()
 	testkit.Eventually(t, limit, func() bool { return len(w.Running("proxy")) == 2 }, "the first handoff has begun")
-	w.Env = good
 	testkit.Eventually(t, limit, func() bool {
+		select {
+		case <-hanging.Ended: // it was refused, because the try before this one was faster
+			hanging = hang()
+		default:
+		}
 		r := w.Run("proxy", "--handoff", "--dry-run")
 		return r.Code == 75 && strings.Contains(r.Errout, "another handoff is under way")
 	}, "the second handoff is refused")

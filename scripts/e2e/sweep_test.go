@@ -17,7 +17,6 @@ func TestIdleSweep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "HOLDFAST_IDLE_TIMEOUT=2s")
 	c := w.dial(client.Options{})
-	used := w.echo(c, "used")
 	kept := shell("exec sleep 1000")
 	kept.Labels = map[string]string{protocol.LabelIdleTimeout: "0"}
 	w.spawn(c, "kept", kept)
@@ -34,6 +33,7 @@ func TestIdleSweep(t *testing.T) {
 	if err := p.send(api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "idle"}}); err != nil {
 		t.Fatal(err)
 	}
+	used := w.echo(c, "used") // last, because it must be used within 2 s
 	told := make(chan *api.PTYExited, 1)
 	go func() {
 		defer close(told)
