@@ -51,9 +51,8 @@ func (b *before) showPresence(dirs config.Dirs, self protocol.Instance) (*presen
 		}
 	}
 	err = errors.Join(err, p.hold(b, string(self)))
-	if p.lock != nil {
-		_, writeErr := p.lock.WriteAt(fmt.Appendf(nil, "%-*d%s", seatAt, os.Getpid(), seat(dirs)), 0)
-		err = errors.Join(err, writeErr)
+	if p.lock != nil { // if the disk is full, only awaitSeated of another supervisor does not know this one
+		_, _ = p.lock.WriteAt(fmt.Appendf(nil, "%-*d%s", seatAt, os.Getpid(), seat(dirs)), 0)
 	}
 	return p, err
 }
