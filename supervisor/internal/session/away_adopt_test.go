@@ -20,6 +20,7 @@ func TestAwayInNextLife(t *testing.T) {
 	v := look(t, s, protocol.AttachSpec{Writer: "w", Client: "me", Env: []string{"A=1"}})
 	v.until(t, "READY")
 	await(t, l.Events(), s.ID(), protocol.EventCommandStarted)
+	await(t, l.Events(), s.ID(), protocol.EventNotification) // the last event, which may come later
 	was := info(t, s)
 	if was.Command == nil || was.Command.Line != "make" {
 		t.Fatalf("the command is %+v, want make", was.Command)
