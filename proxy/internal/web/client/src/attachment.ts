@@ -1,5 +1,5 @@
 import { fromBase64, token } from './base64.js';
-import { closed, Connection, goingAway, pause, retryAfter } from './dialer.js';
+import { closed, Connection, goingAway, retryAfter } from './dialer.js';
 import type { Dialer } from './dialer.js';
 import { asError, HoldfastError, late, lost } from './errors.js';
 import { Emitter } from './events.js';
@@ -7,6 +7,7 @@ import * as frames from './frames.js';
 import { InputBuffer } from './input.js';
 import { errorOf, exitOf, exitOfRecord, int, object, str, wrong } from './message.js';
 import type { Message } from './message.js';
+import { pause } from './pause.js';
 import { Position } from './position.js';
 import type { Appearance, AttachSpec, ExitInfo, Resume, SessionInfo, Size, Typed } from './types.js';
 import type { ClientState } from './client.js';

@@ -1,11 +1,12 @@
 import { Attachment } from './attachment.js';
 import { fromBase64, toBase64, token } from './base64.js';
-import { closed, Connection, Dialer, goingAway, MAX_TIMER_MS, pause, retryAfter } from './dialer.js';
+import { closed, Connection, Dialer, goingAway, MAX_TIMER_MS, retryAfter } from './dialer.js';
 import type { ConnectOptions } from './dialer.js';
 import { asError, HoldfastError, late, lost } from './errors.js';
 import { Emitter } from './events.js';
 import { errorOf, int, object, str, wrong } from './message.js';
 import type { Message } from './message.js';
+import { pause } from './pause.js';
 import { EventStream } from './subscription.js';
 import type { Subscription } from './subscription.js';
 import type {

@@ -4,6 +4,7 @@ import { MAX_FRAME } from './frames.js';
 import { gateSocket } from './gatesocket.js';
 import { errorOf, int, object, parse, str } from './message.js';
 import type { Message } from './message.js';
+import { pause } from './pause.js';
 import { webSocket } from './transport.js';
 import type { GateOptions, GateSocketOptions, SSHOptions, Transport, WebSocketConstructor } from './transport.js';
 import type { VersionRange, Welcome } from './types.js';
@@ -223,20 +224,6 @@ function pid(): number | undefined {
 /** retryAfter returns the milliseconds that the proxy has asked to wait before the next attempt. */
 export function retryAfter(why: HoldfastError): number {
   return Math.min(why.retryAfterMs ?? 0, MAX_RETRY_AFTER_MS);
-}
-
-/** pause waits for a time. It ends early if the signal is aborted. */
-export function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((done) => {
-    if (signal.aborted) return done();
-    const end = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', end);
-      done();
-    };
-    const timer = setTimeout(end, ms);
-    signal.addEventListener('abort', end);
-  });
 }
 
 export const closed = (): HoldfastError => new HoldfastError('client_closed', 'it was closed');

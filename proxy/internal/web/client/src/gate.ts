@@ -17,23 +17,25 @@ const NEXT_MS = 500;
 /**
  * gate returns a function that enters a host through a gate. Only the first connection may start a proxy on the host,
  * because the host's user may have stopped it since. Errors: `connect`, and those that a further attempt would meet
- * again: `unauthorized`, `unknown_host`, `invalid_argument`.
+ * again: `unauthorized`, `unknown_host`, `invalid_argument`. If the signal is aborted, the attempt ends.
  */
-export function gate(o: GateOptions): () => Promise<Transport> {
+export function gate(o: GateOptions): (signal: AbortSignal) => Promise<Transport> {
   checkHost(o.host);
   const places = o.addresses.map(parseAddress);
   if (places.length === 0) throw new HoldfastError('invalid_argument', 'the options of the gate have no address');
   places.sort(() => Math.random() - 0.5); // the clients of several gates spread over them
   let hasBegun = false;
-  return async () => {
+  return async (signal) => {
     const errors: HoldfastError[] = [];
     for (let remaining = [...places]; remaining.length > 0;) {
-      const first = await dialFirst(remaining, o.fingerprint);
+      const first = await dialFirst(remaining, o.fingerprint, signal);
       if ('errors' in first) {
         errors.push(...first.errors);
         break;
       }
       const { sock, place } = first;
+      const stop = (): void => void sock.destroy();
+      signal.addEventListener('abort', stop);
       try {
         await enter(sock, o, hasBegun);
         hasBegun = true;
@@ -42,6 +44,8 @@ export function gate(o: GateOptions): () => Promise<Transport> {
       } catch (err) {
         sock.destroy();
         errors.push(asError(err));
+      } finally {
+        signal.removeEventListener('abort', stop);
       }
       remaining = remaining.filter((other) => other !== place);
     }
@@ -51,13 +55,22 @@ export function gate(o: GateOptions): () => Promise<Transport> {
 
 /**
  * dialFirst connects with the first gate that answers. It tries the gates in their order: the next one as soon as one
- * has failed, or has not answered for NEXT_MS. It returns the errors if all gates have failed.
+ * has failed, or has not answered for NEXT_MS. It returns the errors if all gates have failed, or if the signal is aborted.
  */
-function dialFirst(places: Place[], fingerprint: string): Promise<{ sock: TLSSocket; place: Place } | { errors: HoldfastError[] }> {
-  return new Promise((done) => {
+function dialFirst(places: Place[], fingerprint: string, signal: AbortSignal): Promise<{ sock: TLSSocket; place: Place } | { errors: HoldfastError[] }> {
+  return new Promise((settle) => {
     const errors: HoldfastError[] = [];
     const stop = new AbortController(); // of the attempts that are too late
     let next = 0, late: ReturnType<typeof setTimeout> | undefined;
+    const done: typeof settle = (result) => {
+      clearTimeout(late);
+      signal.removeEventListener('abort', end);
+      stop.abort();
+      settle(result);
+    };
+    const end = (): void => done({ errors: [new HoldfastError('connect', 'the attempt was ended')] });
+    signal.addEventListener('abort', end);
+    if (signal.aborted) return end();
     const tryNext = (): void => {
       clearTimeout(late);
       const place = places[next++];
@@ -65,13 +78,10 @@ function dialFirst(places: Place[], fingerprint: string): Promise<{ sock: TLSSoc
       late = setTimeout(tryNext, NEXT_MS);
       dial(place, fingerprint, stop.signal).then((sock) => {
         if (stop.signal.aborted) return void sock.destroy();
-        clearTimeout(late);
-        stop.abort();
         done({ sock, place });
       }, (err: unknown) => {
         errors.push(asError(err));
         if (errors.length < places.length) return tryNext();
-        clearTimeout(late);
         done({ errors });
       });
     };
@@ -117,7 +127,7 @@ function dial({ address, host, port }: Place, fingerprint: string, signal: Abort
     };
     const unreached = (why: string): void => end(new HoldfastError('connect', `gate ${address}: ${why}`));
     const closed = (): void => unreached('it has closed the connection');
-    const abort = (): void => unreached('another gate has answered first');
+    const abort = (): void => unreached('the attempt was ended, or another gate has answered first');
     signal.addEventListener('abort', abort);
     const late = setTimeout(() => unreached(`it accepts no connection within ${ANSWER_MS} ms`), ANSWER_MS);
     sock.setKeepAlive(true, PROBE_MS);

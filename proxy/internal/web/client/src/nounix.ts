@@ -8,10 +8,10 @@ export function unixSocket(path: string): Promise<Transport> {
   return Promise.reject(new HoldfastError('connect', `no Unix sockets here: ${path}`, { retryable: false }));
 }
 
-export function ssh(o: SSHOptions): () => Promise<Transport> {
+export function ssh(o: SSHOptions): (signal: AbortSignal) => Promise<Transport> {
   throw new HoldfastError('connect', `no ssh here: ${o.host}`, { retryable: false });
 }
 
-export function gate(o: GateOptions): () => Promise<Transport> {
+export function gate(o: GateOptions): (signal: AbortSignal) => Promise<Transport> {
   throw new HoldfastError('connect', `no connection through a gate here: ${o.host}`, { retryable: false });
 }

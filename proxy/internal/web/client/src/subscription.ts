@@ -1,8 +1,9 @@
-import { closed, goingAway, pause } from './dialer.js';
+import { closed, goingAway } from './dialer.js';
 import type { Connection, Dialer } from './dialer.js';
 import { asError, HoldfastError, late, lost } from './errors.js';
 import { errorOf, exitOf, int, str } from './message.js';
 import type { Message } from './message.js';
+import { pause } from './pause.js';
 import type { HoldfastEvent, Notification, SessionInfo } from './types.js';
 
 /** Events that may wait for the program. If there are more, the client stops reading. */

@@ -4,6 +4,7 @@
 import { spawn } from 'node:child_process';
 import { connect } from 'node:net';
 import { HoldfastError } from './errors.js';
+import { pause } from './pause.js';
 import { StreamTransport } from './stream.js';
 import type { SSHOptions, Transport } from './transport.js';
 
@@ -33,22 +34,25 @@ export function unixSocket(path: string): Promise<Transport> {
 /**
  * ssh returns a function that reaches the proxy of another host: it runs ssh, which runs `proxy stdio` there. ssh may ask
  * for a password in the terminal of this process, if it has one; after a connection was lost it asks nothing.
- * Errors: `connect`; `unauthorized` if the host refuses the user, or has another key than it had.
+ * Errors: `connect`; `unauthorized` if the host refuses the user, or has another key than it had. If the signal is aborted,
+ * the attempt ends.
  */
-export function ssh(o: SSHOptions): () => Promise<Transport> {
+export function ssh(o: SSHOptions): (signal: AbortSignal) => Promise<Transport> {
   if (!/^[^-\s][^\s]*$/.test(o.host)) throw new HoldfastError('invalid_argument', `${JSON.stringify(o.host)} is no name of a host`);
   let hasBegun = false, hasLost = false, wait = 0;
-  return async () => {
-    await new Promise((done) => { setTimeout(done, wait); });
+  return async (signal) => {
+    await pause(wait, signal);
     wait = Math.min(Math.max(2 * wait, SSH_PAUSE_MS), MAX_SSH_PAUSE_MS);
-    const transport = await runSSH(o, hasBegun, hasLost, () => { hasLost = true; });
+    const transport = await runSSH(o, signal, hasBegun, hasLost, () => { hasLost = true; });
     hasBegun = true;
     wait = 0;
     return transport;
   };
 }
 
-function runSSH(o: SSHOptions, isLater: boolean, isQuiet: boolean, lost: () => void): Promise<Transport> {
+function runSSH(o: SSHOptions, signal: AbortSignal, isLater: boolean, isQuiet: boolean, lost: () => void): Promise<Transport> {
+  const stopped = (): HoldfastError => new HoldfastError('connect', 'the attempt was ended');
+  if (signal.aborted) return Promise.reject(stopped());
   const [program, ...args] = o.command ?? ['ssh', '-o', 'ConnectTimeout=15', '-o', 'ServerAliveInterval=5'];
   const stdio = [o.program ?? 'proxy', 'stdio', '--proxy', o.proxy ?? 'proxy'];
   if (o.dir !== undefined) stdio.push('--dir', o.dir);
@@ -62,12 +66,17 @@ function runSSH(o: SSHOptions, isLater: boolean, isQuiet: boolean, lost: () => v
   child.stdin.on('error', () => {}); // the event close follows
   return new Promise((done, failed) => {
     let seen = Buffer.alloc(0);
+    const stop = (): void => end(stopped());
+    const settle = (): void => signal.removeEventListener('abort', stop);
     const end = (err: HoldfastError): void => {
+      settle();
       child.kill();
       failed(err);
     };
+    signal.addEventListener('abort', stop);
     child.once('error', (err) => end(new HoldfastError('connect', `run ${program}: ${err.message}`)));
     child.once('close', (code) => {
+      settle();
       const last = text.trim().split('\n').at(-1)?.trim() ?? '';
       const isRefused = /Permission denied|Host key verification failed/.test(text);
       failed(new HoldfastError(isRefused ? 'unauthorized' : 'connect', `${o.host}: ${last === '' ? `ssh ended with code ${code}` : last}`));
@@ -80,6 +89,7 @@ function runSSH(o: SSHOptions, isLater: boolean, isQuiet: boolean, lost: () => v
         return;
       }
       if (found[2] !== '1') return end(new HoldfastError('connect', `${o.host}: proxy stdio there speaks format ${found[2]}, and this client 1`));
+      settle();
       child.stdout.off('data', read);
       child.stdout.pause();
       const frames = seen.subarray(found.index + found[0].length);

@@ -1,14 +1,17 @@
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
-import { readFile, readdir } from 'node:fs/promises';
+import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises';
 import { createServer as createServerOfTCP } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { createServer } from 'node:tls';
 import * as frames from '../dist/frames.js';
 import { HoldfastClient, parseGate } from '../dist/index.js';
 import * as noPrograms from '../dist/noprograms.js';
 import * as browser from '../dist/nounix.js';
+import { ssh } from '../dist/unix.js';
 import { Fake, SESSION, Shown } from './fake.mjs';
 
 // A certificate for tests alone. It has expired and names no address, because neither counts.
@@ -247,6 +250,43 @@ test('a browser gets an error, and no module of Node', async () => {
     const code = await readFile(new URL(`../dist/${name}`, import.meta.url), 'utf8');
     assert.doesNotMatch(code, /from '(node:|\.\/(gate|programs|stream|unix)\.js)/, name);
   }
+});
+
+test('close ends an attempt through a gate that does not answer', { timeout: 120_000 }, async (t) => {
+  let isSilent = false;
+  const g = await gate(t, new Fake(), () => (isSilent ? new Promise(() => {}) : encode({ type: 'entered' })));
+  const client = await HoldfastClient.connect({ gate: g.options, redial });
+  isSilent = true;
+  const before = g.entered.length;
+  g.cut();
+  const waited = client.list().catch((err) => err.code);
+  while (g.entered.length === before) await new Promise((done) => { setTimeout(done, 5); });
+  const [sock] = g.sockets, ended = once(sock, 'close'), begun = Date.now();
+  await client.close();
+  assert.equal(await waited, 'client_closed');
+  await ended;
+  assert.ok(Date.now() - begun < 5000, 'the attempt waits for an answer, which may take 10 s');
+});
+
+test('close ends an attempt through ssh that does not answer', { timeout: 120_000 }, async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'holdfast-ssh-')), file = join(dir, 'pid');
+  t.after(() => rm(dir, { recursive: true }));
+  const reach = ssh({ host: 'h', command: ['sh', '-c', `echo $$ >'${file}.new'; mv '${file}.new' '${file}'; exec sleep 1000`] });
+  const stop = new AbortController(), attempt = assert.rejects(reach(stop.signal), { code: 'connect' });
+  let pid;
+  while (!(pid = await readFile(file, 'utf8').catch(() => ''))) await new Promise((done) => { setTimeout(done, 5); });
+  stop.abort();
+  await attempt;
+  for (let runs = true; runs;) { // until the process has ended
+    await new Promise((done) => { setTimeout(done, 5); });
+    try {
+      process.kill(Number(pid), 0);
+    } catch {
+      runs = false;
+    }
+  }
+  const again = assert.rejects(reach(stop.signal), { code: 'connect' }); // while it waits before the next attempt
+  await again;
 });
 
 test('close ends a request on a connection that a gate has asked to leave', { timeout: 120_000 }, async (t) => {
