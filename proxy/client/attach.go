@@ -129,7 +129,8 @@ type Attachment struct {
 	detached   chan struct{} // closed when the proxy has answered Detach
 	detachOnce sync.Once
 
-	sendMu sync.Mutex // held while frames of input are written
+	sendMu   sync.Mutex // held while frames of input are written
+	leftOver *conn      // the last connection over which leave sent its message; guarded by sendMu
 
 	mu            sync.Mutex
 	conn          *conn // nil while there is no connection
@@ -307,6 +308,9 @@ func (a *Attachment) attached(conn *conn, spec protocol.AttachSpec, info *protoc
 	defer a.mu.Unlock()
 	first := a.info.Writer == ""
 	a.conn = conn
+	if a.isDetaching {
+		_ = conn.SetWriteDeadline(time.Now().Add(detachTimeout)) // as Detach does for the connection that it finds
+	}
 	a.needsSnapshot = a.repaint || a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
 	a.pos.Attached(*info, spec.Resume)
 	a.in.resume(info.InputOffset, first)
@@ -377,7 +381,7 @@ func (a *Attachment) run(conn *conn) {
 	for {
 		before := a.progress()
 		stop := context.AfterFunc(a.ctx, func() { _ = conn.Close() })
-		go a.flush() // sends the input that this connection does not have yet
+		go a.flush() // sends the input that this connection does not have yet, and the end if Detach waits for it
 		err := a.readFrom(conn)
 		stop()
 		_ = conn.Close()
@@ -765,11 +769,13 @@ func (a *Attachment) Exit() *api.PTYExited {
 }
 
 // Detach ends the attachment; the session continues to run. If there is a connection, Detach
-// first sends all input that was written; a Write during or after it fails. It may be called again.
+// first sends all input that was written; a Write during or after it fails. If that connection is
+// lost meanwhile, Detach uses the next one, for which it waits a second at most. It may be called
+// again.
 func (a *Attachment) Detach() error {
 	a.mu.Lock()
 	conn, ended, again := a.conn, a.ended, a.isDetaching
-	a.isDetaching = true // messages before the answer are dropped, and nothing is sent after the message below
+	a.isDetaching = true // messages before the answer are dropped, and nothing is sent after the message of leave
 	a.mu.Unlock()
 	if again {
 		<-a.done
@@ -779,10 +785,9 @@ func (a *Attachment) Detach() error {
 	if conn != nil && !ended && a.ctx.Err() == nil {
 		_ = conn.SetWriteDeadline(time.Now().Add(detachTimeout)) // also ends a Write that is blocked
 		a.sendMu.Lock()
-		a.sendAll()
-		err := conn.send(api.Detach{Attachment: number})
+		err := a.leave()
 		a.sendMu.Unlock()
-		if err == nil {
+		if !errors.Is(err, os.ErrDeadlineExceeded) { // otherwise the proxy does not read
 			// The answer confirms that the proxy has forwarded the input before it. If the
 			// connection were closed at once, that input could be lost.
 			select {
@@ -795,6 +800,20 @@ func (a *Attachment) Detach() error {
 	a.end()
 	<-a.done
 	return nil
+}
+
+// leave sends the input that the connection does not have yet, and then the message that ends the attachment, once over
+// each connection; a.sendMu must be held. If it fails because the connection is lost, run calls it for the next one.
+func (a *Attachment) leave() error {
+	a.mu.Lock()
+	conn := a.conn
+	a.mu.Unlock()
+	if conn == nil || conn == a.leftOver {
+		return nil
+	}
+	a.leftOver = conn
+	a.sendAll()
+	return conn.send(api.Detach{Attachment: number})
 }
 
 // Close calls Detach.

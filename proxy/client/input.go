@@ -104,17 +104,19 @@ func (a *Attachment) buffer(p []byte) (int, <-chan struct{}, error) {
 	return n, nil, nil
 }
 
-// flush sends the input and settings that this connection does not have yet. If the connection
-// breaks, run connects again.
+// flush sends the input and settings that this connection does not have yet, and the end if Detach
+// was called. If the connection breaks, run connects again.
 func (a *Attachment) flush() {
 	a.sendMu.Lock()
 	defer a.sendMu.Unlock()
 	a.mu.Lock()
 	detaching := a.isDetaching
 	a.mu.Unlock()
-	if !detaching { // otherwise Detach sends everything, and nothing may follow its message
-		a.sendAll()
+	if detaching { // nothing may follow the end
+		_ = a.leave()
+		return
 	}
+	a.sendAll()
 }
 
 // retry sends input again that the session did not accept, because its queue was full.

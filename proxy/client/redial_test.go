@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -174,6 +175,62 @@ func TestDetachWhileAway(t *testing.T) {
 	if _, err := a.Receive(-1); !errors.Is(err, io.EOF) {
 		t.Errorf("receive: %v", err)
 	}
+}
+
+// A Detach whose connection is lost before the answer sends the input again and detaches over the next connection.
+// demand: R2
+func TestDetachOverNextConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := make(chan string, 16)
+		var connections atomic.Int64
+		o := attachable(t, func(p *peer) {
+			isFirst := connections.Add(1) == 1
+			for {
+				kind, payload, err := p.r.Next()
+				if err != nil {
+					return
+				}
+				if kind == frame.Input {
+					_, at, data, err := frame.ParseData(payload)
+					got <- fmt.Sprintf("input %q at %d, %v", data, at, err)
+					continue
+				}
+				m, _, err := api.Messages.Decode(payload)
+				got <- fmt.Sprintf("%T, %v", m, err)
+				if isFirst {
+					return
+				}
+				_ = p.write(p.control(api.Detached{Attachment: number}))
+			}
+		})
+		c, err := Dial(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		a, err := c.Attach(t.Context(), "s", AttachOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Write([]byte("abc")); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		if err := a.Detach(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took >= detachTimeout {
+			t.Errorf("the Detach took %v", took)
+		}
+		synctest.Wait()
+		close(got)
+		var all []string
+		for m := range got {
+			all = append(all, m)
+		}
+		input, detach := `input "abc" at 0, <nil>`, "*api.Detach, <nil>"
+		equal(t, "the proxies received", all, []string{input, detach, input, detach})
+	})
 }
 
 // The client waits for an unreachable supervisor, as for a lost connection.
