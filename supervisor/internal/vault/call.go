@@ -53,8 +53,8 @@ func (v *Vault) forget(seq uint64) {
 	delete(v.waiting, seq)
 }
 
-// write sends a frame. If ctx ends, write returns, and the next writer sends the remainder of a
-// frame that was sent in part.
+// write sends a frame. If ctx ends or the kernel refuses the frame, write returns, and the next writer sends the remainder
+// of a frame that was sent in part. So the connection stays usable after each error but its end, which read notices.
 func (v *Vault) write(ctx context.Context, frame []byte, fds []int) error {
 	select {
 	case <-v.writing:
@@ -64,9 +64,6 @@ func (v *Vault) write(ctx context.Context, frame []byte, fds []int) error {
 		return ErrLost
 	}
 	defer func() { v.writing <- struct{}{} }()
-	if v.isBroken {
-		return ErrLost
-	}
 	_ = v.conn.SetWriteDeadline(time.Time{})
 	deadlineSet := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -85,11 +82,8 @@ func (v *Vault) write(ctx context.Context, frame []byte, fds []int) error {
 			v.remainder = frame[n:]
 		}
 	}
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return ctx.Err()
-	case err != nil:
-		v.isBroken = true
 	}
 	return err
 }

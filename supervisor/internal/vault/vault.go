@@ -59,8 +59,7 @@ type Vault struct {
 	readEnded chan struct{} // closed when the goroutine that reads has ended
 
 	writing   chan struct{} // holds a token; its owner may write, and may use remainder
-	remainder []byte        // unsent part of a frame; its writer has stopped at a deadline
-	isBroken  bool
+	remainder []byte        // unsent part of a frame; its writer has stopped at a deadline or an error
 
 	mu      sync.Mutex
 	seq     uint64

@@ -99,6 +99,38 @@ func TestStuckKeeper(t *testing.T) {
 	}
 }
 
+// TestRefusedFrame checks that the connection stays usable if the kernel refuses a frame: here because a descriptor is closed,
+// and on a loaded machine because too many descriptors or bytes are in flight.
+func TestRefusedFrame(t *testing.T) {
+	v, end := connected(t, nil)
+	if err := v.Put(testkit.Soon(t), Entry{ID: "b", FDs: []int{1 << 20}}); !errors.Is(err, unix.EBADF) {
+		t.Fatalf("a closed descriptor: %v", err)
+	}
+	done := make(chan error)
+	go func() { done <- v.Put(testkit.Soon(t), Entry{ID: "c", FDs: []int{0}}) }()
+	select {
+	case err := <-done:
+		t.Fatalf("put after the refused one: %v", err)
+	case m := <-heard(t, end):
+		say(t, end, message.Message{Op: message.OpOK, Seq: m.Seq})
+		if err := <-done; m.ID != "c" || err != nil {
+			t.Errorf("received %+v; the result is %v", m, err)
+		}
+	}
+}
+
+// heard returns a channel that receives the next message.
+func heard(t *testing.T, end *message.Conn) <-chan message.Message {
+	c := make(chan message.Message, 1)
+	go func() {
+		if m, fds, err := end.Receive(); err == nil { // otherwise the test has ended
+			message.Close(fds)
+			c <- m
+		}
+	}()
+	return c
+}
+
 func TestExitsAreTold(t *testing.T) {
 	exits := make(chan Exit, 1)
 	v, end := connected(t, func(e Exit) { exits <- e })
