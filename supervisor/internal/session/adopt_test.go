@@ -22,6 +22,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
+	"holdfast/supervisor/internal/slate"
 	"holdfast/supervisor/internal/vault"
 )
 
@@ -649,6 +650,29 @@ func TestTrial(t *testing.T) {
 	}
 	if err := Try(records); err == nil || !strings.Contains(err.Error(), "version 99") {
 		t.Errorf("the trial accepted a state of another version: %v", err)
+	}
+}
+
+// The state of a session stays readable when the session is forgotten in the same turn in which it has changed, because a
+// program on trial may have it, and a successor finds it if the supervisor dies just then.
+func TestForgottenStaysReadable(t *testing.T) {
+	s := create(t, newLife(t, Config{}).Table, bash("exit 7"))
+	<-s.Exited()
+	state, err := s.stateSlate.Duplicate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	s.do(func() { s.noteChange(); err = s.discard() })
+	if <-s.gone; err != nil {
+		t.Fatal(err)
+	}
+	data, err := slate.ReadLive(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := parseSaved(data); err != nil || v.Exit == nil || v.Exit.ExitCode != 7 {
+		t.Errorf("got %+v, %v", v, err)
 	}
 }
 

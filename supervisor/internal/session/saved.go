@@ -118,8 +118,10 @@ func (s *Session) settle() {
 	s.viewers.notifyDeparted()
 }
 
+// write saves changes. It does not save that the session is forgotten: a state of that kind is valid for no program, and one on
+// trial may still read it, or a successor if this process dies before the entry is deleted.
 func (s *Session) write() {
-	if !s.isUnsaved {
+	if !s.isUnsaved || s.saved.State == protocol.StateForgotten {
 		return
 	}
 	s.isUnsaved = false
