@@ -198,7 +198,8 @@ func (s *Session) adoptPTY(st pty.State, in *fileSet, r vault.Entry, h Heritage)
 	if status, ok := exitStatus(word); ok && st.Ended == nil {
 		st.Ended = &status
 	}
-	if s.exit != nil && in.master != nil { // the predecessor was about to close it
+	isOpen := s.exit != nil && in.master != nil
+	if isOpen { // the predecessor was about to close it
 		_ = in.master.Close()
 		in.master = nil
 	}
@@ -216,7 +217,11 @@ func (s *Session) adoptPTY(st pty.State, in *fileSet, r vault.Entry, h Heritage)
 	s.pty, s.terminal = p, p
 	s.openTerminal()
 	if s.exit != nil {
+		s.ring.Finish() // the predecessor may have died before it did so
 		s.endInput()
+	}
+	if isOpen {
+		s.entry.put(&s.sessionFiles, p.PID()) // the vault closes the terminal, too
 	}
 	return nil
 }

@@ -575,6 +575,38 @@ func TestNextLifeReopened(t *testing.T) {
 	}
 }
 
+// A supervisor dies just after it has saved the exit record of a session. The next one does the rest: the end of the output is
+// final, so that the recording is completed, and the vault does not hold the terminal any more.
+func TestNextLifeAfterExitRecord(t *testing.T) {
+	l := newLife(t, Config{})
+	s := create(t, l.Table, bash(`echo READY; read -r x`))
+	look(t, s, fromStart(s)).until(t, "READY")
+	l = l.restart(Heritage{}, func(s *Session) {
+		was := s.saved
+		s.setState(protocol.StateDraining)
+		s.setState(protocol.StateExited)
+		s.exit = &protocol.ExitRecord{ExitCode: 7, Reason: protocol.ReasonExited, ExitedAt: time.Now()}
+		if err := s.writeState(); err != nil {
+			t.Error(err)
+		}
+		s.saved, s.exit = was, nil
+		s.pty.Hangup(unix.SIGKILL, 0)
+	})
+	s = l.get(s.ID())
+	if now := info(t, s); now.ExitCode == nil || *now.ExitCode != 7 {
+		t.Errorf("the session is %+v", now)
+	}
+	if _, end, finished := s.ring.Bounds(); end == 0 || !finished {
+		t.Errorf("the output ends at %d, final: %v", end, finished)
+	}
+	var meta entryMeta
+	l.vault.mu.Lock()
+	defer l.vault.mu.Unlock()
+	if err := json.Unmarshal(l.vault.records[s.entry.id].Meta, &meta); err != nil || slices.Contains(meta.Files, fileMaster) {
+		t.Errorf("the vault holds %v, %v", meta.Files, err)
+	}
+}
+
 // A vault entry that cannot be read stays in the vault and its child runs on. The other sessions are adopted.
 func TestNextLifeDamaged(t *testing.T) {
 	l := newLife(t, Config{})
