@@ -91,7 +91,7 @@ func (g *Gate) putOnBus(conn net.Conn, key string) bool {
 		_ = abort(before)
 		g.disconnected(key)
 	}
-	g.onBus[key] = conn
+	g.onBus[key], g.told[key] = conn, g.peerSets // connectBus tells the gates next
 	return true
 }
 
@@ -103,9 +103,23 @@ func (g *Gate) takeOffBus(conn net.Conn, key string) bool {
 		return false
 	}
 	delete(g.onBus, key)
+	delete(g.told, key)
 	delete(g.roster, key)
 	g.disconnected(key)
 	return true
+}
+
+// tellGates tells a host of this gate the addresses of all gates if they have changed since it was told. A change between
+// the acceptance of the host and its subscription does not reach it. A host that publishes has subscribed before.
+func (g *Gate) tellGates(key string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.onBus[key] == nil || g.told[key] == g.peerSets {
+		return
+	}
+	if g.bus.Publish(key, record.KindGates, record.Encode(record.Gates{Addresses: g.gates})) == nil {
+		g.told[key] = g.peerSets
+	}
 }
 
 // disconnected notes that the connection of a host to this gate has ended, and tells the other gates. mu
@@ -171,6 +185,9 @@ func (g *Gate) receive(at, key, kind string, data []byte) {
 		var m record.Host
 		if m, err = record.Decode[record.Host](data); err == nil {
 			isStale = g.dir.Host(key, at, m, time.Now())
+			if at == g.address {
+				g.tellGates(key)
+			}
 			g.failDialsElsewhere(key)
 		}
 	case record.KindChange:

@@ -73,6 +73,8 @@ func (g *Gate) setPeers(gates []string) {
 	if g.isClosed {
 		return
 	}
+	g.gates = gates
+	g.peerSets++
 	for address, p := range g.peers {
 		if address != predecessor && !slices.Contains(gates, address) {
 			p.end()
@@ -100,7 +102,7 @@ func (g *Gate) setPeers(gates []string) {
 		}
 	}
 	for key := range g.onBus {
-		_ = g.bus.Publish(key, record.KindGates, record.Encode(record.Gates{Addresses: gates})) // the host learns them also when it connects
+		_ = g.bus.Publish(key, record.KindGates, record.Encode(record.Gates{Addresses: gates})) // a host that has not subscribed yet learns them after its next record
 	}
 }
 

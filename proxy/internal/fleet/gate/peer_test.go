@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nkeys"
+
 	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/fleet/bus"
 	"holdfast/proxy/internal/fleet/directory"
 	"holdfast/proxy/internal/fleet/record"
 	"holdfast/shared/testkit"
@@ -72,6 +76,46 @@ func TestGates(t *testing.T) {
 		if e, err := b.store.ClientEntry(); err != nil || len(e.Addresses) != 3 || e.Addresses[0] != b.address {
 			t.Errorf("the text for clients has %v, %v", e.Addresses, err)
 		}
+	}
+}
+
+// A host learns the address of a gate that is added after the host was accepted, and before it has subscribed. It would
+// otherwise refuse all clients at the new gate.
+func TestGateAddedWhileHostConnects(t *testing.T) {
+	b := newBench(t)
+	_, state := joinedHouse(b, "x")
+	pair, err := nkeys.FromSeed([]byte(state.Seed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := pair.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	learned := make(chan record.Gates, 16)
+	h, err := bus.Connect(testkit.Soon(t), bus.HostOptions{Key: key, LinkOptions: bus.LinkOptions{
+		Dial: func(context.Context) (net.Conn, string, error) {
+			conn, password, err := b.prove(key, pair)
+			if err == nil {
+				b.another()
+				b.expect("of a gate that has another one", map[string]any{"gate_peers": 1})
+			}
+			return conn, password, err
+		},
+		Connected: func() {}, Lost: func(error) {}, Failed: func(error) {},
+	}, Receive: func(kind string, data []byte) {
+		if m, err := record.Decode[record.Gates](data); kind == record.KindGates && err == nil {
+			learned <- m
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	about := record.Encode(record.Host{Stamp: record.Stamp{Epoch: 1, Seq: 1}, Link: 1, Sum: record.Sum{}.String()})
+	testkit.Eventually(t, limit, func() bool { return h.Publish(record.KindHost, about) == nil }, "the host publishes its record")
+	if m := testkit.Within(t, limit, "the addresses of the gates", learned); len(m.Addresses) != 2 {
+		t.Errorf("the host learns %v", m.Addresses)
 	}
 }
 
