@@ -19,12 +19,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nkeys"
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
 	"holdfast/protocol/frame"
 	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/fleet/bus"
 	"holdfast/proxy/internal/fleet/credential"
+	"holdfast/proxy/internal/fleet/record"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
@@ -316,6 +319,105 @@ func TestHandoffRecall(t *testing.T) {
 	}
 	if err := testkit.Within(t, limit, "the old gate ends", oldEnds); err != nil {
 		t.Error(err)
+	}
+}
+
+// A gate that is added while a successor stands its trial is connected with the successor, too. Its hosts could not be
+// entered through the successor otherwise.
+func TestGateAddedDuringHandoff(t *testing.T) {
+	b := newBench(t)
+	_, state := joinedHouse(b, "x")
+	pair, err := nkeys.FromSeed([]byte(state.Seed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := pair.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var links, seq atomic.Uint64
+	var isHandedOver atomic.Bool
+	added := make(chan *bench, 1)
+	add := sync.OnceFunc(func() {
+		added <- b.another()
+		b.expect("of the old gate", map[string]any{"gate_peers": 1})
+	})
+	say := make(chan struct{}, 16)
+	h, err := bus.Connect(testkit.Soon(t), bus.HostOptions{Key: key, LinkOptions: bus.LinkOptions{
+		Dial: func(context.Context) (net.Conn, string, error) {
+			links.Add(1)
+			return b.prove(key, pair)
+		},
+		Connected: func() { say <- struct{}{} }, Lost: func(error) {}, Failed: func(error) {},
+	}, Receive: func(kind string, _ []byte) {
+		if kind == record.KindHello {
+			if isHandedOver.Load() {
+				add() // the successor has read the members, and waits for the record of this host
+			}
+			say <- struct{}{}
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	go func() {
+		for {
+			select {
+			case <-say:
+				_ = h.Publish(record.KindHost, record.Encode(record.Host{ // if it is lost, the gate asks again
+					Stamp: record.Stamp{Epoch: 1, Seq: seq.Add(1)}, Link: links.Load(), Sum: record.Sum{}.String(),
+				}))
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	testkit.Eventually(t, limit, func() bool { return b.info("x").IsReachable }, "the host is reachable")
+	isHandedOver.Store(true)
+	if err := testkit.Within(t, limit, "the old gate ends", b.handOver()); err != nil {
+		t.Error(err)
+	}
+	b.expect("of the successor", map[string]any{"gate_peers": 1, "gate_peers_connected": 1})
+	(<-added).join("y")
+	testkit.Eventually(t, limit, func() bool { return b.info("y").IsReachable }, "the host of the other gate is reachable")
+}
+
+// A successor tells the other gates the sum of the members that the old gate has left. With the sum of those that it has
+// read first, a gate that does not know the last ones would not ask for them.
+func TestSumAfterHandoff(t *testing.T) {
+	dir := filepath.Join(testkit.Dir(t), "gate")
+	old, err := credential.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.SetAddress("127.0.0.1:1", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	store, err := credential.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := newGate(t.Context(), store, zerolog.Nop(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.close()
+	if _, err := g.memberSum(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.AddGate("127.0.0.1:2", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.learnAgain(); err != nil {
+		t.Fatal(err)
+	}
+	members, err := old.Members()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum, err := g.memberSum(); err != nil || sum != members.Sum() {
+		t.Errorf("the sum is %s, want %s: %v", sum, members.Sum(), err)
 	}
 }
 

@@ -82,11 +82,7 @@ func (g *Gate) commit(take *handoff.Take) error {
 		return err
 	}
 	// From here on, the old gate changes nothing in the store.
-	if err := g.store.Reload(); err != nil {
-		take.GiveUp(err)
-		return err
-	}
-	if _, err := g.learn(); err != nil {
+	if err := g.learnAgain(); err != nil {
 		take.GiveUp(err)
 		return err
 	}
@@ -108,6 +104,21 @@ func (g *Gate) commit(take *handoff.Take) error {
 		g.log.Warn().Err(err).Msg("old gate ended before its last message; this gate serves nevertheless")
 	}
 	return nil
+}
+
+// learnAgain learns the changes that the old gate has made in the store since this gate began.
+func (g *Gate) learnAgain() error {
+	g.changes.Lock()
+	defer g.changes.Unlock()
+	g.sum = ""
+	if err := g.store.Reload(); err != nil {
+		return err
+	}
+	members, err := g.learn()
+	if err == nil {
+		g.setPeers(members.Addresses())
+	}
+	return err
 }
 
 // standTrial serves at an address of its own, and lets the old gate ask for the hosts there.
