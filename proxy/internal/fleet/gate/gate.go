@@ -153,6 +153,9 @@ type dial struct {
 	arrived chan arrival // has room for the one arrival
 }
 
+// lostHost is the reason of an arrival if the host has lost its connection to the bus.
+const lostHost = "it has lost its connection to the gate"
+
 // An arrival is the connection of a host for a client, or the reason why there is none.
 type arrival struct {
 	conn   net.Conn
@@ -683,6 +686,10 @@ func (g *Gate) dial(key, at string, m record.Dial) (conn net.Conn, code gate.Ref
 		g.mu.Unlock()
 		return nil, gate.RefusedBusy, "too many clients wait for it; try again", false
 	}
+	if !g.isAt(key, at) {
+		g.mu.Unlock()
+		return nil, gate.RefusedUnreachable, lostHost, true
+	}
 	g.dials[m.Ticket] = d
 	g.hostDial[key]++
 	g.mu.Unlock()
@@ -709,6 +716,12 @@ func (g *Gate) dial(key, at string, m record.Dial) (conn net.Conn, code gate.Ref
 		return a.conn, gate.RefusedUnreachable, a.reason, a.isLost
 	}
 	return nil, gate.RefusedUnreachable, err.Error(), false
+}
+
+// isAt reports whether a host is connected to the gate at, and can show a ticket to this gate. The caller may have asked the
+// directory before a change after which failDials was called. mu is held.
+func (g *Gate) isAt(key, at string) bool {
+	return !g.isMoved && g.dir.Gate(key) == at && g.dir.IsGateReachable(at) && (at != predecessor || !g.left[key])
 }
 
 // takeDial returns the dial of a ticket, which is invalid from then on, or nil.

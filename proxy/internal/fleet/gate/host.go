@@ -140,7 +140,7 @@ func (g *Gate) failDials(isLost func(*dial) bool) {
 			if g.hostDial[d.key]--; g.hostDial[d.key] == 0 {
 				delete(g.hostDial, d.key)
 			}
-			d.arrived <- arrival{reason: "it has lost its connection to the gate", isLost: true}
+			d.arrived <- arrival{reason: lostHost, isLost: true}
 		}
 	}
 }

@@ -3,19 +3,24 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nkeys"
+	"github.com/rs/zerolog"
 
+	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/fleet/bus"
+	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/directory"
 	"holdfast/proxy/internal/fleet/record"
 	"holdfast/shared/testkit"
@@ -118,6 +123,72 @@ func TestGateAddedWhileHostConnects(t *testing.T) {
 		t.Errorf("the host learns %v", m.Addresses)
 	}
 }
+
+// A client whose host is lost, or moves to another gate, just before the client begins to wait for it does not wait until the
+// ticket expires, and may try again. The same holds if the gate is replaced then, because the host would show the ticket to
+// the successor.
+func TestDialAfterLoss(t *testing.T) {
+	const other, name = "127.0.0.1:2", "x"
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := pair.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		at    string // "" for this gate
+		after func(*Gate)
+	}{
+		{"the host is lost", "", func(g *Gate) { g.dir.Disconnect(key) }},
+		{"the host is lost at another gate", other, func(g *Gate) { g.dir.Lost(key, other, record.Lost{Epoch: 1, Link: 1}) }},
+		{"the host has moved", other, func(g *Gate) {
+			g.dir.Host(key, g.address, record.Host{Stamp: record.Stamp{Epoch: 1, Seq: 2}, Link: 2}, time.Now())
+		}},
+		{"the other gate is lost", other, func(g *Gate) { g.dir.SetGate(other, false) }},
+		{"the host has left the gate before", predecessor, func(g *Gate) { g.hostLeft(key, record.Lost{Epoch: 1, Link: 1}) }},
+		{"a successor accepts connections", other, func(g *Gate) { g.setMoved(Sockets{}, true) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			store, err := credential.Open(filepath.Join(testkit.Dir(t), "gate"))
+			if err == nil {
+				err = store.SetAddress("127.0.0.1:1", time.Now())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := newGate(t.Context(), store, zerolog.Nop(), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.close()
+			at := cmp.Or(tt.at, g.address)
+			g.dir.SetGate(at, true)
+			g.dir.Join(key, name)
+			g.dir.Host(key, at, record.Host{Stamp: record.Stamp{Epoch: 1, Seq: 1}, Link: 1}, time.Now())
+			if _, now := g.dir.Resolve(name, time.Now()); now != at {
+				t.Fatalf("the host is at %q", now)
+			}
+			if at != g.address {
+				g.peers[at] = &peer{address: at, link: silentLink{}, ended: make(chan struct{}), end: func() {}}
+			}
+			tt.after(g)
+			conn, code, why, isLost := g.dial(key, at, record.Dial{Ticket: protocol.NewToken(gate.TokenBytes)})
+			if conn != nil || code != gate.RefusedUnreachable || why == "" || !isLost {
+				t.Errorf("the dial ends with %v, %s, %q, lost: %v", conn, code, why, isLost)
+			}
+		})
+	}
+}
+
+// A silentLink is the way to a gate that answers nothing.
+type silentLink struct{}
+
+func (silentLink) Publish(string, string, []byte) error { return nil }
+func (silentLink) Tell(string, []byte) error            { return nil }
 
 // A host that is revoked at one gate is out at all gates, also at one that was away meanwhile. Its name is
 // free there.
