@@ -24,8 +24,9 @@ const (
 )
 
 // fileRoom returns limit_exceeded if the files of another session do not fit. If they fit without
-// the oldest exited sessions, fileRoom returns those, which must be forgotten. mu must be held.
-func (r *registry[S]) fileRoom() (surplus []S, err error) {
+// the oldest exited sessions, fileRoom returns those, which must be forgotten. The session that the
+// other one replaces is not among them. mu must be held.
+func (r *registry[S]) fileRoom(old S) (surplus []S, err error) {
 	if r.bounds.files == 0 {
 		return nil, nil
 	}
@@ -36,5 +37,6 @@ func (r *registry[S]) fileRoom() (surplus []S, err error) {
 			"%d sessions are running, and another would not leave enough of the %d files that the supervisor may open for its successor to adopt them all; "+
 				"end one, or start the supervisor with a higher RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)", live, r.bounds.files))
 	}
-	return slices.Clone(r.exited[:max(0, len(r.exited)-room/filesPerExited)]), nil
+	others := slices.DeleteFunc(slices.Clone(r.exited), func(s S) bool { return s == old })
+	return others[:min(len(others), max(0, len(r.exited)-room/filesPerExited))], nil
 }

@@ -108,7 +108,7 @@ func (r *registry[S]) reserve(id protocol.SessionID, token string, now time.Time
 	if err != nil {
 		return none, nil, nil, err
 	}
-	if surplus, err = r.admit(account, now); err != nil {
+	if surplus, err = r.admit(old, account, now); err != nil {
 		return none, nil, surplus, err
 	}
 	op = &opening{token: token, origin: token, account: account, done: make(chan struct{})}
@@ -117,16 +117,16 @@ func (r *registry[S]) reserve(id protocol.SessionID, token string, now time.Time
 	return none, op, surplus, nil
 }
 
-// admit returns limit_exceeded unless another session of an account may start. The sessions in
-// surplus must be forgotten. mu must be held.
-func (r *registry[S]) admit(account string, now time.Time) (surplus []S, err error) {
+// admit returns limit_exceeded unless another session of an account may start, which replaces old if
+// that is not zero. The sessions in surplus must be forgotten. mu must be held.
+func (r *registry[S]) admit(old S, account string, now time.Time) (surplus []S, err error) {
 	if live := r.liveCount(); live >= r.bounds.sessions {
 		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions are running, which is the limit (max_sessions); end one", live))
 	}
 	if live := r.liveOf(account); live >= r.bounds.perAccount {
 		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions of this originator are running, which is its limit; end one", live))
 	}
-	if surplus, err = r.fileRoom(); err != nil {
+	if surplus, err = r.fileRoom(old); err != nil {
 		return nil, err
 	}
 	return surplus, r.limits.spawn(account, now)

@@ -112,6 +112,21 @@ func TestRegistryLimits(t *testing.T) {
 	}
 }
 
+// The exited session that is started again is not forgotten to make room for its new instance.
+func TestRoomForReplaced(t *testing.T) {
+	h := newShelf(t, bounds{sessions: 9, perAccount: 9, exited: 9, files: filesReserved + 3*filesPerSession})
+	var exited []*entry
+	for _, id := range []protocol.SessionID{"a", "b", "c"} {
+		l, _ := h.start(id, "1", "a")
+		h.exit(l)
+		exited = append(exited, l)
+	}
+	h.bounds.files = filesReserved + filesPerSession + 2*filesPerExited
+	if _, surplus, err := h.reserveFor("a", "a"); err != nil || !slices.Equal(surplus, exited[1:2]) {
+		t.Errorf("%v must go, %v; want only b, the oldest of the others", surplus, err)
+	}
+}
+
 // A token returns the session that it has created, also if that is still being started. Without the
 // token a second request is refused.
 func TestRegistryToken(t *testing.T) {
