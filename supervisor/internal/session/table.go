@@ -190,6 +190,7 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 	var spec protocol.SpawnSpec
 	var replaces protocol.Instance
 	var origin string
+	var present *Session // the exited instance; another request may forget it at any time
 	old, op, err := t.reserve(id, token, func(old *Session) (string, error) {
 		if old == nil {
 			return "", notFound(id)
@@ -209,7 +210,7 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 		spec, replaces, origin = old.spec, old.instance, old.origin
 		spec.Labels, spec.Limits = old.Labels(), *old.cage.limits.Load()
 		spec.Cols, spec.Rows = old.size.Cols, old.size.Rows // the size cannot change any more after the exit
-		spec = change.Apply(spec)
+		spec, present = change.Apply(spec), old
 		return old.account, spec.Validate()
 	})
 	if op == nil {
@@ -217,14 +218,13 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 	}
 	op.early, op.replaces, op.origin = early, replaces, origin
 	if change.KeepScreen {
-		op.above, op.lost = t.screenOf(id)
+		op.above, op.lost = screenOf(present)
 	}
 	return t.open(id, spec, op)
 }
 
 // screenOf returns the saved screen of an exited session, or nil if it cannot be saved.
-func (t *Table) screenOf(id protocol.SessionID) ([]byte, *protocol.Lost) {
-	old := t.registry.get(id)
+func screenOf(old *Session) ([]byte, *protocol.Lost) {
 	var f recorder.Frame
 	var err error
 	unanswered := old.askScreen(func(sc *screen.Screen) { f, err = old.frame(sc.Offset(), true) })

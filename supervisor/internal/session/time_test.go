@@ -119,6 +119,26 @@ func TestExitKeep(t *testing.T) {
 	})
 }
 
+// A session that is started again with its old screen may be forgotten after its id was reserved. The new instance begins
+// with an empty screen then.
+func TestForgottenDuringReopen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		show(by(s), "old")
+		exits(by, s)
+		if above, _ := screenOf(s); above == nil {
+			t.Error("an exited session has no screen")
+		}
+		if err := tb.Forget(s.id, ""); err != nil {
+			t.Fatal(err)
+		}
+		if above, _ := screenOf(s); above != nil {
+			t.Errorf("a forgotten session has a screen of %d bytes", len(above))
+		}
+	})
+}
+
 func eventsOf(t *testing.T, tb *Table) []event.Event {
 	t.Helper()
 	events, _, err := tb.Events().Next(t.Context(), 0)
