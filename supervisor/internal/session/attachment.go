@@ -736,7 +736,8 @@ func (a *Attachment) pollExit() (Item, bool, error) {
 }
 
 // resync gives a viewer a fresh snapshot, if the ring has overtaken the viewer, if its snapshot was
-// dropped, if its terminal has another size than its output, or if its lines were cleared. The snapshot may omit the lines
+// dropped, if its terminal has another size than its output, or if its lines were cleared. A viewer that was
+// detached or replaced meanwhile receives none: the attachment in its place answers its queries. The snapshot may omit the lines
 // above the screen only if the viewer has missed no output and none of its lines were cleared, and if
 // there are no pictures: the viewer resets its terminal, which may remove those above the screen.
 func (a *Attachment) resync() (Item, bool, error) {
@@ -752,11 +753,19 @@ func (a *Attachment) resync() (Item, bool, error) {
 		a.s.takeSnapshot(a, item.ScreenOnly)
 		item.Offset, item.Bytes, item.View = a.pos, a.left, a.noOutput
 	}
-	skipped := a.pos
-	if !a.s.do(func() { a.s.feed(); take(); a.s.answerFor(a.spec.Writer, skipped); a.s.chooseResponder() }) {
+	skipped, isOver := a.pos, false
+	if !a.s.do(func() {
+		if isOver = a.checkAttached() != nil; isOver {
+			return
+		}
+		a.s.feed()
+		take()
+		a.s.answerFor(a.spec.Writer, skipped)
+		a.s.chooseResponder()
+	}) {
 		a.s.afterLoop.Lock()
 		take()
 		a.s.afterLoop.Unlock()
 	}
-	return item, true, nil
+	return item, !isOver, nil // if it is over, Next tells so, because its phase has changed
 }

@@ -31,6 +31,19 @@ type heldSnapshot struct {
 func (h *heldSnapshots) hold(a *Attachment, data []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.put(a, data)
+}
+
+// replace makes data the snapshot of a, unless a has none any more: it was dropped, or a has ended.
+func (h *heldSnapshots) replace(a *Attachment, data []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a.held != nil {
+		h.put(a, data)
+	}
+}
+
+func (h *heldSnapshots) put(a *Attachment, data []byte) {
 	h.remove(a)
 	if len(data) == 0 {
 		return
@@ -64,7 +77,7 @@ func (h *heldSnapshots) release(a *Attachment) {
 	h.remove(a)
 }
 
-// makeRoom drops snapshots until there is room for another one. h.mu must be held, as for remove.
+// makeRoom drops snapshots until there is room for another one. h.mu must be held, as for put and remove.
 func (h *heldSnapshots) makeRoom() {
 	size := 0
 	for _, k := range h.all {

@@ -111,5 +111,9 @@ func TestRoomForSnapshots(t *testing.T) {
 		h.release(a)
 		hold(e, 'e')
 		check("a has read its snapshot", d, e)
+		h.release(e)
+		h.replace(d, []byte("masked"))
+		h.replace(e, []byte("masked"))
+		check("e has ended", d)
 	})
 }

@@ -30,7 +30,7 @@ func (a *Attachment) maskSnapshot() {
 	}
 	if snapshot := a.s.held.use(a); snapshot != nil {
 		a.masked.isSnapshotFinished = true
-		a.s.held.hold(a, a.s.masker.Whole(snapshot))
+		a.s.held.replace(a, a.s.masker.Whole(snapshot))
 	}
 }
 

@@ -218,3 +218,41 @@ func TestUnansweredIsBounded(t *testing.T) {
 		t.Errorf("%q is kept for the last responder, want %q", got, kindIs)
 	}
 }
+
+// The earlier attachment of a responder needs a new snapshot while a later one takes its place. The later one receives the
+// query and answers it, so the session does not, and it holds no snapshot for the earlier one.
+func TestReplacedResponderSkipsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{Answers: true, Writer: "w"})
+		v.saw(t)
+		show(by(s), askKind)
+		v.a.requestRenewal(newSnapshot)
+		s.do(func() { // loop is busy until both wait for it, the later attachment first
+			go func() {
+				later, _, err := s.Attach(protocol.AttachSpec{Answers: true, Writer: "w", Resume: &protocol.Resume{Instance: s.Instance(), Offset: v.pos}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				t.Cleanup(later.Close)
+			}()
+			synctest.Wait()
+			go func() {
+				if item, err := v.a.Next(t.Context(), v.buf); err != nil || item.Kind != ItemStolen {
+					t.Errorf("the earlier attachment receives item %d, %v", item.Kind, err)
+				}
+			}()
+			synctest.Wait()
+		})
+		synctest.Wait()
+		v.a.Close()
+		if got := typedBy(by(s)); got != "" {
+			t.Errorf("the session answered with %q, although a viewer answers", got)
+		}
+		if n := len(s.held.all); n != 0 {
+			t.Errorf("%d snapshots are held for attachments that have ended", n)
+		}
+	})
+}
