@@ -137,6 +137,8 @@ type Attachment struct {
 	next          *conn // replaces conn, which is closed already; nil otherwise
 	pos           protocol.Position
 	resize        *protocol.Size       // size that is not sent yet
+	unconfirmed   *protocol.Size       // size that was sent last, until the proxy confirms it
+	resizes       int                  // number of sizes that were sent; it identifies unconfirmed
 	appearance    *protocol.Appearance // appearance that is not sent yet
 	needsSnapshot bool                 // the next attach needs a snapshot: the viewer's own view has changed its size, or Repaint was called
 	repaint       bool                 // Repaint was called since the last attach was made, so its answer may show an older screen
@@ -314,6 +316,9 @@ func (a *Attachment) attached(conn *conn, spec protocol.AttachSpec, info *protoc
 	a.needsSnapshot = a.repaint || a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
 	a.pos.Attached(*info, spec.Resume)
 	a.in.resume(info.InputOffset, first)
+	if a.resize == nil { // an attach that resumes does not change the size of the session
+		a.resize = a.unconfirmed
+	}
 	if first {
 		a.spec.Steal = false // a later attach must not replace the client that has replaced this attachment meanwhile
 		a.info = *info
@@ -591,6 +596,8 @@ func (a *Attachment) control(conn *conn, m protocol.Message) error {
 		a.mu.Lock()
 		a.in.accepted(m.Offset)
 		a.mu.Unlock()
+	case *api.OK:
+		a.confirm(m.RequestID)
 	case *api.Error:
 		return a.error(&m.Error)
 	case *api.Detached:

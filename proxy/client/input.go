@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"math"
+	"strconv"
 	"time"
 
 	"holdfast/protocol"
@@ -138,13 +139,18 @@ func (a *Attachment) sendAll() {
 		}
 		size, appearance := a.resize, a.appearance
 		a.resize, a.appearance = nil, nil
+		if size != nil {
+			a.unconfirmed = size
+			a.resizes++
+		}
+		id := resizeID(a.resizes)
 		var p []byte
 		var offset uint64
 		if !a.isFull || a.isDetaching { // otherwise retry sends it
 			p, offset = a.in.next()
 		}
 		a.mu.Unlock()
-		if !a.sendTerminal(conn, size, appearance) {
+		if !a.sendTerminal(conn, id, size, appearance) {
 			return
 		}
 		if len(p) == 0 {
@@ -161,11 +167,24 @@ func (a *Attachment) hasEnded() bool {
 	return a.ended || a.isDetaching || a.ctx.Err() != nil
 }
 
-// sendTerminal sends the size and the appearance of the viewer's terminal. A value that could not
+// resizeID returns the request id of the n-th size that is sent.
+func resizeID(n int) string { return "size-" + strconv.Itoa(n) }
+
+// confirm notes that the proxy has taken the size that was sent with the given request id. A size that the proxy does
+// not confirm is sent again over the next connection.
+func (a *Attachment) confirm(requestID string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if requestID == resizeID(a.resizes) {
+		a.unconfirmed = nil
+	}
+}
+
+// sendTerminal sends the size, with a request id, and the appearance of the viewer's terminal. A value that could not
 // be sent is kept, unless there is a newer one.
-func (a *Attachment) sendTerminal(conn *conn, size *protocol.Size, appearance *protocol.Appearance) bool {
+func (a *Attachment) sendTerminal(conn *conn, id string, size *protocol.Size, appearance *protocol.Appearance) bool {
 	n := uint32(number)
-	if size != nil && conn.send(api.Resize{Attachment: &n, Cols: size.Cols, Rows: size.Rows}) == nil {
+	if size != nil && conn.send(api.Resize{Request: protocol.Request{RequestID: id}, Attachment: &n, Cols: size.Cols, Rows: size.Rows}) == nil {
 		size = nil
 	}
 	if appearance != nil && size == nil && conn.send(api.Appearance{Attachment: n, Appearance: *appearance}) == nil {

@@ -160,7 +160,7 @@ func TestTerminalIsTold(t *testing.T) {
 	}
 	equal(t, "appearance", *want[*api.Appearance](p), api.Appearance{Attachment: number, Appearance: dark})
 	p.wantInput(0, "x")
-	equal(t, "size", *want[*api.Resize](p), api.Resize{Attachment: &n, Cols: 90, Rows: 30})
+	equal(t, "size", *want[*api.Resize](p), api.Resize{Request: protocol.Request{RequestID: "size-1"}, Attachment: &n, Cols: 90, Rows: 30})
 
 	// The connection is lost, and the next attach was not answered yet.
 	_ = p.Close()
@@ -178,7 +178,7 @@ func TestTerminalIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.answer(m, &api.Attached{Attachment: number, AttachInfo: exact(60)})
-	equal(t, "size", *want[*api.Resize](p), api.Resize{Attachment: &n, Cols: 110})
+	equal(t, "size", *want[*api.Resize](p), api.Resize{Request: protocol.Request{RequestID: "size-2"}, Attachment: &n, Cols: 110})
 	equal(t, "appearance", *want[*api.Appearance](p), api.Appearance{Attachment: number, Appearance: light})
 	p.wantInput(0, "x")
 	_ = p.Close()
@@ -186,7 +186,35 @@ func TestTerminalIsTold(t *testing.T) {
 	if p, m = resumed(f, 60); m.Cols != 110 || m.Rows != 24 || *m.Appearance != light || !m.Snapshot {
 		t.Errorf("the resume is %+v", m.AttachSpec)
 	}
+	want[*api.Resize](p)
 	p.wantInput(0, "x")
+}
+
+// A size that the proxy has not confirmed when the connection is lost is sent again over the next one. An attach that
+// resumes would not change the size of the session.
+func TestSizeIsSentAgain(t *testing.T) {
+	f, a, p := view(t)
+	n := uint32(number)
+	if err := a.Resize(90, 30); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"size-1", "size-2"} {
+		equal(t, "size", *want[*api.Resize](p), api.Resize{Request: protocol.Request{RequestID: id}, Attachment: &n, Cols: 90, Rows: 30})
+		if id == "size-2" {
+			p.send(api.OK{Request: protocol.Request{RequestID: id}})
+			p.output(frame.Output, 0, "abc")
+			equal(t, "read", readFull(t, a, 3), "abc")
+			if _, err := a.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			p.wantInput(0, "x")
+		}
+		_ = p.Close()
+		p = f.accept()
+		m := want[*api.Attach](p)
+		p.answer(m, &api.Attached{Attachment: number, AttachInfo: exact(m.Resume.Offset)})
+	}
+	p.wantInput(0, "x") // no size comes before it
 }
 
 // An error about a line that is too long is returned, and does not end the attachment.
