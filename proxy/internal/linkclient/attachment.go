@@ -54,6 +54,7 @@ type Attachment struct {
 	mu            sync.Mutex
 	spec          protocol.AttachSpec // the viewer's present size, appearance and options
 	st            *link.Stream
+	pid           int // process id of the supervisor at the other end of st
 	closed        bool
 	resize        *wire.Resize     // the last size, until it is sent
 	appearance    *wire.Appearance // the last appearance, until it is sent
@@ -81,7 +82,7 @@ func (c *Client) Attach(ctx context.Context, number uint32, spec protocol.Attach
 }
 
 func (a *Attachment) attach(ctx context.Context, spec protocol.AttachSpec) (*protocol.AttachInfo, error) {
-	st, reply, err := a.c.Open(ctx, wire.Attach{Attachment: a.number, AttachSpec: spec})
+	st, reply, pid, err := a.c.openFrom(ctx, wire.Attach{Attachment: a.number, AttachSpec: spec})
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func (a *Attachment) attach(ctx context.Context, spec protocol.AttachSpec) (*pro
 		st.Abort()
 		return nil, io.EOF
 	}
-	a.st = st
+	a.st, a.pid = st, pid
 	a.needsSnapshot = a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
 	a.pos.Attached(attached.AttachInfo, spec.Resume)
 	return &attached.AttachInfo, nil
@@ -198,15 +199,13 @@ func (a *Attachment) resume(ctx context.Context) error {
 		a.resize, a.isRepeat = a.unconfirmed, a.unconfirmed != nil
 	}
 	a.unconfirmed = nil
+	pid := a.pid
 	a.mu.Unlock()
-	pid := a.c.Welcome().PID
 	var pause backoff
 	for {
 		info, screenOnly, err := a.attachAgain(ctx)
 		if err == nil {
-			if a.c.Welcome().PID != pid {
-				a.dropUnconfirmed() // the size may have caused the death of the supervisor before
-			}
+			a.dropUnconfirmed(pid)
 			a.queueResumed(info, screenOnly)
 			a.sendPending()
 			return nil
@@ -220,12 +219,13 @@ func (a *Attachment) resume(ctx context.Context) error {
 	}
 }
 
-// dropUnconfirmed drops a size that is to be sent again. The resumed attachment has that size,
-// and it takes effect when the viewer sends input.
-func (a *Attachment) dropUnconfirmed() {
+// dropUnconfirmed drops a size that is to be sent again, if the supervisor to which it was sent, whose process id was pid,
+// has died: it may have died of that size. The resumed attachment has that size, and it takes effect when the viewer
+// sends input.
+func (a *Attachment) dropUnconfirmed(pid int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.isRepeat {
+	if a.isRepeat && a.pid != pid {
 		a.resize, a.isRepeat = nil, false
 	}
 }

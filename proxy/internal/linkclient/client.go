@@ -188,12 +188,29 @@ func (c *Client) Call(ctx context.Context, request protocol.Message) (reply prot
 // Open makes a request with a stream that continues after the reply. The request is repeated under the
 // same conditions as in Call.
 func (c *Client) Open(ctx context.Context, request protocol.Message) (st *link.Stream, reply protocol.Message, err error) {
+	st, reply, _, err = c.openFrom(ctx, request)
+	return st, reply, err
+}
+
+// openFrom is Open, and also returns the process id of the supervisor that has replied, or 0 if its link is the live one no
+// more.
+func (c *Client) openFrom(ctx context.Context, request protocol.Message) (st *link.Stream, reply protocol.Message, pid int, err error) {
 	err = c.over(ctx, request, func(conn *link.Conn, m protocol.Message) error {
 		var err error
 		st, reply, err = conn.Open(ctx, m)
+		pid = c.pidOf(conn)
 		return err
 	})
-	return st, reply, lost(ctx, err)
+	return st, reply, pid, lost(ctx, err)
+}
+
+func (c *Client) pidOf(conn *link.Conn) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != conn {
+		return 0
+	}
+	return c.welcome.PID
 }
 
 // lost replaces the error of a broken link by supervisor_unreachable.

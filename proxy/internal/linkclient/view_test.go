@@ -169,6 +169,39 @@ func TestToldAgain(t *testing.T) {
 	}
 }
 
+// A size of which a supervisor may have died is not sent to its successor, also if the link with the successor was made
+// before the viewer learns of the loss.
+func TestSizeBeforeDeath(t *testing.T) {
+	s, c := running(t)
+	l := listening(s)
+	a, _ := l.begin(t, c, protocol.AttachSpec{SessionID: "s", Cols: 80, Rows: 24})
+	a.Send(wire.Resize{Cols: 90, Rows: 30})
+	testkit.Within(t, patience, "the size", l.heard)
+	s.Welcome(wire.Welcome{PID: 8, Instance: life})
+	dead := c.live()
+	s.Cut()
+	testkit.Within(t, patience, "the end of the link", dead.Done())
+	if _, err := c.Conn(testkit.Soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	next(t, a)
+	if spec := testkit.Within(t, patience, "the resume", l.attach); spec.Cols != 90 || spec.Rows != 30 {
+		t.Errorf("the resume is %+v", spec)
+	}
+	a.Send(wire.Interrupt{})
+	for {
+		m := testkit.Within(t, patience, "the message after the resume", l.heard)
+		if m == nil { // the end of the stream before
+			continue
+		}
+		if !reflect.DeepEqual(m, &wire.Interrupt{}) {
+			t.Errorf("received %+v", m)
+		}
+		break
+	}
+	a.Close()
+}
+
 // The supervisor receives a detach from a viewer that leaves, and none from one that is lost.
 func TestDetachAndClose(t *testing.T) {
 	s, c := running(t)
