@@ -53,12 +53,14 @@ type Frozen struct {
 }
 
 // Freeze halts all sessions, saves their state, and prevents new ones, so that another program
-// can take over. If the other program does not, Thaw resumes the sessions. Errors: busy, and
-// those of saving; all sessions continue then.
+// can take over. If the other program does not, Thaw resumes the sessions. Errors: closed, busy,
+// and those of saving; all sessions continue then.
 func (t *Table) Freeze() (*Frozen, error) {
-	t.registry.setFrozen(true)
+	if err := t.registry.freeze(); err != nil {
+		return nil, err
+	}
 	if !t.registry.awaitBegun(haltTime) {
-		t.registry.setFrozen(false)
+		t.registry.thaw()
 		return nil, &protocol.Error{Code: protocol.CodeBusy, Message: "a session is being started, and the file system of its program or directory does not answer; try again", Retryable: true}
 	}
 	f := &Frozen{table: t}
@@ -102,7 +104,7 @@ func (f *Frozen) Thaw() {
 	for _, done := range f.dones {
 		done()
 	}
-	f.table.registry.setFrozen(false)
+	f.table.registry.thaw()
 }
 
 // saveForSuccessor brings the files of a halted session up to date, and returns its vault

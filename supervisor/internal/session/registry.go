@@ -418,11 +418,23 @@ func (r *registry[S]) closeIfIdle(records bool) (closed, isFirst bool) {
 	return true, isFirst
 }
 
-// setFrozen prevents new sessions while another program takes over, or permits them again.
-func (r *registry[S]) setFrozen(frozen bool) {
+// freeze prevents new sessions while another program takes over. Errors: closed, because another program would not know that
+// all sessions were to end.
+func (r *registry[S]) freeze() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.frozen = frozen
+	if r.closing {
+		return closedError()
+	}
+	r.frozen = true
+	return nil
+}
+
+// thaw permits new sessions again.
+func (r *registry[S]) thaw() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.frozen = false
 }
 
 func closedError() error {

@@ -270,10 +270,12 @@ func TestReplacedLast(t *testing.T) {
 // permits them again.
 func TestRegistryCloses(t *testing.T) {
 	h := newShelf(t, bounds{sessions: 9, perAccount: 9, exited: 9})
-	h.setFrozen(true)
+	if err := h.freeze(); err != nil {
+		t.Fatal(err)
+	}
 	_, _, err := h.reserveFor("s", "a")
 	wantCode(t, "frozen", err, protocol.CodeUpgrading)
-	h.setFrozen(false)
+	h.thaw()
 	op, _, err := h.reserveFor("s", "a")
 	if err != nil {
 		t.Fatal(err)
@@ -284,6 +286,7 @@ func TestRegistryCloses(t *testing.T) {
 	if !h.close() || h.close() {
 		t.Error("the first call is not the first, or the second is")
 	}
+	wantCode(t, "freeze", h.freeze(), protocol.CodeClosed)
 	_, err = h.enter(&entry{identity: identity{id: "s"}})
 	wantCode(t, "reserved before", err, protocol.CodeClosed)
 	if h.awaitBegun(0) {

@@ -39,6 +39,8 @@ func TestShutdown(t *testing.T) {
 	}
 	_, err := tb.Create("", bash("exit"), "")
 	wantCode(t, "Create meanwhile", err, protocol.CodeClosed)
+	_, err = tb.Freeze()
+	wantCode(t, "Freeze meanwhile", err, protocol.CodeClosed)
 	within(t, 5*grace, "the shutdown", func() {
 		var wg sync.WaitGroup
 		for range 5 {
