@@ -109,12 +109,18 @@ func (g *Gate) takeOffBus(conn net.Conn, key string) bool {
 	return true
 }
 
-// tellGates tells a host of this gate the addresses of all gates if they have changed since it was told. A change between
-// the acceptance of the host and its subscription does not reach it. A host that publishes has subscribed before.
-func (g *Gate) tellGates(key string) {
+// heard continues after the record of a host that is connected to this gate. If the connection has ended before the record
+// was used, the host is not reachable over it. Otherwise heard tells the host the addresses of all gates if they have
+// changed since it was told. A change between the acceptance of the host and its subscription does not reach it. A host
+// that publishes has subscribed before.
+func (g *Gate) heard(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.onBus[key] == nil || g.told[key] == g.peerSets {
+	if g.onBus[key] == nil {
+		g.disconnected(key)
+		return
+	}
+	if g.told[key] == g.peerSets {
 		return
 	}
 	if g.bus.Publish(key, record.KindGates, record.Encode(record.Gates{Addresses: g.gates})) == nil {
@@ -186,7 +192,7 @@ func (g *Gate) receive(at, key, kind string, data []byte) {
 		if m, err = record.Decode[record.Host](data); err == nil {
 			isStale = g.dir.Host(key, at, m, time.Now())
 			if at == g.address {
-				g.tellGates(key)
+				g.heard(key)
 			}
 			g.failDialsElsewhere(key)
 		}

@@ -129,14 +129,7 @@ func TestGateAddedWhileHostConnects(t *testing.T) {
 // the successor.
 func TestDialAfterLoss(t *testing.T) {
 	const other, name = "127.0.0.1:2", "x"
-	pair, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := pair.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := newKey(t)
 	for _, tt := range []struct {
 		name  string
 		at    string // "" for this gate
@@ -153,18 +146,7 @@ func TestDialAfterLoss(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			store, err := credential.Open(filepath.Join(testkit.Dir(t), "gate"))
-			if err == nil {
-				err = store.SetAddress("127.0.0.1:1", time.Now())
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			g, err := newGate(t.Context(), store, zerolog.Nop(), Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer g.close()
+			g := bareGate(t)
 			at := cmp.Or(tt.at, g.address)
 			g.dir.SetGate(at, true)
 			g.dir.Join(key, name)
@@ -182,6 +164,51 @@ func TestDialAfterLoss(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A host is not reachable over a connection that has ended before its first record is used.
+func TestRecordAfterEnd(t *testing.T) {
+	g, key := bareGate(t), newKey(t)
+	g.dir.Join(key, "x")
+	g.receive(g.address, key, record.KindHost, record.Encode(record.Host{Stamp: record.Stamp{Epoch: 1, Seq: 1}, Link: 1, Sum: record.Sum{}.String()}))
+	if g.dir.Epoch(key) != 1 {
+		t.Error("the record was not used")
+	}
+	if _, at := g.dir.Resolve("x", time.Now()); at != "" {
+		t.Errorf("the host is reachable at %s", at)
+	}
+}
+
+// bareGate returns a gate that serves nothing.
+func bareGate(t *testing.T) *Gate {
+	t.Helper()
+	store, err := credential.Open(filepath.Join(testkit.Dir(t), "gate"))
+	if err == nil {
+		err = store.SetAddress("127.0.0.1:1", time.Now())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := newGate(t.Context(), store, zerolog.Nop(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.close)
+	return g
+}
+
+// newKey returns the key of a host.
+func newKey(t *testing.T) string {
+	t.Helper()
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := pair.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
 }
 
 // A silentLink is the way to a gate that answers nothing.
