@@ -421,11 +421,14 @@ func (v *viewer) shared(at cursor, first []byte) bool {
 	for {
 		v.mu.Lock()
 		isPlain, detach := v.isPlain, v.detach
+		if !isPlain {
+			v.detach = nil // it is answered here, also after the end of the session
+		}
 		v.mu.Unlock()
 		if isPlain {
 			return true
 		}
-		if v.isShown && detach != nil {
+		if detach != nil {
 			v.isShown = false
 			if send(v.visit.ToClient, api.Detached{Request: detach.Request, Attachment: detach.Attachment}) != nil {
 				return false
