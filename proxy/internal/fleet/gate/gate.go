@@ -664,6 +664,9 @@ func (g *Gate) reach(principal *protocol.Principal, m *gate.Enter) (host net.Con
 		return nil, gate.RefusedUnknownHost, unknownHost(m.Host), false
 	case at == "" || at == predecessor && g.hasLeft(key):
 		return nil, gate.RefusedUnreachable, fmt.Sprintf("host %s is not connected to the gate", m.Host), true
+	case !g.dir.IsVisible(principal, m.Host): // mayEnter may have asked before the first record of the host, which tells its workspace
+		g.noteHidden(principal)
+		return nil, gate.RefusedUnknownHost, unknownHost(m.Host), false
 	}
 	host, code, why, mayReturn = g.dial(key, at, record.Dial{
 		Ticket: protocol.NewToken(gate.TokenBytes), Start: m.Start && g.mayStart(principal), Again: m.Again, Agent: m.Agent, Principal: principal,

@@ -121,8 +121,13 @@ func (g *Gate) logDenied(e policy.Event, err error) {
 // refuseHidden answers a client that names a host of another workspace as if there were none. Unlike a
 // mistaken name this is a security event.
 func (g *Gate) refuseHidden(conn net.Conn, principal *protocol.Principal, host string) {
-	g.logDenied(policy.Event{Principal: policy.Principal(*principal), Verb: policy.VerbList}, policy.Refuse(policy.CodePermissionDenied, ""))
+	g.noteHidden(principal)
 	g.refuse(conn, gate.RefusedUnknownHost, unknownHost(host))
+}
+
+// noteHidden notes that a client has named a host of another workspace.
+func (g *Gate) noteHidden(principal *protocol.Principal) {
+	g.logDenied(policy.Event{Principal: policy.Principal(*principal), Verb: policy.VerbList}, policy.Refuse(policy.CodePermissionDenied, ""))
 }
 
 func unknownHost(name string) string { return fmt.Sprintf("no host %.80q has joined the gate", name) }

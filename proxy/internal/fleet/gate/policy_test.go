@@ -344,3 +344,23 @@ func (g *guardedBench) enterAs(user, name string, starts bool) (client, arrived 
 	}
 	return client, arrived, m
 }
+
+// A client that waits for a host whose first record has not come yet does not enter the host if the record tells another
+// workspace.
+func TestHostOfAnotherWorkspaceReturns(t *testing.T) {
+	g, key := bareGate(t), newKey(t)
+	g.dir.Join(key, "x")
+	principal := &protocol.Principal{User: "ann", Workspace: "a"}
+	m := &gate.Enter{Host: "x"}
+	if !g.mayEnter(nil, principal, m) {
+		t.Error("a host without a record is refused")
+	}
+	if _, _, _, mayReturn := g.reach(principal, m); !mayReturn {
+		t.Error("the client does not wait for the host")
+	}
+	about := record.Host{Stamp: record.Stamp{Epoch: 1, Seq: 1}, Link: 1, Labels: map[string]string{protocol.LabelWorkspace: "b"}}
+	g.dir.Host(key, g.address, about, time.Now())
+	if conn, code, why, mayReturn := g.reach(principal, m); conn != nil || code != gate.RefusedUnknownHost || why != unknownHost("x") || mayReturn {
+		t.Errorf("the client is told %s, %q, may try again: %v", code, why, mayReturn)
+	}
+}
