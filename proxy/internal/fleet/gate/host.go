@@ -251,7 +251,7 @@ func (g *Gate) askRoster(at, key string) {
 		q.askedAt = now
 	} else if !q.isPlanned {
 		q.isPlanned = true
-		time.AfterFunc(pause, func() { g.askRosterAgain(at, key, q) })
+		time.AfterFunc(pause, func() { g.askRosterAgain(key, q) })
 	}
 	g.mu.Unlock()
 	if pause <= 0 {
@@ -259,13 +259,14 @@ func (g *Gate) askRoster(at, key string) {
 	}
 }
 
-// askRosterAgain asks the question that has waited, unless the host's connection to this gate has ended meanwhile.
-func (g *Gate) askRosterAgain(at, key string, q *rosterQuestion) {
+// askRosterAgain asks the question that has waited, unless the host's connection to this gate has ended meanwhile. The host
+// may have moved to another gate.
+func (g *Gate) askRosterAgain(key string, q *rosterQuestion) {
 	g.mu.Lock()
 	q.isPlanned = false
 	isCurrent := g.roster[key] == q && !g.isClosed
 	g.mu.Unlock()
-	if isCurrent {
+	if at := g.dir.Gate(key); isCurrent && at != "" {
 		g.askRoster(at, key)
 	}
 }

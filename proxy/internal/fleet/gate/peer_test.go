@@ -211,11 +211,42 @@ func newKey(t *testing.T) string {
 	return key
 }
 
-// A silentLink is the way to a gate that answers nothing.
-type silentLink struct{}
+// A question for the sessions of a host that has to wait goes to the gate to which the host has moved meanwhile.
+func TestRosterAfterMove(t *testing.T) {
+	g, key := bareGate(t), newKey(t)
+	g.dir.Join(key, "x")
+	asked := make(chan string, 16)
+	for i, at := range []string{"127.0.0.1:2", "127.0.0.1:3"} {
+		g.mu.Lock()
+		g.peers[at] = &peer{address: at, link: silentLink{at, asked}, end: func() {}}
+		g.mu.Unlock()
+		g.dir.Host(key, at, record.Host{Stamp: record.Stamp{Epoch: 1, Seq: uint64(i + 1)}, Link: uint64(i + 1)}, time.Now())
+		g.askRoster(at, key)
+		if i == 0 {
+			g.askRoster(at, key) // it waits, because the host was just asked
+		}
+	}
+	for _, want := range []string{"127.0.0.1:2", "127.0.0.1:3"} {
+		if at := testkit.Within(t, limit, "a question", asked); at != want {
+			t.Errorf("the host is asked over %s, and not over %s", at, want)
+		}
+	}
+}
 
-func (silentLink) Publish(string, string, []byte) error { return nil }
-func (silentLink) Tell(string, []byte) error            { return nil }
+// A silentLink is the way to a gate that answers nothing.
+type silentLink struct {
+	at    string
+	asked chan<- string // receives at with each question for a roster, unless it is nil
+}
+
+func (l silentLink) Publish(_, kind string, _ []byte) error {
+	if kind == record.KindRoster && l.asked != nil {
+		l.asked <- l.at
+	}
+	return nil
+}
+
+func (silentLink) Tell(string, []byte) error { return nil }
 
 // A host that is revoked at one gate is out at all gates, also at one that was away meanwhile. Its name is
 // free there.
