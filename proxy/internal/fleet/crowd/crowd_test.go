@@ -19,8 +19,42 @@ type stage struct {
 	t     *testing.T
 	table *Table
 	wg    sync.WaitGroup
-	mu    sync.Mutex
-	conns []net.Conn // the host's ends of the connections, in the order in which they were made
+
+	mu      sync.Mutex
+	conns   []net.Conn    // the host's ends of the connections, in the order in which they were made
+	refuses bool          // the host answers an attach with an error
+	held    chan struct{} // if it is not nil, dial returns when it is closed
+}
+
+// watched begins a stage on which two viewers share the output.
+func watched(t *testing.T) (*stage, []*guest) {
+	t.Helper()
+	s := &stage{t: t, table: New(zerolog.Nop())}
+	all := []*guest{s.enter(), s.enter()}
+	time.Sleep(slowPause)
+	if n := s.table.Stats().Viewers; n != len(all) {
+		t.Fatalf("%d viewers share the output", n)
+	}
+	return s, all
+}
+
+// shared returns the host's end of the last connection, which is the shared one on a watched stage.
+func (s *stage) shared() net.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns[len(s.conns)-1]
+}
+
+// end returns when everything has ended. The guests must have left.
+func (s *stage) end() {
+	synctest.Wait()
+	s.table.Wait()
+	s.mu.Lock()
+	for _, c := range s.conns {
+		_ = c.Close()
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
 }
 
 // dial connects with the host, which answers each request.
@@ -28,7 +62,11 @@ func (s *stage) dial() (net.Conn, error) {
 	near, far := net.Pipe()
 	s.mu.Lock()
 	s.conns = append(s.conns, far)
+	held, refuses := s.held, s.refuses
 	s.mu.Unlock()
+	if held != nil {
+		<-held
+	}
 	s.wg.Go(func() {
 		for frames := frame.NewReader(far, frame.Max); ; {
 			raw, err := frames.NextRaw()
@@ -40,6 +78,10 @@ func (s *stage) dial() (net.Conn, error) {
 			case *api.Hello:
 				reply = api.Welcome{}
 			case *api.Attach:
+				if refuses {
+					reply = api.Error{Request: m.Request, Error: *protocol.Errorf(protocol.CodeLimitExceeded, "too many viewers")}
+					break
+				}
 				reply = api.Attached{Request: m.Request, Attachment: m.Attachment, AttachInfo: protocol.AttachInfo{
 					Session: protocol.SessionInfo{ID: m.SessionID, Size: protocol.Size{Cols: 80, Rows: 24}}, Replay: protocol.ReplayExact,
 				}}
@@ -69,7 +111,13 @@ func (s *stage) enter() *guest {
 	conn, far := net.Pipe()
 	host, _ := s.dial()
 	s.wg.Go(func() {
-		s.table.Serve(Visit{Client: far, FromClient: far, ToClient: far, Host: host, Name: "x", Dial: s.dial, Close: func(c net.Conn) { _ = c.Close() }})
+		s.table.Serve(Visit{Client: far, FromClient: far, ToClient: far, Host: host, Name: "x", Dial: s.dial, Close: func(c net.Conn) {
+			if c == nil {
+				s.t.Error("the connection that is closed is nil")
+				return
+			}
+			_ = c.Close()
+		}})
 	})
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	g := &guest{s, conn, frame.NewReader(conn, frame.Max)}
@@ -106,17 +154,9 @@ func hears[T protocol.Message](g *guest) (m T) {
 func TestDetach(t *testing.T) {
 	for _, isEnded := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &stage{t: t, table: New(zerolog.Nop())}
-			all := []*guest{s.enter(), s.enter()}
-			time.Sleep(slowPause)
-			if n := s.table.Stats().Viewers; n != len(all) {
-				t.Fatalf("%d viewers share the output", n)
-			}
+			s, all := watched(t)
 			if isEnded {
-				s.mu.Lock()
-				shared := s.conns[len(s.conns)-1]
-				s.mu.Unlock()
-				if err := send(shared, api.PTYExited{SessionID: "play"}); err != nil {
+				if err := send(s.shared(), api.PTYExited{SessionID: "play"}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -136,14 +176,38 @@ func TestDetach(t *testing.T) {
 				hears[*api.Sessions](g)
 				_ = g.conn.Close()
 			}
-			synctest.Wait()
-			s.table.Wait()
+			s.end()
+		})
+	}
+}
+
+// If a viewer cannot return to a connection of its own, because the host refuses it or because the client leaves meanwhile,
+// the connection of the viewer ends, and nothing else.
+func TestReturnFails(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s, all := watched(t)
+			held := make(chan struct{})
+			shared := s.shared()
 			s.mu.Lock()
-			for _, c := range s.conns {
-				_ = c.Close()
-			}
+			s.held, s.refuses = held, !leaves
 			s.mu.Unlock()
-			s.wg.Wait()
+			_ = shared.Close()
+			synctest.Wait() // the viewers make connections of their own
+			for _, g := range all {
+				if leaves {
+					_ = g.conn.Close()
+				}
+			}
+			synctest.Wait()
+			close(held)
+			for _, g := range all {
+				if raw, err := g.frames.NextRaw(); err == nil {
+					t.Errorf("the viewer receives %q", raw)
+				}
+				_ = g.conn.Close()
+			}
+			s.end()
 		})
 	}
 }

@@ -480,9 +480,10 @@ func (v *viewer) comeBack() (host net.Conn, frames *frame.Reader, err error) {
 	if host, err = v.visit.Dial(); err != nil {
 		return nil, nil, err
 	}
+	made := host // a return with an error sets host to nil
 	defer func() {
 		if err != nil {
-			v.visit.Close(host)
+			v.visit.Close(made)
 		}
 	}()
 	v.mu.Lock()
