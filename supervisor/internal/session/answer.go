@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -37,8 +38,9 @@ const (
 // responders knows which writer responds from which offset on. Only loop changes it. The
 // goroutines of viewers read it.
 type responders struct {
-	mu    sync.Mutex
-	turns []responderTurn // ascending by offset; the responder before the first is unknown
+	mu     sync.Mutex
+	turns  []responderTurn // ascending by offset; the responder before the first is unknown
+	seenTo uint64          // viewers have received output up to this offset with its queries, or without them
 }
 
 // responderTurn makes a writer the responder from an offset on. The writer "" is the session
@@ -60,6 +62,24 @@ func (w *responders) current() string {
 func (w *responders) setFrom(from uint64, writer string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.turn(from, writer)
+}
+
+// handOver makes writer the responder from now on, and reports whether this changed the responder. The screen has the output
+// up to shownTo, and viewers may have more, of which each knows whether it responds. The responder before stays that of this
+// output, unless it has left.
+func (w *responders) handOver(shownTo uint64, writer string, hasLeft bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	from := max(shownTo, w.turns[len(w.turns)-1].From)
+	if !hasLeft {
+		from = max(from, w.seenTo)
+	}
+	return w.turn(from, writer)
+}
+
+// turn does the work of setFrom. mu must be held.
+func (w *responders) turn(from uint64, writer string) bool {
 	nobodys := false
 	if k := len(w.turns); k > 0 && w.turns[k-1].From == from { // the last change concerned no output yet
 		nobodys = w.turns[k-1].Writer != writer
@@ -95,10 +115,31 @@ func (w *responders) at(offset uint64) (writer string, known bool) {
 	return "", false
 }
 
-// respondsToAll reports whether writer responds to all queries between two offsets.
+// before returns the responder of the queries that end in the output just before offset.
+func (w *responders) before(offset uint64) string {
+	if writer, known := w.at(max(offset, 1) - 1); known {
+		return writer
+	}
+	return w.current()
+}
+
+// end returns the offset from which another responder than at offset responds, or the greatest offset.
+func (w *responders) end(offset uint64) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.turns {
+		if t.From > offset {
+			return t.From
+		}
+	}
+	return math.MaxUint64
+}
+
+// respondsToAll reports whether writer responds to all queries between two offsets, which a viewer is about to receive.
 func (w *responders) respondsToAll(from, to uint64, writer string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.seenTo = max(w.seenTo, to)
 	for _, t := range slices.Backward(w.turns) {
 		switch {
 		case t.From >= to:
@@ -126,11 +167,11 @@ type heldReplies struct {
 	HeldOwnReplies []byte `json:"held_alone,omitempty"` // the part of HeldReplies that a viewer cannot give
 }
 
-// admit returns the replies that the session must send now, of all that its screen has made. own are
+// admit returns the replies that the session must send now, of all that its screen has made to queries of writer. own are
 // those that a viewer cannot give. If the queries have no responder yet, admit holds the replies.
 // claimed reports whether the wait for a responder is over, and the session answers these queries.
-func (w *answering) admit(all, own []byte) (send []byte, claimed bool) {
-	switch w.current() {
+func (w *answering) admit(writer string, all, own []byte) (send []byte, claimed bool) {
+	switch writer {
 	case "":
 		return all, false
 	case unclaimed:
@@ -165,7 +206,8 @@ func canRespond(spec *protocol.AttachSpec) bool {
 
 // chooseResponder makes the deciding viewer, or the session, the responder for output from now
 // on. It is called in loop after a viewer has attached, detached or decided. It first writes
-// the output so far to the screen, because queries in it belong to the previous responder.
+// the output so far to the screen, because queries in it belong to the previous responder. So do
+// those in output that viewers have received before the screen.
 func (s *Session) chooseResponder() {
 	s.feed()
 	a := s.viewers.of(s.saved.Decider)
@@ -182,7 +224,10 @@ func (s *Session) chooseResponder() {
 	if a != nil {
 		writer = a.spec.Writer
 	}
-	if s.answers.setFrom(s.display.shownTo(), writer) {
+	before := s.answers.current()
+	former := s.viewers.of(before)
+	hasLeft := before != "" && (former == nil || !canRespond(&former.spec))
+	if s.answers.handOver(s.display.shownTo(), writer, hasLeft) {
 		s.noteChange()
 	}
 }
@@ -219,11 +264,14 @@ func (s *Session) sendReplies(sc *screen.Screen) {
 	if err := s.stateSlate.SetWord(wordAnswered, sc.Offset()); err != nil {
 		s.log.Error().Err(err).Msg("offset of answered queries not saved; a successor may answer some of them again")
 	}
-	writer := s.answers.current()
-	send, claimed := s.answers.admit(p, alone)
+	writer := s.answers.before(sc.Offset())
+	send, claimed := s.answers.admit(writer, p, alone)
 	s.reply(send)
 	if claimed || writer != "" && writer != unclaimed && s.saved.add(writer, from, p, alone) {
 		s.noteChange()
+	}
+	if writer != s.answers.current() && s.viewers.isGone(writer) {
+		s.answerFor(writer, 0)
 	}
 }
 

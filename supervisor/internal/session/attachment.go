@@ -382,7 +382,9 @@ func (s *Session) end(a, by *Attachment) {
 	}
 	s.input.journal.Detach(a.spec.Writer)
 	s.reader.pacer.CompareAndSwap(&a.pacer, nil)
-	s.chooseResponder()
+	if by == nil || by.spec.Writer != a.spec.Writer { // otherwise by responds in its place, or the session when by is attached
+		s.chooseResponder()
+	}
 	s.unfocus(a)
 	a.pacer.signal()
 	if a.canWrite() {

@@ -175,6 +175,16 @@ func TestResponders(t *testing.T) {
 			t.Errorf("%q from %d to %d: %v", tt.writer, tt.from, tt.to, got)
 		}
 	}
+	for _, tt := range []struct { // a viewer has received the output up to 50
+		shownTo, from uint64
+		writer        string
+		hasLeft       bool
+	}{{40, 50, "a", false}, {45, 50, "b", true}, {60, 60, "", true}} {
+		w.handOver(tt.shownTo, tt.writer, tt.hasLeft)
+		if before, _ := w.at(tt.from - 1); before == tt.writer || w.before(tt.from+1) != tt.writer || w.end(tt.from-1) != tt.from {
+			t.Errorf("%q responds from %d on: %v", tt.writer, tt.from, w.turns)
+		}
+	}
 	for i := range uint64(2 * maxResponderTurns) {
 		w.setFrom(100+i, []string{"a", "b"}[i%2])
 	}
@@ -265,7 +275,7 @@ func TestAnswering(t *testing.T) {
 			w := answering{startedAt: time.Now(), held: &heldReplies{HeldReplies: make([]byte, tt.before)}}
 			w.setFrom(0, tt.writer)
 			time.Sleep(tt.age)
-			send, claimed := w.admit([]byte(all), []byte(own))
+			send, claimed := w.admit(tt.writer, []byte(all), []byte(own))
 			if got := string(send[min(tt.before, len(send)):]); got != tt.send || claimed != tt.claimed || (w.due != nil) != tt.waits {
 				t.Errorf("%s: sends %q, claimed %v, waits %v", tt.name, got, claimed, w.due != nil)
 			}

@@ -179,3 +179,69 @@ func TestSizeIsReportedOnce(t *testing.T) {
 		wantReport("off", "")
 	})
 }
+
+// Another viewer decides after the viewers have received a query, or some of them, which the screen has not seen yet because
+// it is behind with costly output. The program receives one answer nevertheless.
+func TestResponderChangesAheadOfScreen(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		first []int // the viewers that receive the query before the next one decides
+	}{
+		{"none", nil},
+		{"the former responder", []int{0}},
+		{"the next responder", []int{1}},
+		{"all", []int{0, 1, 2}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tb, by := fakeTable(t, Config{})
+			turns := cap(tb.cfg.costlyTurns)
+			for range turns { // loop has no turn, so only requests bring the screen up to date, up to feedCost
+				<-tb.cfg.costlyTurns
+			}
+			spec := bash("")
+			spec.Cols, spec.Rows = protocol.MaxCols, protocol.MaxRows
+			s := create(t, tb, spec)
+			viewers := threeViewers(t, s)
+			var asked []*viewer
+			receive := func(i int) {
+				if strings.Contains(viewers[i].saw(t), askKind) {
+					asked = append(asked, viewers[i])
+				}
+			}
+			types := func(v *viewer, text string) {
+				t.Helper()
+				if err := v.a.Type(v.typed, []byte(text)); err != nil {
+					t.Fatal(err)
+				}
+				v.typed += uint64(len(text))
+			}
+			for i := range viewers {
+				receive(i)
+			}
+			show(by(s), strings.Repeat("\x1b#8\x1b[2J", feedCost/254_000+20)+askKind)
+			for _, i := range tt.first {
+				receive(i)
+			}
+			types(viewers[1], "x")
+			if _, end, _ := s.ring.Bounds(); s.display.shownTo() == end {
+				t.Fatal("the screen is not behind, so the test shows nothing")
+			}
+			for i := range viewers {
+				receive(i)
+			}
+			for _, v := range asked {
+				types(v, kindIs)
+			}
+			for range turns {
+				tb.cfg.costlyTurns <- struct{}{}
+			}
+			synctest.Wait()
+			for _, v := range viewers {
+				v.a.Detach()
+			}
+			if got := typedBy(by(s)); got != "x"+kindIs {
+				t.Errorf("%s: %d viewers have received the query, and the program %q", tt.name, len(asked), got)
+			}
+		})
+	}
+}

@@ -102,13 +102,16 @@ func (s *Session) catchUp() {
 }
 
 // writeToScreen writes the ring's bytes up to end to the screen, as display.write does. Afterwards
-// it handles the queries, titles, marks and bells in that output.
+// it handles the queries, titles, marks and bells in that output. It stops early where another viewer begins to respond.
 func (s *Session) writeToScreen(end uint64, budget int) (spent int) {
 	if s.display.restoring != nil {
 		if !s.display.mustRestore(end, s.answers.current() == "") {
 			return 0 // the restoration writes these bytes later
 		}
 		s.finishRestore()
+	}
+	if !s.saved.Degraded { // each piece has one responder
+		end = min(end, s.answers.end(s.display.screen.Offset()))
 	}
 	spent, drew := s.display.write(end, budget)
 	if !drew {

@@ -107,6 +107,12 @@ func (v *viewers) of(writer string) *Attachment {
 	return nil
 }
 
+// isGone reports whether the writer has no attachment, and is not expected back.
+func (v *viewers) isGone(writer string) bool {
+	_, isLost := v.lost[writer]
+	return !isLost && v.of(writer) == nil
+}
+
 // canWrite reports whether the writer has an attachment that may write, or had such an
 // attachment and is expected back. A read-only client must not use the name of such a writer.
 func (v *viewers) canWrite(writer string) bool {
