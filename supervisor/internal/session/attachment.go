@@ -285,6 +285,9 @@ func (s *Session) join(a *Attachment) {
 	returns, wasLost := s.viewers.join(a, &s.saved.AttachCount, s.cfg.Now())
 	if wasLost {
 		s.noteMissedInput(a)
+		if a.focused {
+			s.reportFocus()
+		}
 	}
 	s.viewerCame(a, returns)
 	s.adoptEnvironment(a, returns)

@@ -175,6 +175,11 @@ func (s *Session) unfocus(a *Attachment) {
 		return
 	}
 	a.focused = false
+	s.reportFocus()
+}
+
+// reportFocus tells the program the focus if it has changed because a viewer has left or returned.
+func (s *Session) reportFocus() {
 	if on, asked := s.wantsFocus(); !on || asked != s.saved.focus.RequestCount || s.checkOpen() != nil {
 		return
 	}

@@ -33,6 +33,7 @@ type lost struct {
 	since      time.Time // when the viewer attached first
 	couldWrite bool      // it was a viewer that may write
 	inPaste    bool      // its input ends within a bracketed paste, which its next attachment continues
+	focused    bool      // its terminal had the focus, which it does not report again
 }
 
 // add adds an attachment.
@@ -208,19 +209,19 @@ func (v *viewers) addLost(a *Attachment) {
 		v.lost = make(map[string]lost)
 	}
 	v.lost[a.spec.Writer] = lost{
-		number: a.number, window: a.countedWindow(), until: time.Now().Add(reconnectTime), since: a.since, couldWrite: a.canWrite(), inPaste: a.inPaste,
+		number: a.number, window: a.countedWindow(), until: time.Now().Add(reconnectTime), since: a.since, couldWrite: a.canWrite(), inPaste: a.inPaste, focused: a.focused,
 	}
 	if v.c == nil {
 		v.set(reconnectTime)
 	}
 }
 
-// takeBack forgets a lost viewer because a is its new attachment, and gives a its number and the
-// state of its input. It reports whether there was such a viewer.
+// takeBack forgets a lost viewer because a is its new attachment, and gives a its number, the
+// state of its input and its focus. It reports whether there was such a viewer.
 func (v *viewers) takeBack(a *Attachment) bool {
 	l, ok := v.lost[a.spec.Writer]
 	if ok {
-		a.number, a.since, a.inPaste = l.number, l.since, l.inPaste
+		a.number, a.since, a.inPaste, a.focused = l.number, l.since, l.inPaste, l.focused
 		delete(v.lost, a.spec.Writer)
 	}
 	return ok
