@@ -65,7 +65,7 @@ func (c *caller) call() (what string, err error) {
 	case 0:
 		return "Create", second(c.tb.Create(id, bash(""), token))
 	case 1:
-		return "Reopen", second(c.tb.Reopen(id, "", protocol.RespawnSpec{}, token))
+		return "Reopen", second(c.tb.Reopen(id, "", protocol.RespawnSpec{KeepScreen: true}, token))
 	case 2:
 		return "Forget", c.tb.Forget(id, "")
 	case 3:
