@@ -187,6 +187,8 @@ class Attachment:
         self._accepted = asyncio.Event()
         self._writing = asyncio.Lock()
         self._size: Optional[Tuple[int, int]] = None  # to be sent
+        self._unconfirmed: Optional[Tuple[int, int]] = None  # the size that was sent last, until the proxy confirms it
+        self._resizes = 0  # the number of sizes that were sent, which identifies the last one
         self._looks: Optional[AppearanceSpec] = None  # to be sent
         self._is_reshaped = False  # the own view had another size when it was last shown
 
@@ -345,6 +347,9 @@ class Attachment:
             self._input.accepted(integer(m, "offset"))
             self._accepted.set()
             self._send_pending()
+        elif kind == "ok":
+            if m.get("request_id") == f"size-{self._resizes}":
+                self._unconfirmed = None
         elif kind == "detached":
             self._detached.set()
         elif kind == "resync":
@@ -378,6 +383,7 @@ class Attachment:
         self._position.attached(m, instance, spec.get("resume"))
         self._input.resume(integer(m, "input_offset"), old is None)
         self._accepted.set()
+        self._size = self._size or self._unconfirmed  # an attach that resumes does not change the size of the session
         self._is_late = False
         if old is None:
             self._shown = self._position.stored
@@ -512,8 +518,9 @@ class Attachment:
         if conn is None or self._why is not None:
             return
         if self._size is not None and not conn.is_full:
-            conn.send({"type": "resize", "attachment": NUMBER, "cols": self._size[0], "rows": self._size[1]})
-            self._size = None
+            self._resizes += 1
+            conn.send({"type": "resize", "request_id": f"size-{self._resizes}", "attachment": NUMBER, "cols": self._size[0], "rows": self._size[1]})
+            self._size, self._unconfirmed = None, self._size
         if self._looks is not None and not conn.is_full:
             conn.send({"type": "appearance", "attachment": NUMBER, **self._looks})
             self._looks = None

@@ -10,7 +10,7 @@ from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
 
 import pytest
 
-from holdfast import Holdfast, HoldfastError, Redial, StateChanged, frames
+from holdfast import Holdfast, HoldfastError, Redial, Resized, StateChanged, frames
 from holdfast.connection import Connection
 
 LIMIT_S = 30.0  # long, because the machine may be busy; a test that passes does not wait for it
@@ -372,6 +372,41 @@ async def test_detach_twice(fake: Fake, path: str) -> None:
     assert not done and len(held) == 1
     send(held[0], type="detached", attachment=1)
     await asyncio.gather(first, second)
+
+
+@run
+async def test_size_is_sent_again(fake: Fake, path: str) -> None:
+    """A size that the proxy has not confirmed when the connection is lost is sent again over the next one. A confirmed one is not."""
+    received: List[Tuple[str, Any]] = []
+    attaches = 0
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        nonlocal attaches
+        if m["type"] == "attach":
+            attaches += 1
+            attached(writer)
+        elif m["type"] == "resize":
+            received.append((m["type"], m["request_id"]))
+            if attaches == 1:
+                return writer.close()
+            send(writer, type="ok", request_id=m["request_id"])
+            send(writer, type="resized", attachment=1, cols=m["cols"], rows=m["rows"])
+        elif m["type"] == "interrupt":
+            received.append((m["type"], attaches))
+            if attaches == 2:
+                return writer.close()
+            send(writer, type="pty_exited", session_id="s", attachment=1, exit_code=0)
+
+    fake.handler = handle
+    async with await Holdfast.connect(path, redial=Redial(min=0.001)) as client:
+        attachment = await client.attach("s")
+        attachment.resize(90, 30)
+        async for event in attachment:
+            if isinstance(event, Resized) and event.cols == 90 or isinstance(event, StateChanged) and event.state == "connected" and attaches == 3:
+                attachment.interrupt()
+            if len(received) == 4:
+                break
+    assert received == [("resize", "size-1"), ("resize", "size-2"), ("interrupt", 2), ("interrupt", 3)]
 
 
 @run
