@@ -73,6 +73,9 @@ function attempt(): number {
   return (attempts = Math.max(attempts + 1, Date.now() * 1000));
 }
 
+// sizeID returns the request id of the n-th size that is sent.
+const sizeID = (n: number): string => `size-${n}`;
+
 function defer<T>(): { promise: Promise<T>; done: (value: T) => void; failed: (err: HoldfastError) => void } {
   let done!: (value: T) => void, failed!: (err: HoldfastError) => void;
   const promise = new Promise<T>((d, f) => {
@@ -122,6 +125,8 @@ export class Attachment {
   private startedAt = 0; // the offset before the events of starting
 
   private size: Size | undefined; // to be sent
+  private unconfirmed: Size | undefined; // the size that was sent last, until the proxy confirms it
+  private resizes = 0; // the number of sizes that were sent, which identifies the last one
   private looks: Appearance | undefined; // to be sent
   private reshaped = false; // the own view had another size when it was last shown
   private settled: (() => void)[] = []; // callbacks of flush
@@ -296,6 +301,9 @@ export class Attachment {
       case 'accepted':
         this.input.accepted(int(m, 'offset'));
         return this.flowed();
+      case 'ok':
+        if (m.request_id === sizeID(this.resizes)) this.unconfirmed = undefined;
+        return;
       case 'detached':
         return this.detached.done();
       case 'resync':
@@ -362,6 +370,7 @@ export class Attachment {
     }
     if (m.replay === 'snapshot') this.anew(m, old !== undefined && spec.screen_only === true);
     this.flowed();
+    this.size ??= this.unconfirmed; // an attach that resumes does not change the size of the session
     this.flushInput();
     if (this.leaving) conn.send({ type: 'detach', attachment: NUMBER }); // the connection that was to carry it is lost
   }
@@ -522,7 +531,10 @@ export class Attachment {
   private flushInput(): void {
     const conn = this.conn;
     if (conn === undefined || this.over) return;
-    if (this.size !== undefined) conn.send({ type: 'resize', attachment: NUMBER, ...this.size });
+    if (this.size !== undefined) {
+      this.unconfirmed = this.size;
+      conn.send({ type: 'resize', request_id: sizeID(++this.resizes), attachment: NUMBER, ...this.size });
+    }
     if (this.looks !== undefined) conn.send({ type: 'appearance', attachment: NUMBER, ...this.looks });
     this.size = this.looks = undefined;
     for (let part = this.full ? undefined : this.input.next(); part !== undefined; part = this.input.next()) {

@@ -325,6 +325,26 @@ test('a detach whose connection is lost is sent again', async () => {
   await client.close();
 });
 
+test('a size that the proxy has not confirmed is sent again over the next connection, and a confirmed one is not', async () => {
+  const fake = new Fake();
+  const client = await HoldfastClient.connect({ transport: fake.transport, redial });
+  const a = await client.attach(SESSION);
+  const told = [];
+  const resized = new Promise((done) => a.on('resized', (size) => size.cols === 50 && done()));
+  fake.answers.resize = (m, c) => {
+    told.push([m.request_id, m.cols, m.rows]);
+    if (told.length === 1) return void c.breaks();
+    return [{ type: 'ok', request_id: m.request_id }, { type: 'resized', attachment: 1, cols: m.cols, rows: m.rows }];
+  };
+  a.resize(50, 12);
+  await resized;
+  fake.viewers[0].breaks();
+  await new Promise((done) => a.on('state', (s) => s === 'connected' && done()));
+  await a.detach(); // is answered after everything that was sent before
+  assert.deepEqual(told, [['size-1', 50, 12], ['size-2', 50, 12]]);
+  await client.close();
+});
+
 /** severs makes the fake proxy's present connections lose everything in both directions, without notice. */
 function severs(fake) {
   for (const c of fake.live) c.received = c.send = () => {};

@@ -76,7 +76,7 @@ test('what is typed goes to the session, bytes too', async () => {
   await until(() => fake.typed === 'ls\r\x1b[Mab');
   term.resize(100, 30);
   await until(() => fake.asked.some((m) => m.type === 'resize'));
-  assert.deepEqual(fake.asked.at(-1), { type: 'resize', attachment: 1, cols: 100, rows: 30 });
+  assert.deepEqual(fake.asked.at(-1), { type: 'resize', request_id: 'size-1', attachment: 1, cols: 100, rows: 30 });
   await client.close();
 });
 
