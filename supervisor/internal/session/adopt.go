@@ -159,7 +159,10 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 	s.size = s.ring.SizeAt(end)
 	s.ringHolders.Store(1)
 	s.adopted = true
-	s.entry.isIn.Store(t.cfg.Vault != nil)
+	s.entry.isIn.Store(t.cfg.Vault != nil && !(h.Own && v.Owed)) // the entry came from the vault unless Own is set
+	if v.Owed {
+		s.entry.owe()
+	}
 	s.log.Info().Int(logging.PID, s.pty.PID()).Uint64("printed", end).Int("rescued", rescued).Msg("session adopted")
 	if s.saved.ScannedTo, err = s.display.openRestore(h, s.saved.ScannedTo); err != nil {
 		return s, err

@@ -54,6 +54,7 @@ type savedState struct {
 	PendingLine pendingLine `json:"line,omitempty"`
 	displayState
 	Cage string `json:"cage,omitempty"` // collected: its directory; absent if the session has none
+	Owed bool   `json:"owed,omitempty"` // collected: the vault has not confirmed the present entry
 
 	commands
 	Programs    programs `json:"programs,omitzero"`
@@ -144,6 +145,7 @@ func (s *Session) save() *savedState {
 	v := s.saved
 	v.Version, v.ID, v.Instance = savedVersion, s.id, s.instance
 	v.PTY, v.LastIO, v.Turns, v.Cage, v.Exit = ptyState(s.pty), s.activity.last.get(), s.answers.saved(), s.cage.Dir(), s.exit
+	v.Owed = s.entry.pause > 0
 	v.Lost, v.Clears, v.ClearOffset = s.viewers.saved(), s.recording.clears.Load(), s.recording.clearedTo.Load()
 	v.Title, v.Cwd = s.display.titles()
 	if sig := s.orders.signalled.Load(); sig != nil {

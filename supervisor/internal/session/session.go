@@ -270,6 +270,7 @@ func (s *Session) loop() {
 	defer close(s.gone)
 	defer s.eventAlarm.stop()
 	defer s.idle.stop()
+	defer s.entry.owed.stop()
 	defer s.saved.quiet.stop()
 	defer s.saved.commands.stop()
 	defer s.viewers.stop()
@@ -312,6 +313,8 @@ func (s *Session) loop() {
 			s.claim(nil)
 		case <-s.idle.c:
 			s.becomeIdle()
+		case <-s.entry.owed.c:
+			s.entry.putOwed(&s.sessionFiles, s.pty.PID())
 		case <-s.viewers.c:
 			s.expireLost()
 		case <-s.saved.quiet.c:
