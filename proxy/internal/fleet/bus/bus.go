@@ -249,6 +249,9 @@ func (l *link) lost(err error) {
 	l.o.Lost(err)
 }
 
+// IsConnected reports whether messages can be published.
+func (l *link) IsConnected() bool { return l.isUp.Load() }
+
 // connect returns after the first attempt to connect, also if it has failed.
 func connect(ctx context.Context, name string, o LinkOptions) (*link, error) {
 	l := &link{o: o, name: name}

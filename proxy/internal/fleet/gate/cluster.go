@@ -45,6 +45,11 @@ func (l clusterLink) Tell(kind string, data []byte) error {
 	return errNoLink
 }
 
+func (l clusterLink) IsConnected() bool {
+	c := l.g.cluster.conn.Load()
+	return c != nil && c.IsConnected()
+}
+
 // useCluster connects the gate with its cluster until the gate ends.
 func (g *Gate) useCluster() error {
 	key, err := g.store.ClusterKey()

@@ -37,6 +37,7 @@ type peer struct {
 type peerLink interface {
 	Publish(key, kind string, data []byte) error
 	Tell(kind string, data []byte) error
+	IsConnected() bool
 }
 
 var errNoLink = errors.New("the other gate is not connected")
@@ -148,8 +149,10 @@ func (g *Gate) greet(p *peer) {
 	p.mu.Lock()
 	p.reason, p.sentAt = "", time.Time{}
 	p.mu.Unlock()
+	link, err := p.current()
 	g.mu.Lock()
-	isCurrent := g.peers[p.address] == p
+	// If the connection was lost already, disconnectPeer may have been called, and would not be called again soon.
+	isCurrent := g.peers[p.address] == p && err == nil && link.IsConnected()
 	if isCurrent {
 		g.dir.SetGate(p.address, true)
 	}

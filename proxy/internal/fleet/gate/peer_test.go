@@ -218,7 +218,7 @@ func TestRosterAfterMove(t *testing.T) {
 	asked := make(chan string, 16)
 	for i, at := range []string{"127.0.0.1:2", "127.0.0.1:3"} {
 		g.mu.Lock()
-		g.peers[at] = &peer{address: at, link: silentLink{at, asked}, end: func() {}}
+		g.peers[at] = &peer{address: at, link: silentLink{at: at, asked: asked}, end: func() {}}
 		g.mu.Unlock()
 		g.dir.Host(key, at, record.Host{Stamp: record.Stamp{Epoch: 1, Seq: uint64(i + 1)}, Link: uint64(i + 1)}, time.Now())
 		g.askRoster(at, key)
@@ -233,11 +233,33 @@ func TestRosterAfterMove(t *testing.T) {
 	}
 }
 
+// A gate whose connection was lost before it was greeted is not reachable.
+func TestGreetAfterLoss(t *testing.T) {
+	const address = "127.0.0.1:2"
+	g := bareGate(t)
+	for _, isLost := range []bool{false, true} {
+		p := &peer{address: address, link: silentLink{isLost: isLost}, end: func() {}}
+		g.mu.Lock()
+		g.peers[address] = p
+		g.mu.Unlock()
+		if isLost {
+			g.disconnectPeer(p)
+		}
+		g.greet(p)
+		if g.dir.IsGateReachable(address) == isLost {
+			t.Errorf("the connection was lost: %v, and the gate is reachable: %v", isLost, isLost)
+		}
+	}
+}
+
 // A silentLink is the way to a gate that answers nothing.
 type silentLink struct {
-	at    string
-	asked chan<- string // receives at with each question for a roster, unless it is nil
+	at     string
+	asked  chan<- string // receives at with each question for a roster, unless it is nil
+	isLost bool
 }
+
+func (l silentLink) IsConnected() bool { return !l.isLost }
 
 func (l silentLink) Publish(_, kind string, _ []byte) error {
 	if kind == record.KindRoster && l.asked != nil {
