@@ -185,7 +185,7 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact, InputOffset: a.acks.accepted}
 	s.feed()
 	s.updatePictures()
-	start := a.begin(resumable{s.ring, s.size, s.recording.clearedTo.Load()}, &info, func(screenOnly bool) (start uint64) {
+	start := a.begin(resumable{s.ring, s.size, max(s.recording.clearedTo.Load(), s.saved.ClearEnd)}, &info, func(screenOnly bool) (start uint64) {
 		s.finishRestore() // output continues during the restoration, so the bounds must be read after it
 		start, _, _ = s.ring.Bounds()
 		s.takeSnapshot(a, screenOnly)

@@ -25,19 +25,7 @@ func (s *Session) Clear(all bool) error {
 		if unopen = s.checkOpen(); unopen != nil {
 			return
 		}
-		sc.Clear(all)
-		s.recording.clearedTo.Store(max(s.recording.clearedTo.Load(), sc.Offset()))
-		s.recording.clears.Add(1)
-		// A successor restores the screen from the last keyframe and the output since. From an
-		// older keyframe it would restore the deleted lines.
-		s.display.keyframe.isWhole, s.display.isFromRing = false, false
-		s.writeKeyframe(allLines)
-		kept = s.display.keyframe.isWhole
-		for a := range s.viewers.attached {
-			a.requestRenewal(newLines) // the lines that the viewer has were deleted
-		}
-		s.activity.last.set(s.cfg.Now())
-		s.noteChange()
+		kept = s.clear(sc, all)
 	}); err != nil {
 		return err
 	}
@@ -51,4 +39,22 @@ func (s *Session) Clear(all bool) error {
 		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("session %s is cleared, but its files on disk still have the lines: %v", s.id, err))
 	}
 	return nil
+}
+
+// clear deletes lines of the screen, and reports whether the keyframe without them is saved. It is called in loop.
+func (s *Session) clear(sc *screen.Screen, all bool) (kept bool) {
+	sc.Clear(all)
+	s.recording.clearedTo.Store(max(s.recording.clearedTo.Load(), sc.Offset()))
+	s.recording.clears.Add(1)
+	_, s.saved.ClearEnd, _ = s.ring.Bounds() // viewers may be ahead of the screen
+	// A successor restores the screen from the last keyframe and the output since. From an
+	// older keyframe it would restore the deleted lines.
+	s.display.keyframe.isWhole, s.display.isFromRing = false, false
+	s.writeKeyframe(allLines)
+	for a := range s.viewers.attached {
+		a.requestRenewal(newLines) // the lines that the viewer has were deleted
+	}
+	s.activity.last.set(s.cfg.Now())
+	s.noteChange()
+	return s.display.keyframe.isWhole
 }

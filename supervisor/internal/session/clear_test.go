@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/screen"
@@ -161,4 +162,30 @@ func TestClearAlternate(t *testing.T) {
 		t.Errorf("after the clear the screen has\n%s", got)
 	}
 	wantCode(t, "clear", s.Clear(false), protocol.CodeSessionExited)
+}
+
+// A viewer may have received more output than the screen when lines are cleared. If it attaches again before it has received
+// the snapshot without them, it receives one nevertheless.
+func TestClearBehindViewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		v := look(t, s, fromStart(s))
+		show(by(s), "old\r\n")
+		if err := s.askScreen(func(*screen.Screen) { // loop writes nothing to the screen until it is cleared
+			show(by(s), "new\r\n")
+			v.saw(t)
+			v.a.Pause()
+			s.clear(s.display.screen, true)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []uint64{v.pos, v.pos + 1} {
+			show(by(s), "x")
+			_, info, err := s.Attach(protocol.AttachSpec{Writer: v.a.Writer(), Resume: &protocol.Resume{Instance: s.Instance(), Offset: at}})
+			if want := at == v.pos; err != nil || (info.Replay == protocol.ReplaySnapshot) != want {
+				t.Errorf("a viewer that has the output up to %d receives %+v, %v", at, info, err)
+			}
+		}
+	})
 }

@@ -9,7 +9,7 @@ import (
 type resumable struct {
 	ring      *ring.Ring
 	size      protocol.Size // present size of the terminal
-	clearedTo uint64        // offset of the last Clear, or 0
+	clearedTo uint64        // end of the output at the last Clear, or 0
 }
 
 // canContinue reports whether a viewer can continue at an offset: the ring has the output from there

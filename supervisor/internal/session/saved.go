@@ -58,9 +58,10 @@ type savedState struct {
 
 	commands
 	Programs    programs `json:"programs,omitzero"`
-	ClearOffset uint64   `json:"cleared,omitempty"` // collected: the screen's offset at the last Clear, or 0
-	Clears      uint64   `json:"clears,omitempty"`  // collected
-	ScannedTo   uint64   `json:"heard"`             // shell marks and bells before this offset are counted in Command and Away
+	ClearOffset uint64   `json:"cleared,omitempty"`     // collected: the screen's offset at the last Clear, or 0
+	ClearEnd    uint64   `json:"cleared_end,omitempty"` // end of the output at the last Clear, which viewers may show, or 0
+	Clears      uint64   `json:"clears,omitempty"`      // collected
+	ScannedTo   uint64   `json:"heard"`                 // shell marks and bells before this offset are counted in Command and Away
 	quiet
 	Away      *away    `json:"away,omitempty"`       // never nil in a session
 	ViewerEnv []string `json:"viewer_env,omitempty"` // environment of the last viewer that sent one; replaced, and never changed

@@ -37,7 +37,7 @@ func whole() *savedState {
 				Output: &protocol.CommandOutput{Start: 33, End: 34, From: protocol.LinePlace{Line: 35, Byte: 36}, To: protocol.LinePlace{Line: 37, Byte: 38}, Erased: true},
 			}},
 		},
-		ScannedTo: 23, quiet: quiet{Busy: true}, ClearOffset: 31, Clears: 32,
+		ScannedTo: 23, quiet: quiet{Busy: true}, ClearOffset: 31, ClearEnd: 33, Clears: 32,
 		Away: &away{
 			Open: true, Lost: true, IsLeftLineMissing: true,
 			Now: absence{
