@@ -181,8 +181,12 @@ func (s *Session) viewerCame(a *Attachment, returns bool) {
 		s.viewerLeft() // a may have replaced an attachment of a writer
 		return
 	}
-	if w := s.saved.Away; w.came(returns) {
+	w := s.saved.Away
+	if w.Open && !(w.Lost && returns) { // the events in the output so far belong to the absence
+		s.finishRestore()
 		s.feed()
+	}
+	if w.came(returns) {
 		_, end, _ := s.ring.Bounds()
 		w.finish(end, s.cfg.Now())
 	}

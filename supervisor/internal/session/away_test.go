@@ -172,3 +172,24 @@ func TestEnvironment(t *testing.T) {
 		is("sent again", "A=2")
 	})
 }
+
+// The events before a writer attaches belong to the absence, also if the screen has not seen them yet.
+func TestAwayBehindScreen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		s.do(func() { // loop answers the request to attach next
+			show(by(s), "\a\x1b]9;built\a"+promptMark+startMark+endMark(3))
+			go func() {
+				if _, _, err := s.Attach(protocol.AttachSpec{}); err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+		})
+		synctest.Wait()
+		if w := awayOf(t, s); w.BackAt.IsZero() || w.Bells != 1 || w.Ended != 1 || len(w.Commands) != 1 || len(w.Notifications) != 1 {
+			t.Errorf("during the absence: %+v", w)
+		}
+	})
+}
