@@ -393,10 +393,10 @@ func (s *Session) finishIfOver() {
 	s.entry.put(&s.sessionFiles, s.pty.PID())
 	s.cage.Remove()
 	s.onExit(s)
-	s.publish()
 	s.log.Info().Int(logging.ExitCode, s.exit.ExitCode).Str("outcome", string(s.exit.Outcome)).
 		Str(logging.Reason, string(s.exit.Reason)).Msg("session exited")
-	close(s.exited)
+	s.publish()
+	close(s.exited) // at once, because a client that reads of the exit may start the session again
 	s.recording.changed() // its description has the exit record from now on
 	s.publishEvent(protocol.EventExited)
 }
