@@ -180,6 +180,7 @@ func (s *Session) unfocus(a *Attachment) {
 
 // reportFocus tells the program the focus if it has changed because a viewer has left or returned.
 func (s *Session) reportFocus() {
+	s.feed() // the program may have withdrawn its request for reports
 	if on, asked := s.wantsFocus(); !on || asked != s.saved.focus.RequestCount || s.checkOpen() != nil {
 		return
 	}

@@ -302,6 +302,36 @@ func TestFocusIsFaster(t *testing.T) {
 	})
 }
 
+// A viewer returns with the focus when the program has just stopped to ask for it, which the screen has not seen yet. The next
+// program must not receive a report that it has not asked for.
+func TestFocusReturnsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{Writer: "w"})
+		show(by(s), "\x1b[?1004h")
+		if err := v.a.Type(0, []byte("\x1b[I")); err != nil {
+			t.Fatal(err)
+		}
+		v.a.Close()
+		if got, want := typedBy(by(s)), "\x1b[I\x1b[O"; got != want {
+			t.Errorf("the program receives %q, want %q", got, want)
+		}
+		s.do(func() { // loop answers the request to attach next
+			show(by(s), "\x1b[?1004l")
+			go func() {
+				if _, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Resume: &protocol.Resume{Instance: s.Instance(), Offset: v.pos}}); err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+		})
+		if got := typedBy(by(s)); got != "" {
+			t.Errorf("the next program receives %q", got)
+		}
+	})
+}
+
 // Input with a line that is longer than the terminal's limit is accepted, and its writer receives an error once for
 // each such line.
 func TestLineTooLong(t *testing.T) {
