@@ -11,6 +11,12 @@ import (
 	"holdfast/protocol"
 )
 
+// A query of a program, and the answer of a terminal.
+const (
+	askKind = "\x1b[c"
+	kindIs  = "\x1b[?1;2c"
+)
+
 // threeViewers attaches three viewers whose terminals answer queries. The first one decides.
 func threeViewers(t *testing.T, s *Session) [3]*viewer {
 	t.Helper()

@@ -15,11 +15,6 @@ import (
 	"holdfast/supervisor/internal/ring"
 )
 
-const (
-	askKind = "\x1b[c"
-	kindIs  = "\x1b[?1;2c"
-)
-
 // If the responder leaves before it has answered, the session answers the query. It does not answer a query that the
 // responder has answered, or can still answer.
 func TestResponderLeaves(t *testing.T) {
