@@ -396,7 +396,7 @@ func (s *Session) finishIfOver() {
 	s.log.Info().Int(logging.ExitCode, s.exit.ExitCode).Str("outcome", string(s.exit.Outcome)).
 		Str(logging.Reason, string(s.exit.Reason)).Msg("session exited")
 	s.publish()
-	close(s.exited) // at once, because a client that reads of the exit may start the session again
+	close(s.exited)       // at once, because a client that reads of the exit may start the session again
 	s.recording.changed() // its description has the exit record from now on
 	s.publishEvent(protocol.EventExited)
 }
