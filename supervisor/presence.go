@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -44,9 +45,9 @@ func (b *before) showPresence(dirs config.Dirs, self protocol.Instance) (*presen
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return p, err
 	}
-	files, err := os.ReadDir(p.dir)
-	for _, f := range files {
-		if name, ok := strings.CutSuffix(f.Name(), ".lock"); ok && name != string(self) {
+	names, err := presences(p.dir)
+	for _, name := range names {
+		if name != string(self) {
 			err = errors.Join(err, p.removeIfEnded(name))
 		}
 	}
@@ -55,6 +56,21 @@ func (b *before) showPresence(dirs config.Dirs, self protocol.Instance) (*presen
 		_, _ = p.lock.WriteAt(fmt.Appendf(nil, "%-*d%s", seatAt, os.Getpid(), seat(dirs)), 0)
 	}
 	return p, err
+}
+
+// lockSuffix follows the name of a presence in the name of its file, as package socket names locks.
+const lockSuffix = ".lock"
+
+// presences returns the names of the presences in a directory, also of those that have ended, and those that were read before an
+// error.
+func presences(dir string) (names []string, err error) {
+	files, err := os.ReadDir(dir)
+	for _, f := range files {
+		if name, ok := strings.CutSuffix(f.Name(), lockSuffix); ok {
+			names = append(names, name)
+		}
+	}
+	return names, err
 }
 
 // seatAt is the offset of the seat in the file of a presence. No decimal pid is longer.
@@ -96,17 +112,15 @@ const (
 
 // isSeated reports whether a supervisor with this seat runs.
 func isSeated(dir, seat string) bool {
-	files, _ := os.ReadDir(dir) // an error means that none is known
-	for _, f := range files {
-		name, ok := strings.CutSuffix(f.Name(), ".lock")
-		if !ok || seatIn(filepath.Join(dir, f.Name()), len(seat)) != seat {
-			continue
+	names, _ := presences(dir) // an error means that none is known
+	return slices.ContainsFunc(names, func(name string) bool {
+		path := filepath.Join(dir, name)
+		if seatIn(path+lockSuffix, len(seat)) != seat {
+			return false
 		}
-		if held, err := socket.Locked(filepath.Join(dir, name)); held && err == nil {
-			return true
-		}
-	}
-	return false
+		held, err := socket.Locked(path)
+		return held && err == nil
+	})
 }
 
 // seatIn returns the seat in the file of a presence. It reads at most one byte more than a seat of n bytes.
@@ -158,7 +172,7 @@ func (p *presence) removeIfEnded(name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.Remove(filepath.Join(p.dir, name+".lock")), lock.Close())
+	return errors.Join(os.Remove(filepath.Join(p.dir, name+lockSuffix)), lock.Close())
 }
 
 // isRunning reports whether another supervisor runs that has made recordings. If that is unknown, it reports true, because
