@@ -203,15 +203,7 @@ func TestDetachOverNextConnection(t *testing.T) {
 				_ = p.write(p.control(api.Detached{Attachment: number}))
 			}
 		})
-		c, err := Dial(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		a, err := c.Attach(t.Context(), "s", AttachOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := attachedBy(t, o)
 		if _, err := a.Write([]byte("abc")); err != nil {
 			t.Fatal(err)
 		}
@@ -275,6 +267,21 @@ func attachable(t *testing.T, then func(p *peer)) Options {
 	})
 }
 
+// attachedBy returns an attachment of a new client with these options, which ends with the test.
+func attachedBy(t *testing.T, o Options) *Attachment {
+	t.Helper()
+	c, err := Dial(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	a, err := c.Attach(t.Context(), "s", AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 // A proxy that does not answer the hello is given up after helloTimeout, and a connection that cannot be restored
 // after Redial.
 func TestTimes(t *testing.T) {
@@ -322,15 +329,7 @@ func TestDeadline(t *testing.T) {
 			}
 		})
 		o.Redial = time.Millisecond
-		c, err := Dial(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		a, err := c.Attach(t.Context(), "s", AttachOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := attachedBy(t, o)
 		for _, timeout := range []time.Duration{0, time.Nanosecond, time.Second, 26 * time.Hour} {
 			begun := time.Now()
 			_, err := a.Receive(timeout)

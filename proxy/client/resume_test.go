@@ -71,15 +71,7 @@ func TestRedialEnds(t *testing.T) {
 			}
 			return up(ctx)
 		}
-		c, err := Dial(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		a, err := c.Attach(t.Context(), "s", AttachOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := attachedBy(t, o)
 		begun := time.Now()
 		equal(t, "read", string(receive(t, a).Data), "abc")
 		m := receive(t, a)

@@ -8,8 +8,6 @@ import (
 	"net"
 	"testing"
 
-	"github.com/nats-io/nkeys"
-
 	"holdfast/proxy/internal/fleet/bus"
 	"holdfast/proxy/internal/fleet/member"
 	"holdfast/proxy/internal/fleet/record"
@@ -21,14 +19,7 @@ import (
 func TestRestoredEpoch(t *testing.T) {
 	b := newBench(t)
 	a, state := joinedHouse(b, "x")
-	pair, err := nkeys.FromSeed([]byte(state.Seed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := pair.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair, key := pairOf(t, state)
 	before, err := bus.Connect(testkit.Soon(t), bus.HostOptions{Key: key, Receive: func(string, []byte) {}, LinkOptions: bus.LinkOptions{
 		Dial:      func(context.Context) (net.Conn, string, error) { return b.prove(key, pair) },
 		Connected: func() {}, Lost: func(error) {}, Failed: func(error) {},

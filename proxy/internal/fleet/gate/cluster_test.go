@@ -103,17 +103,6 @@ func (c *natsCluster) writeCertificate() {
 // writeCredentials writes the credentials of a user, and returns the settings with which servers demand them.
 func (c *natsCluster) writeCredentials() (settings string) {
 	c.t.Helper()
-	pair := func(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
-		p, err := create()
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		public, err := p.PublicKey()
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		return p, public
-	}
 	encode := func(v any) string {
 		b, err := json.Marshal(v)
 		if err != nil {
@@ -131,9 +120,9 @@ func (c *natsCluster) writeCredentials() (settings string) {
 		}
 		return text + "." + base64.RawURLEncoding.EncodeToString(signature)
 	}
-	operator, operatorKey := pair(nkeys.CreateOperator)
-	account, accountKey := pair(nkeys.CreateAccount)
-	userPair, userKey := pair(nkeys.CreateUser)
+	operator, operatorKey := keyPair(c.t, nkeys.CreateOperator)
+	account, accountKey := keyPair(c.t, nkeys.CreateAccount)
+	userPair, userKey := keyPair(c.t, nkeys.CreateUser)
 	seed, err := userPair.Seed()
 	if err != nil {
 		c.t.Fatal(err)

@@ -28,6 +28,7 @@ import (
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/fleet/bus"
 	"holdfast/proxy/internal/fleet/credential"
+	"holdfast/proxy/internal/fleet/member"
 	"holdfast/proxy/internal/fleet/record"
 	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
@@ -172,17 +173,30 @@ type host struct {
 	sessions map[protocol.SessionID]json.RawMessage
 }
 
-// join admits a host and connects it with the bus.
-func (b *bench) join(name string) *host {
-	b.t.Helper()
-	pair, err := nkeys.CreateUser()
+// keyPair returns the pair of keys that create makes, and its public key.
+func keyPair(t testing.TB, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
+	t.Helper()
+	pair, err := create()
 	if err != nil {
-		b.t.Fatal(err)
+		t.Fatal(err)
 	}
 	key, err := pair.PublicKey()
 	if err != nil {
-		b.t.Fatal(err)
+		t.Fatal(err)
 	}
+	return pair, key
+}
+
+// pairOf returns the pair of keys of a host that has joined, and its public key.
+func pairOf(t testing.TB, host member.State) (nkeys.KeyPair, string) {
+	t.Helper()
+	return keyPair(t, func() (nkeys.KeyPair, error) { return nkeys.FromSeed([]byte(host.Seed)) })
+}
+
+// join admits a host and connects it with the bus.
+func (b *bench) join(name string) *host {
+	b.t.Helper()
+	pair, key := keyPair(b.t, nkeys.CreateUser)
 	e, err := b.store.NewJoinEntry(gate.ForHosts, time.Minute, time.Now())
 	if err != nil {
 		b.t.Fatal(err)

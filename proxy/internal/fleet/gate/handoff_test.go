@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nkeys"
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
@@ -327,14 +326,7 @@ func TestHandoffRecall(t *testing.T) {
 func TestGateAddedDuringHandoff(t *testing.T) {
 	b := newBench(t)
 	_, state := joinedHouse(b, "x")
-	pair, err := nkeys.FromSeed([]byte(state.Seed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := pair.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair, key := pairOf(t, state)
 	var links, seq atomic.Uint64
 	var isHandedOver atomic.Bool
 	added := make(chan *bench, 1)

@@ -274,19 +274,13 @@ type citizen struct {
 // settle lets a host join at a gate and connect. ok is false if the gate has refused the name.
 func settle(t *testing.T, name string, at *bench, gates []*bench, h *history) (c *citizen, ok bool) {
 	t.Helper()
-	pair, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair, key := keyPair(t, nkeys.CreateUser)
 	c = &citizen{
-		name: name, pair: pair, history: h, byPublic: map[string]*bench{}, isReady: make(chan struct{}),
+		name: name, key: key, pair: pair, history: h, byPublic: map[string]*bench{}, isReady: make(chan struct{}),
 		home: at, at: at, stamp: record.Stamp{Epoch: 1}, sessions: map[protocol.SessionID]protocol.SessionInfo{},
 	}
 	for _, b := range gates {
 		c.byPublic[b.public] = b
-	}
-	if c.key, err = pair.PublicKey(); err != nil {
-		t.Fatal(err)
 	}
 	e, err := at.store.NewJoinEntry(gate.ForHosts, time.Hour, at.now())
 	if err != nil {

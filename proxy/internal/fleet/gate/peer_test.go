@@ -89,14 +89,7 @@ func TestGates(t *testing.T) {
 func TestGateAddedWhileHostConnects(t *testing.T) {
 	b := newBench(t)
 	_, state := joinedHouse(b, "x")
-	pair, err := nkeys.FromSeed([]byte(state.Seed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := pair.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair, key := pairOf(t, state)
 	learned := make(chan record.Gates, 16)
 	h, err := bus.Connect(testkit.Soon(t), bus.HostOptions{Key: key, LinkOptions: bus.LinkOptions{
 		Dial: func(context.Context) (net.Conn, string, error) {
@@ -197,17 +190,10 @@ func bareGate(t *testing.T) *Gate {
 	return g
 }
 
-// newKey returns the key of a host.
+// newKey returns the public key of a host.
 func newKey(t *testing.T) string {
 	t.Helper()
-	pair, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := pair.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, key := keyPair(t, nkeys.CreateUser)
 	return key
 }
 
