@@ -50,6 +50,10 @@ type AttachOptions struct {
 	Env        []string // K=V of the viewer's environment, in UTF-8, for programs that ask for it: see Client.Environment
 	Mask       bool     // mask secrets, because the program stores the output or passes it on; not allowed with ViewOwn
 	Typed      bool     // send a Typed message for the input of each writer; not allowed in mode read_only
+
+	// TakeOver lets the attachment take over the client's connection, unless another call waits for an answer on it. The
+	// next call then connects again. It is meant for programs that only attach: with ssh, each connection is a login.
+	TakeOver bool
 }
 
 // MessageKind is the kind of a Message.
@@ -134,7 +138,7 @@ type Attachment struct {
 
 	mu            sync.Mutex
 	conn          *conn // nil while there is no connection
-	next          *conn // replaces conn, which is closed already; nil otherwise
+	next          *conn // is used instead of a new connection at the next attach; nil if there is none
 	pos           protocol.Position
 	resize        *protocol.Size       // size that is not sent yet
 	unconfirmed   *protocol.Size       // size that was sent last, until the proxy confirms it
@@ -180,6 +184,9 @@ func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOpti
 			View: o.View, Pace: o.Pace, Appearance: o.Appearance, Env: o.Env, Typed: o.Typed, Mask: o.Mask,
 		},
 		notify: make(chan struct{}, 1), drained: make(chan struct{}, 1),
+	}
+	if o.TakeOver {
+		a.next = c.give()
 	}
 	a.ctx, a.end = context.WithCancel(context.Background())
 	conn, err := a.connect(ctx, lost)
@@ -229,7 +236,7 @@ func mayResume(err error) bool {
 	return lost(err) || errors.As(err, &answer) && answer.Retryable
 }
 
-// nextConn returns the connection that moveOn or Dial has made for the attachment, or a new one.
+// nextConn returns the connection that the client has given, or that moveOn has made, for the attachment, or a new one.
 func (a *Attachment) nextConn(ctx context.Context) (*conn, error) {
 	a.mu.Lock()
 	next := a.next
@@ -289,7 +296,7 @@ func attach(ctx context.Context, conn *conn, spec protocol.AttachSpec) (*protoco
 	if err := conn.send(api.Attach{Attachment: number, AttachSpec: spec}); err != nil {
 		return nil, err
 	}
-	m, err := conn.receive()
+	m, err := conn.attachAnswer()
 	if err != nil {
 		return nil, err
 	}

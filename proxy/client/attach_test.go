@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
@@ -36,6 +37,44 @@ func TestAttachFields(t *testing.T) {
 	equal(t, "info", a.Info(), exact(9))
 	equal(t, "writer", a.Writer(), "me")
 	equal(t, "position", a.Position(), *resume)
+}
+
+// An attachment takes over the client's connection, unless a call waits for an answer on it. The next call connects again.
+func TestTakeOver(t *testing.T) {
+	f, c, p := dialed(t)
+	ctx, giveUp := context.WithCancel(t.Context())
+	call := func(ctx context.Context) func() error {
+		return startErr(t, func() error { _, err := c.SessionInfo(ctx, "s"); return err })
+	}
+	wait := call(ctx)
+	asked := want[*api.Info](p)
+	other, q, _ := attached(t, f, c, AttachOptions{TakeOver: true}, exact(0)) // has a connection of its own
+	giveUp()
+	wantErr(t, "given up", wait(), context.Canceled)
+
+	attach := start(t, func() (*Attachment, error) { return c.Attach(t.Context(), "s", AttachOptions{TakeOver: true}) })
+	m := want[*api.Attach](p)
+	p.answer(asked, &api.Session{Session: session}) // late
+	p.answer(m, &api.Attached{Attachment: number, AttachInfo: exact(0)})
+	p.output(frame.Output, 0, "over the client's connection")
+	q.output(frame.Output, 0, "over another one")
+	a, err := attach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close(); _ = a.Detach() })
+	equal(t, "read", readFull(t, a, 28), "over the client's connection")
+	equal(t, "read", readFull(t, other, 16), "over another one")
+
+	wait = call(t.Context())
+	r := f.accept()
+	r.answer(want[*api.Info](r), &api.Session{Session: session})
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+	if n := len(f.peers); n != 0 {
+		t.Errorf("%d connections are unused", n)
+	}
 }
 
 // demand: R5

@@ -115,10 +115,11 @@ type Client struct {
 	answerTime time.Duration // see the constant
 
 	mu      sync.Mutex
-	conn    *conn // carries requests; attachments and events have connections of their own
+	conn    *conn        // carries requests, or is nil; attachments and events have connections of their own
+	welcome *api.Welcome // of the last connection; nil before the first
 	dialing chan struct{}
 	waiting map[string]waiter
-	last    uint64
+	number  uint64 // of the last request
 	closed  bool
 }
 
@@ -225,7 +226,7 @@ func retryAfter(err error) time.Duration {
 func (c *Client) wasConnected() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.conn != nil
+	return c.welcome != nil
 }
 
 // connection returns the live connection for requests, or opens one.
@@ -268,12 +269,12 @@ func (c *Client) redial(ctx context.Context) (*conn, error) {
 	if c.closed {
 		return nil, failed(ErrIO, errors.Join(net.ErrClosed, conn.Close()))
 	}
-	c.conn = conn
+	c.conn, c.welcome = conn, conn.welcome
 	go c.read(conn)
 	return conn, nil
 }
 
-// read passes the answers on conn to the calls that wait for them.
+// read passes the messages on conn to the calls, or to the attachment, that wait for them.
 func (c *Client) read(conn *conn) {
 	var end error
 	for {
@@ -281,27 +282,17 @@ func (c *Client) read(conn *conn) {
 		if m, end = conn.receive(); end != nil {
 			break
 		}
-		if _, ok := m.(*api.Goaway); ok {
-			c.leave(conn)
-		}
-		if r, ok := m.(interface{ ID() string }); ok {
-			c.mu.Lock()
-			w := c.waiting[r.ID()]
-			c.mu.Unlock()
-			if w.conn != conn {
-				continue
-			}
-			select {
-			case w.answers.c <- m:
-			default: // the answer has more parts than the protocol allows
-				_ = conn.Close()
-			}
+		if !c.passOn(conn, m) {
+			return
 		}
 	}
 	_ = conn.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conn.isBroken = true
+	if conn.isGiven {
+		conn.answer <- received{err: end}
+	}
 	for id, w := range c.waiting {
 		if w.conn == conn {
 			delete(c.waiting, id)
@@ -311,25 +302,60 @@ func (c *Client) read(conn *conn) {
 	}
 }
 
-// leave lets later requests use another connection. conn ends after the last answer to the requests on it.
-func (c *Client) leave(conn *conn) {
+// passOn passes on a message. It reports false after the answer to an attach, because the attachment reads conn from then on.
+func (c *Client) passOn(conn *conn, m protocol.Message) (more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	conn.isLeaving = true
-	c.closeUnused(conn)
+	id := ""
+	if r, ok := m.(interface{ ID() string }); ok {
+		id = r.ID()
+	}
+	if id == "" && conn.isGiven { // an answer with an id belongs to a call that did not wait for it
+		conn.answer <- received{m: m}
+		return false
+	}
+	if _, ok := m.(*api.Goaway); ok { // later requests use another connection, and conn ends after the last answer on it
+		conn.isLeaving = true
+		c.closeUnused(conn)
+	}
+	if w := c.waiting[id]; w.conn == conn {
+		select {
+		case w.answers.c <- m:
+		default: // the answer has more parts than the protocol allows
+			_ = conn.Close()
+		}
+	}
+	return true
+}
+
+// give returns the connection for requests to an attachment, or nil if a call uses it. Later requests use another connection.
+func (c *Client) give() *conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn := c.conn
+	if c.closed || conn == nil || conn.isBroken || conn.isLeaving || c.isUsed(conn) {
+		return nil
+	}
+	c.conn = nil
+	conn.isGiven, conn.answer = true, make(chan received, 1)
+	return conn
 }
 
 // closeUnused closes a connection that is being left if no call waits for an answer on it. mu is held.
 func (c *Client) closeUnused(conn *conn) {
-	if !conn.isLeaving {
-		return
+	if conn.isLeaving && !c.isUsed(conn) {
+		_ = conn.Close()
 	}
+}
+
+// isUsed reports whether a call waits for an answer on conn. mu is held.
+func (c *Client) isUsed(conn *conn) bool {
 	for _, w := range c.waiting {
 		if w.conn == conn {
-			return
+			return true
 		}
 	}
-	_ = conn.Close()
+	return false
 }
 
 // A request is a message with a request id.
@@ -360,12 +386,12 @@ func (c *Client) begin(ctx context.Context, m request) (a *answers, id string, e
 func (c *Client) sendOn(conn *conn, m request) (a *answers, id string, err error) {
 	a = &answers{c: make(chan protocol.Message, maxParts)}
 	c.mu.Lock()
-	if conn.isBroken {
+	if conn.isBroken || conn.isGiven {
 		c.mu.Unlock()
 		return nil, "", failed(ErrIO, net.ErrClosed)
 	}
-	c.last++
-	id = strconv.FormatUint(c.last, 10)
+	c.number++
+	id = strconv.FormatUint(c.number, 10)
 	c.waiting[id] = waiter{conn, a}
 	c.mu.Unlock()
 	m.SetID(id)
@@ -456,5 +482,5 @@ func ask[T protocol.Message](ctx context.Context, c *Client, m request) (T, erro
 func (c *Client) ProxyPID() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.conn.welcome.PID
+	return c.welcome.PID
 }

@@ -67,7 +67,15 @@ type conn struct {
 	welcome *api.Welcome
 	wmu     sync.Mutex
 
-	isBroken, isLeaving bool // guarded by the Client's mu
+	isBroken, isLeaving, isGiven bool // guarded by the Client's mu
+
+	answer chan received // Client.read sends the answer to the first attach to it; nil if the attachment reads the connection itself
+}
+
+// received is a message, or the error that has ended the connection.
+type received struct {
+	m   protocol.Message
+	err error
 }
 
 // dial connects and sends hello.
@@ -148,6 +156,16 @@ func (c *conn) next() (frame.Kind, []byte, error) {
 		return 0, nil, garbled(err)
 	}
 	return kind, payload, failed(ErrIO, err)
+}
+
+// attachAnswer returns the answer to an attach.
+func (c *conn) attachAnswer() (protocol.Message, error) {
+	if c.answer == nil {
+		return c.receive()
+	}
+	first := <-c.answer
+	c.answer = nil
+	return first.m, first.err
 }
 
 // receive returns the next control message of a type that this package knows.

@@ -11,18 +11,18 @@ import (
 )
 
 // newHost returns a world, and a world on another host, which commands of the first reach by ssh as "away".
-func newHost(t *testing.T, env ...string) (here, there *world) {
+func newHost(t *testing.T, env ...string) (here, there *world, h *sshhost.Host) {
 	t.Helper()
 	here, there = newWorld(t), newWorld(t)
-	h := sshhost.Start(t, "away", here.Path("ssh"), append(env, there.Env...))
+	h = sshhost.Start(t, "away", here.Path("ssh"), append(env, there.Env...))
 	here.Env = append(here.Env, "HOLDFAST_SSH_COMMAND="+strings.Join(h.Command, " "))
-	return here, there
+	return here, there, h
 }
 
 // Each command must accept a session of another host.
 func TestHost(t *testing.T) {
 	t.Parallel()
-	w, there := newHost(t)
+	w, there, h := newHost(t)
 	w.fails(69, "away: nothing runs here", "ls", "--on", "away")
 	if _, err := os.Lstat(there.Path("proxy.log")); err == nil {
 		t.Error("ls has started a proxy on the other host")
@@ -51,6 +51,9 @@ func TestHost(t *testing.T) {
 	}
 	p := w.open("attach", "away/s")
 	p.expect("over there")
+	if n := h.Cut(t); n != 1 { // each is a login, for which ssh may ask for a password
+		t.Errorf("attach has made %d connections with the host", n)
+	}
 	p.typ("typed\r")
 	p.expect("typed\r\ntyped")
 	p.typ("\x1cd")
@@ -78,7 +81,7 @@ func TestHost(t *testing.T) {
 func TestHostShell(t *testing.T) {
 	t.Parallel()
 	noise := newWorld(t).write("noise.sh", "echo holdfast-stdio is quiet today; printf 'no line end'\n")
-	w, there := newHost(t, "BASH_ENV="+noise)
+	w, there, _ := newHost(t, "BASH_ENV="+noise)
 	w.must("new", "-d", "--id", "away/s", "--", "cat")
 	there.must("info", "s")
 }
@@ -95,7 +98,7 @@ func TestHostPrograms(t *testing.T) {
 		{"", "away: the program proxy is not installed there; if it runs the same system on the same kind of processor, this installs it: tar -C "},
 		{old.Dir + ":", "away: Holdfast there is too old to be reached by ssh: proxy has no command stdio; this program is of "},
 	} {
-		w, _ := newHost(t, "PATH="+tt.path+"/usr/bin:/bin")
+		w, _, _ := newHost(t, "PATH="+tt.path+"/usr/bin:/bin")
 		w.fails(69, tt.says, "ls", "--on", "away")
 	}
 }

@@ -37,7 +37,7 @@ func BenchmarkGate(b *testing.B) {
 		b.Fatal(err)
 	}
 	g.Env = append(g.Env, "HOLDFAST_GATE="+token)
-	o.Host, o.Start, o.Attaches = "away", true, true
+	o.Host, o.Start = "away", true
 	ssh := sshhost.Start(b, "away", w.Path("ssh"), w.Env)
 	local := w.dial(client.Options{})
 	w.spawn(local, "screen", protocol.SpawnSpec{Argv: []string{"sh", "-c", "seq 20; sleep 1000000"}})
@@ -113,7 +113,7 @@ func (w *world) attachOnce(o client.Options) time.Duration {
 	w.T.Helper()
 	begun := time.Now()
 	c := w.connect(o)
-	a, err := c.Attach(w.T.Context(), "screen", client.AttachOptions{})
+	a, err := c.Attach(w.T.Context(), "screen", client.AttachOptions{TakeOver: true})
 	if err != nil {
 		w.T.Fatal(err)
 	}

@@ -32,6 +32,7 @@ type attachOptions struct {
 	fresh    bool          // the session was started for this terminal, which must show all of its output
 	early    time.Duration // a failure within this time after the start is exited_early
 	reopened bool          // the session replaced an exited one of the same id
+	isRun    bool          // the command run makes requests while it is attached, and after that
 
 	earlyInput []byte          // input from before the attachment, for the session
 	before     *front.Terminal // the terminal as the attachment before this one has left it, or nil
@@ -109,7 +110,7 @@ func (o *attachOptions) mode() protocol.Mode {
 // is shown from its first byte, including its queries to the terminal, even if it has already
 // ended.
 func (o *attachOptions) request(s *protocol.SessionInfo, t *front.Terminal) client.AttachOptions {
-	r := client.AttachOptions{Mode: o.mode(), Steal: o.steal, Pace: o.pace, Term: os.Getenv("TERM"), IsTTY: t.IsTerminal()}
+	r := client.AttachOptions{Mode: o.mode(), Steal: o.steal, Pace: o.pace, Term: os.Getenv("TERM"), IsTTY: t.IsTerminal(), TakeOver: !o.isRun}
 	if !o.readOnly && !o.isRemote { // a read-only viewer does not change the session's viewer environment, and another host cannot use it
 		r.Env = o.textOf(viewerEnv(os.Environ()))
 	}
@@ -167,7 +168,6 @@ func (a *app) attachCommand() *cobra.Command {
 			if err := errors.Join(err, a.checkAttach(o)); err != nil {
 				return err
 			}
-			a.attaches = true
 			return a.withClient(cmd.Context(), func(c *client.Client) error {
 				if err := a.notItself(cmd.Context(), c, id); err != nil {
 					return err
@@ -250,8 +250,10 @@ func (o *attachOptions) report(ctx context.Context, c *client.Client, att *clien
 		return end
 	}
 	exit := att.Exit()
-	if err := earlyExit(ctx, c, &info, o); err != nil {
-		return err
+	if exit.ExitCode != 0 {
+		if err := earlyExit(ctx, c, &info, o); err != nil {
+			return err
+		}
 	}
 	if exit.Signal != "" {
 		t.Say("[%s ended by %s]", info.ID, plain.Text(exit.Signal))

@@ -25,7 +25,7 @@ func earlyExit(ctx context.Context, c *client.Client, s *protocol.SessionInfo, o
 		return nil
 	}
 	record, err := c.Wait(ctx, s.ID, startTimeout) // the session has ended, so this does not block
-	if err != nil || record.ExitCode == 0 || record.ExitedAt.Sub(record.StartedAt) > o.early {
+	if err != nil || record.ExitedAt.Sub(record.StartedAt) > o.early {
 		return nil // the record is unavailable, or the failure was not early
 	}
 	if o.reopened {

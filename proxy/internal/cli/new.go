@@ -54,7 +54,6 @@ func (a *app) newCommand() *cobra.Command {
 			"  proxy new --detach --size 120x40 -- top     # prints its id\n" +
 			"  proxy new -d --place team=compilers -- make # on a host of the gate; prints HOST/ID",
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			a.attaches = !o.detach
 			return a.new(cmd, o, argv)
 		},
 	}

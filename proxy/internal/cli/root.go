@@ -67,7 +67,7 @@ type app struct {
 	json  bool   // --json
 	host  string // --on, or the host in the name of a session; "" is this host
 
-	attaches bool // the command will attach to a session
+	attaches bool // the command will attach to a session with a connection of its own
 
 	isProxy  bool                    // this program is proxy, and not holdfast
 	operate  func() []*cobra.Command // makes those of package operate, or those that execute the program proxy for them
