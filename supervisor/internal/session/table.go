@@ -147,7 +147,7 @@ func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.S
 		if token != "" && old.origin == token {
 			created = old
 		}
-		e := protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("session %s exists; choose another id", id))
+		e := protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("session %s exists; attach to it or choose another id", id))
 		if old.hasExited() {
 			e.Message = fmt.Sprintf("session %s exists and has exited; reopen it or forget it", id)
 		}
