@@ -105,9 +105,10 @@ func (c *conn) reattachAll(r *Record) (isSubscribed bool) {
 }
 
 // reattach makes an attachment of the record again. The client receives the messages that it would
-// receive after a lost link.
+// receive after a lost link. The limit of a share link does not apply: after a failed handoff, the link still has the
+// attachment of the old conn, which the new one replaces.
 func (c *conn) reattach(r AttachmentRecord) {
-	a, err := c.reserve(r.Number)
+	a, err := c.attachments.reserve(c.ctx, r.Number)
 	if err != nil {
 		return
 	}

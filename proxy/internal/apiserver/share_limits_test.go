@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,6 +14,7 @@ import (
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
 	"holdfast/shared/testkit"
 )
 
@@ -58,6 +61,67 @@ func TestShareLimits(t *testing.T) {
 	w.connect(sharing("mine", "life-mine", time.Minute)).wantError(protocol.CodeLimitExceeded)
 	giver := w.connect(Origin{Transport: TransportWeb, Trusted: true, Cookie: true})
 	giver.hello()
+}
+
+// After a handoff that has failed, every viewer of a share link sees its session again, although the old connections still
+// occupy all places of the link.
+func TestShareViewersAfterFailedHandoff(t *testing.T) {
+	w := newWorld(t, nil)
+	v := newVault(w, map[protocol.SessionID]string{"mine": ""})
+	w.Answer(func(st *link.Stream, m protocol.Message) {
+		attach, ok := m.(*wire.Attach)
+		if !ok {
+			v.answer(st, m)
+			return
+		}
+		info := protocol.AttachInfo{Session: v.sessions["mine"], Replay: protocol.ReplayExact, Writer: attach.Writer}
+		for err := st.Send(wire.Attached{AttachInfo: info}); err == nil; m, err = st.Receive() {
+			if _, ok := m.(*wire.Pause); ok {
+				_ = st.Send(wire.Paused{})
+			}
+		}
+	})
+	from := sharing("mine", "life-mine", time.Hour)
+	clients := make([]*client, maxLinkAttachments)
+	for i := range clients {
+		clients[i] = w.by(from)
+		clients[i].send(api.Attach{Request: req("a"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeReadOnly}})
+		expect[*api.Attached](clients[i])
+	}
+	failure := errors.New("the successor is gone")
+	owned := make(chan struct{})
+	close(owned)
+	var ready sync.WaitGroup
+	closed, err := w.server.Freeze(testkit.Soon(t), maxLinkAttachments, func(frozen []*Frozen) error {
+		for _, f := range frozen {
+			nc, err := f.TakeBack()
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			ready.Add(1)
+			w.wg.Go(func() {
+				w.server.Restore(context.Background(), NewStream(nc, f.Record.In), &f.Record, sync.OnceFunc(ready.Done), owned)
+			})
+		}
+		return failure
+	})
+	if closed != 0 || !errors.Is(err, failure) {
+		t.Fatalf("%d connections closed, %v", closed, err)
+	}
+	ready.Wait()
+	w.server.Forget()
+	for i, c := range clients {
+		number := uint32(1)
+		c.send(api.Resize{Request: req("r"), Attachment: &number, Cols: 80, Rows: 24})
+		m := c.mustNext()
+		if _, ok := m.(*api.Accepted); ok { // tells where the attachment continues
+			m = c.mustNext()
+		}
+		if _, ok := m.(*api.OK); !ok {
+			t.Errorf("viewer %d has no attachment any more: it receives %+v", i, m)
+		}
+	}
 }
 
 // A viewer that does not read its answers does not stop the other viewers of its link.
