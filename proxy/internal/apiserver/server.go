@@ -282,13 +282,18 @@ func (s *Server) allConns() []*conn {
 	return slices.Collect(maps.Keys(s.conns))
 }
 
-// SignOut closes the connections of all browsers that were authenticated by a cookie.
+// SignOut closes the connections of all browsers that were authenticated by a cookie. It closes all at once, because
+// closeWith waits for a browser that does not read.
 func (s *Server) SignOut() {
+	var wg sync.WaitGroup
 	for _, c := range s.allConns() {
 		if c.from.Cookie && c.from.Share == nil {
-			c.closeWith(api.Error{Error: *protocol.Errorf(protocol.CodeUnauthorized, "all browsers were signed out")})
+			wg.Go(func() {
+				c.closeWith(api.Error{Error: *protocol.Errorf(protocol.CodeUnauthorized, "all browsers were signed out")})
+			})
 		}
 	}
+	wg.Wait()
 }
 
 // ServeListener accepts connections of the framed Unix socket until ctx is done or ln fails. The

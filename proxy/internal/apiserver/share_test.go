@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -280,6 +281,38 @@ func TestSignOut(t *testing.T) {
 		c.send(api.Status{Request: req("s")})
 		c.mustNext()
 	}
+}
+
+// A meetingTransport ends its connection when those of all browsers are about to end.
+type meetingTransport struct {
+	Transport
+	arrive sync.Once
+	all    *sync.WaitGroup
+}
+
+func (m *meetingTransport) Close() error {
+	m.arrive.Do(m.all.Done)
+	m.all.Wait()
+	return m.Transport.Close()
+}
+
+// A browser that does not read does not delay the end of the connections of other browsers.
+func TestSignOutOfSlowBrowsers(t *testing.T) {
+	w := newWorld(t, nil)
+	var all sync.WaitGroup
+	for range 3 {
+		a, b := w.pair()
+		all.Add(1)
+		meeting := &meetingTransport{Transport: NewStream(b, nil), all: &all}
+		w.wg.Go(func() {
+			w.server.Accept(context.Background(), meeting, Origin{Transport: TransportWeb, Trusted: true, Cookie: true})()
+		})
+		c := &client{t: t, nc: a, frames: frame.NewReader(a, frame.Max)}
+		c.hello()
+	}
+	signedOut := make(chan struct{})
+	go func() { defer close(signedOut); w.server.SignOut() }()
+	testkit.Within(t, patience, "all browsers are signed out", signedOut)
 }
 
 // The record of a connection with a link has the restriction of the link.
