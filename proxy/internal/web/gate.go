@@ -76,7 +76,7 @@ func (h *Handler) signIn(r *request) error {
 	case !h.hasBearer(r):
 		return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the token of the client is wrong; proxy gate client-token prints the right one on the gate")
 	}
-	cookie, err := h.pageCookie(r, &pass.Pass{})
+	cookie, err := h.pageCookie(r, &pass.Pass{}, h.now())
 	if err != nil {
 		return refuseFor(err)
 	}

@@ -136,6 +136,7 @@ func isOwnFetch(h http.Header) bool {
 // ticket. If that ticket is invalid, the browser is redirected anyway, because its history may
 // hold an old link.
 func (h *Handler) serveFront(r *request) error {
+	issued := h.now() // before the check, so that a sign-out of all browsers after the check voids the next cookie as well
 	own := h.pagePass(r)
 	ticket, asked := r.query["ticket"]
 	switch {
@@ -150,7 +151,7 @@ func (h *Handler) serveFront(r *request) error {
 			return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the ticket is used up, too old, or for another session: get a new one").
 				withPage("This link is used up or too old.", h.newLinkHint())
 		}
-		cookie, err := h.pageCookie(r, of)
+		cookie, err := h.pageCookie(r, of, issued)
 		if err != nil {
 			return refuseFor(err).withPage("This link cannot be used.", protocol.AsError(err).Message)
 		}
@@ -160,7 +161,7 @@ func (h *Handler) serveFront(r *request) error {
 		h.logSign(r, of.Principal, "browser signed in")
 		return h.redirect(r, "/", cookie)
 	case own != nil && own.Principal == nil: // a pass with a principal is not renewed, so that its policy is asked again when it expires
-		cookie, err := h.pageCookie(r, own)
+		cookie, err := h.pageCookie(r, own, issued)
 		if err != nil {
 			return refuseFor(err)
 		}
@@ -282,11 +283,10 @@ func port(r *request) string {
 	return "0"
 }
 
-// pageCookie returns the Set-Cookie header of a page cookie that begins now and is valid for
-// pageLife.
-func (h *Handler) pageCookie(r *request, p *pass.Pass) (string, error) {
+// pageCookie returns the Set-Cookie header of a page cookie that is issued at a time and is valid for pageLife.
+func (h *Handler) pageCookie(r *request, p *pass.Pass, issued time.Time) (string, error) {
 	n, _ := strconv.Atoi(port(r)) // port returns a number
-	text, err := h.key().Seal(pass.Pass{Kind: pass.Page, Port: n, Principal: p.Principal, Issued: h.now(), Expires: h.now().Add(pageLife)})
+	text, err := h.key().Seal(pass.Pass{Kind: pass.Page, Port: n, Principal: p.Principal, Issued: issued, Expires: issued.Add(pageLife)})
 	if err != nil {
 		return "", err
 	}

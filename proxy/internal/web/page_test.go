@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/pass"
 	"holdfast/proxy/policy"
 )
@@ -352,6 +354,72 @@ func TestSignOut(t *testing.T) {
 	signedOut.Store(&now)
 	if isIn(mine) || !isIn(signIn(t, e, addr)) {
 		t.Error("after the sign-out: an old cookie is valid, or a new one is not")
+	}
+}
+
+// A lateServer signs all browsers out before it accepts a connection whose cookie was checked before.
+type lateServer struct {
+	Server
+	signOut func()
+}
+
+func (s lateServer) Accept(ctx context.Context, t apiserver.Transport, from apiserver.Origin) (serve func() (moved bool)) {
+	s.signOut()
+	return s.Server.Accept(ctx, t, from)
+}
+
+// A WebSocket of the page ends if all browsers are signed out between the check of its cookie and its acceptance.
+func TestSignOutDuringHandshake(t *testing.T) {
+	e := newEnv(t)
+	h := e.handler(false)
+	var signedOut atomic.Pointer[time.Time]
+	signedOut.Store(&time.Time{})
+	h.cfg.Page, h.cfg.Files, h.passes = true, files, pass.NewKey(token)
+	h.cfg.SignedOut = func() time.Time { return *signedOut.Load() }
+	h.cfg.Server = lateServer{h.cfg.Server, func() {
+		now := time.Now()
+		signedOut.Store(&now)
+		e.server.SignOut()
+	}}
+	addr := e.listen(h)
+	mine := signIn(t, e, addr)
+	c := open(t, addr, "/v1/api", "Origin: http://"+addr.String(), "Cookie: "+mine)
+	c.message(api.Hello{Protocol: protocol.Supported(), Client: "test"})
+	if status, reason := c.closing(); status != ws.StatusPolicyViolation || reason != "unauthorized" {
+		t.Errorf("closed with %d %s", status, reason)
+	}
+}
+
+// A cookie that is renewed while all browsers are signed out is void as the former one is.
+func TestSignOutDuringRenewal(t *testing.T) {
+	e := newEnv(t)
+	h := e.handler(false)
+	var signedOut atomic.Pointer[time.Time]
+	signedOut.Store(&time.Time{})
+	var left atomic.Int32 // checks of a cookie until all browsers are signed out
+	h.cfg.Page, h.cfg.Files, h.passes = true, files, pass.NewKey(token)
+	h.cfg.SignedOut = func() time.Time {
+		at := *signedOut.Load()
+		if left.Add(-1) == 0 {
+			now := time.Now()
+			signedOut.Store(&now)
+		}
+		return at
+	}
+	addr := e.listen(h)
+	for n := range int32(3) { // a request checks the cookie twice
+		mine := signIn(t, e, addr)
+		left.Store(n + 1)
+		r, _ := get(t, addr, "/", "Cookie: "+mine)
+		for _, c := range r.Cookies() {
+			mine = c.Name + "=" + c.Value
+		}
+		for left.Load() > 0 {
+			h.cfg.SignedOut()
+		}
+		if _, body := get(t, addr, "/v1/page", "Cookie: "+mine); strings.Contains(body, `"signed_in":true`) {
+			t.Errorf("signed out after check %d: the cookie is valid", n+1)
+		}
 	}
 }
 

@@ -50,6 +50,9 @@ func (h *Handler) serveAPI(ctx context.Context, r *request, from apiserver.Origi
 	t.accepted = r.markKnown
 	serve := h.cfg.Server.Accept(ctx, t, from)
 	r.markAnswered()
+	if from.Cookie && from.Share == nil && h.pagePass(r) == nil { // all browsers were signed out since the cookie was checked
+		t.close(ws.StatusPolicyViolation, string(protocol.CodeUnauthorized))
+	}
 	return s.endUnless(serve())
 }
 
