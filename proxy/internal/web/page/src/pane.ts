@@ -126,9 +126,10 @@ export class PaneView {
     if (this.terminal?.phase === 'ended' && this.said !== this.end(s)) this.phase('ended'); // the exit record arrives after the exit
   }
 
-  // startedAgain remembers a new instance of the session. When the terminal of the old one has ended, the pane offers the
-  // new one.
+  // startedAgain remembers a new instance of the session. When the terminal of the old one has ended, or if it was never
+  // attached, the pane offers the new one.
   private startedAgain(s: SessionInfo): void {
+    if (this.terminal?.phase === 'idle') return this.replaced(s);
     if (this.newer?.instance === s.instance) return;
     this.newer = s;
     if (this.terminal && ['ended', 'failed'].includes(this.terminal.phase)) this.phase(this.terminal.phase);

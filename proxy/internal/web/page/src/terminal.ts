@@ -172,6 +172,10 @@ export class TerminalView {
       });
       const attached = await attach(this.terminal(), this.client, id, options);
       if (mine !== this.attempt) return attached.dispose();
+      if (attached.session.instance !== this.session!.instance) { // an attach names no instance
+        attached.dispose();
+        return this.fails(new HoldfastError('instance_mismatch', 'The session was started again.'));
+      }
       this.attached = attached;
       attached.attachment.on('stolen', (_, detached) => mine === this.attempt && this.is('stolen', detached ? 'Another client has detached this terminal.' : undefined));
       attached.attachment.on('error', (err) => mine === this.attempt && this.phase === 'live' && this.fails(err));

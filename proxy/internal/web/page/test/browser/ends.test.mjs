@@ -47,6 +47,38 @@ test('the exit text, with the last of the last lines', async () => {
   assert.deepEqual(c.wrongs, []);
 });
 
+// A tab that was never visible has not attached yet, and the visible one is attaching.
+test('a session that is started again before its terminal is attached is offered', async () => {
+  const ids = ['shows', 'waits'];
+  await Promise.all(ids.map((id) => spawn(id, 'echo "$$"; exec cat')));
+  const c = await context();
+  const page = await open(c);
+  await page.click('.row[data-session="shows"] .open');
+  await page.click('.row[data-session="waits"] .open');
+  await page.waitForSelector('.pane.active[data-phase="live"]');
+  let release;
+  const held = new Promise((done) => (release = done));
+  await page.routeWebSocket('**/v1/api', (ws) => {
+    const server = ws.connectToServer();
+    ws.onMessage((m) => {
+      if (String(m).includes('"type":"attach"')) void held.then(() => server.send(m));
+      else server.send(m);
+    });
+  });
+  await page.reload();
+  await page.waitForSelector('.pane.active[data-phase="joining"]');
+  await Promise.all(ids.map((id) => cli('kill', id)));
+  await Promise.all(ids.map((id) => cli('reopen', '--detach', id)));
+  release();
+  for (let i = 0; i < ids.length; i++) {
+    await page.click(`.tab >> nth=${i}`);
+    await page.locator('.pane.active').getByText('was started again').waitFor();
+    await page.locator('.pane.active').getByRole('button', { name: 'Show the new one' }).click();
+    await page.waitForSelector('.pane.active[data-phase="live"]');
+  }
+  assert.deepEqual(c.wrongs, []);
+});
+
 // demand: B9
 test('the text of a session that timed out', async () => {
   const c = await context();
