@@ -41,7 +41,8 @@ function show(page: HTMLElement): void {
 
 function tell(heading: string, again: boolean, ...text: (string | Node)[]): void {
   const button = h('button', { type: 'button', class: 'action first', text: 'Try again', onclick: () => location.reload() });
-  show(h('main', { class: 'alone' }, h('div', { class: 'empty' }, h('h1', { text: heading }), h('p', { role: 'alert' }, ...text), again && button)));
+  const page = h('main', { class: 'alone' }, h('div', { class: 'empty' }, h('h1', { text: heading }), h('p', { role: 'alert' }, ...text), again && button));
+  if (page.textContent !== document.body.textContent) show(page); // the text of each attempt must not be announced again
 }
 
 // signInAtGate asks for the token of clients. It is sent in a header, and the browser keeps a cookie instead of it.
@@ -68,10 +69,13 @@ function signedOut(atGate = false): void {
   else tell('Sign in', true, 'In a terminal on this machine, run ', h('kbd', { text: 'proxy web' }), '. It opens this page, signed in.');
 }
 
+const PATIENCE = 5000; // ms for the server to reply
+const RETRY = 2000; // ms between attempts while the server does not reply
+
 // may requests the rights of this browser. It returns undefined if the server does not reply.
 async function may(): Promise<Page | undefined> {
   try {
-    const answer = await fetch(beside('page'), { credentials: 'same-origin' });
+    const answer = await fetch(beside('page'), { credentials: 'same-origin', signal: AbortSignal.timeout(PATIENCE) });
     if (answer.status === 401) return { signed_in: false };
     return answer.ok ? ((await answer.json()) as Page) : undefined;
   } catch {
@@ -79,17 +83,11 @@ async function may(): Promise<Page | undefined> {
   }
 }
 
-const RETRY = 2000; // ms between attempts while the server does not reply
-
 async function begin(): Promise<void> {
   const page = await may();
   if (!page) {
     tell('Not connected', true, 'Holdfast does not answer. In a terminal on the machine of the sessions, run ', h('kbd', { text: 'proxy web' }), '. This page continues by itself.');
-    const timer = setInterval(() => void may().then((now) => {
-      if (!now) return;
-      clearInterval(timer);
-      location.reload();
-    }), RETRY);
+    setTimeout(start, RETRY);
     return;
   }
   if (!page.signed_in) return signedOut(page.gate);
@@ -105,19 +103,29 @@ async function begin(): Promise<void> {
       signedOut(page.gate);
     });
   });
-  if (shared) show(await sharedPage(client, page.session_id ?? '', page.expires_at));
-  else {
+  if (shared) {
+    show(await sharedPage(client, page.session_id ?? '', page.expires_at).catch(async (err: unknown) => {
+      await client.close();
+      throw err;
+    }));
+  } else {
     const app = new App(client, fleet);
     show(app.element);
     app.focus();
   }
 }
 
+// start begins, and begins again until there is a connection.
+function start(): void {
+  begin().catch((err: unknown) => {
+    if (err instanceof HoldfastError && err.code === 'unauthorized') return signedOut();
+    tell('Not connected', true, said(err));
+    if (err instanceof HoldfastError && err.retryable) setTimeout(start, RETRY);
+  });
+}
+
 looks();
 height();
 onChange(looks);
 window.visualViewport?.addEventListener('resize', height);
-begin().catch((err: unknown) => {
-  if (err instanceof HoldfastError && err.code === 'unauthorized') signedOut();
-  else tell('Not connected', true, said(err));
-});
+start();

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { cli, context, eventually, open, picture, rows, show, shows, spawn, status } from './world.mjs';
+import { cli, context, eventually, link, open, picture, rows, show, shows, spawn, status } from './world.mjs';
 
 const LINES = 24; // all are on the screen at the end
 
@@ -81,6 +81,26 @@ for (const [device, options] of [['a desktop', {}], ['a phone', { viewport: { wi
     assert.deepEqual(c.wrongs, []);
   });
 }
+
+// At each start something else fails: the reply is missing, the WebSocket does not open, and nothing fails.
+test('a page whose start fails continues by itself', async () => {
+  const c = await context();
+  const page = await c.newPage();
+  await page.clock.install();
+  let starts = 0;
+  await page.route('**/v1/page', (route) => (starts++ === 0 ? undefined : route.continue()));
+  let sockets = 0;
+  await page.routeWebSocket('**/v1/api', (ws) => (sockets++ === 0 ? ws.close({ code: 1001 }) : ws.connectToServer()));
+  await page.goto(await link());
+  await eventually('the page asks', () => starts > 0);
+  await page.clock.fastForward(5000);
+  for (const text of ['Holdfast does not answer.', 'the WebSocket does not open: code 1001']) {
+    await page.getByText(text).waitFor();
+    await page.clock.fastForward(2000);
+  }
+  await page.waitForSelector('.app');
+  assert.deepEqual(c.wrongs, []);
+});
 
 test('through the sudden end of the supervisor', async () => {
   await typed('held', async () => {
