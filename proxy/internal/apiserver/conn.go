@@ -54,6 +54,8 @@ func (c *conn) serve() (moved bool) {
 	var err error
 	if c.hello == nil {
 		err = c.readHello()
+	} else { // a freeze of the requests may have set a deadline before this connection was accepted
+		err = c.setReadDeadline(time.Time{})
 	}
 	if err == nil {
 		err = c.read(ctx)

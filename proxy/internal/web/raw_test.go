@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 	"holdfast/proxy/internal/apiserver"
+	"holdfast/proxy/internal/linkclient"
+	"holdfast/shared/testkit"
 )
 
 func TestRawBytes(t *testing.T) {
@@ -73,6 +76,40 @@ func TestRawEnd(t *testing.T) {
 				t.Errorf("close %d %q, want %d %q", status, reason, tt.status, tt.reason)
 			}
 		})
+	}
+}
+
+// A freezingServer lets a freeze of the handler begin between the handshake of a raw WebSocket and its acceptance.
+type freezingServer struct {
+	Server
+	freeze func()
+}
+
+func (s freezingServer) AcceptBare(ctx context.Context, t apiserver.Transport, from apiserver.Origin, link *linkclient.Attachment, info *protocol.AttachInfo) (serve func() (moved bool)) {
+	s.freeze()
+	return s.Server.AcceptBare(ctx, t, from, link, info)
+}
+
+// A raw WebSocket that is accepted while requests are frozen is served, or moved as the other ones of its server.
+func TestRawDuringFreeze(t *testing.T) {
+	e := newEnv(t)
+	h := e.handler(true)
+	frozen := make(chan error, 1)
+	h.cfg.Server = freezingServer{h.cfg.Server, func() {
+		go func() {
+			_, err := h.Freeze(testkit.Soon(t))
+			frozen <- err
+		}()
+		testkit.Eventually(t, limit, h.isMoving, "the freeze begins")
+	}}
+	c := open(t, e.listen(h), rawURL("echo"))
+	if err := testkit.Within(t, limit, "the freeze ends", frozen); err != nil {
+		t.Fatal(err)
+	}
+	c.bytes(len(snapshot))
+	c.frame(ws.OpBinary, true, []byte("input"))
+	if got := c.bytes(len("input")); string(got) != "input" {
+		t.Errorf("received %q", got)
 	}
 }
 
