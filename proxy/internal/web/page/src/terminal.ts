@@ -178,6 +178,7 @@ export class TerminalView {
       }
       this.attached = attached;
       attached.attachment.on('stolen', (_, detached) => mine === this.attempt && this.is('stolen', detached ? 'Another client has detached this terminal.' : undefined));
+      attached.attachment.on('resync', () => this.recording?.anew());
       attached.attachment.on('error', (err) => mine === this.attempt && this.phase === 'live' && this.fails(err));
       if (!this.over()) this.is('live');
     } catch (err) {
@@ -226,7 +227,7 @@ export class TerminalView {
         if (name === 'onData') return (f: (data: string) => void) => term.onData((data) => f(this.controlled(data)));
         if (name === 'write') {
           return (data: string | Uint8Array, done?: () => void) => {
-            this.recording?.wrote(data);
+            this.recording?.wrote(data, this.received());
             term.write(data, done);
           };
         }
@@ -273,9 +274,16 @@ export class TerminalView {
   async record(title: string): Promise<void> {
     const { id } = this.session!;
     const { cols, rows } = this.term;
-    const screen = await this.client.screen({ session_id: id, format: 'ansi', cols, rows });
-    this.recording = new Recording(cols, rows, title, `${(screen.ansi ?? '').replaceAll(/\r?\n/g, '\r\n')}\x1b[${screen.cursor.y + 1};${screen.cursor.x + 1}H`);
+    const recording = (this.recording = new Recording(cols, rows, title)); // output may arrive before the screen
+    const screen = await this.client.screen({ session_id: id, format: 'ansi', cols, rows }).catch((err: unknown) => {
+      this.recording = undefined;
+      throw err;
+    });
+    recording.begin(`${(screen.ansi ?? '').replaceAll(/\r?\n/g, '\r\n')}\x1b[${screen.cursor.y + 1};${screen.cursor.x + 1}H`, screen.offset, this.received());
   }
+
+  // received returns the offset of the output that the terminal receives next.
+  private received = (): number => this.attached?.attachment.offset ?? Infinity;
 
   // type sends input as if the user had pressed keys.
   type(data: string): void {
