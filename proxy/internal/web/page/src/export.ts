@@ -19,14 +19,15 @@ export async function exportText(client: Client, s: SessionInfo): Promise<void> 
   save(`${s.id}.txt`, new Blob([`${text}\n`], { type: 'text/plain' }));
 }
 
+// exportBytes exports the output up to its present end, because a session may print faster than the page receives.
 export async function exportBytes(client: Client, s: SessionInfo): Promise<void> {
   const parts: Uint8Array<ArrayBuffer>[] = [];
-  for (let offset = s.ring_start, end = offset + 1; offset < end;) {
+  for (let offset = s.ring_start, end: number | undefined; end === undefined || offset < end;) {
     const got = await client.scrollback(s.id, offset);
     if (got.data.length === 0) break;
     parts.push(new Uint8Array(got.data));
     offset = got.offset + got.data.length;
-    end = got.end;
+    end ??= got.end;
   }
   save(`${s.id}.ansi`, new Blob(parts, { type: 'application/octet-stream' }));
 }
