@@ -103,7 +103,11 @@ export class PaneView {
       title: () => undefined, // the list takes the title from the session's events
       focused: () => this.hooks.activate(),
       clipboard: (write) => this.mayCopy(write),
-      inputLost: () => this.say('input', 'More was typed than can wait until the session is there: the last of it is lost.'),
+      inputLost: (why = 'More was typed than can wait until the session is there: the last of it is lost.') => this.say('input', why,
+        h('button', { type: 'button', class: 'action', text: 'Close', onclick: (e: Event) => {
+          (e.target as HTMLElement).parentElement?.remove();
+          this.focus();
+        } })),
     });
     this.notices.before(this.terminal.element);
     return this.terminal;

@@ -39,8 +39,8 @@ export interface Hooks {
   focused(): void;
   // clipboard asks the user whether the session may write to the clipboard, if that is not known.
   clipboard(write: () => Promise<void>): void;
-  // inputLost is called when input was dropped because too much input waits.
-  inputLost(): void;
+  // inputLost is called when input was dropped, or a part of it was refused. Without why, too much input waits.
+  inputLost(why?: string): void;
 }
 
 export class TerminalView {
@@ -179,7 +179,11 @@ export class TerminalView {
       this.attached = attached;
       attached.attachment.on('stolen', (_, detached) => mine === this.attempt && this.is('stolen', detached ? 'Another client has detached this terminal.' : undefined));
       attached.attachment.on('resync', () => this.recording?.anew());
-      attached.attachment.on('error', (err) => mine === this.attempt && this.phase === 'live' && this.fails(err));
+      attached.attachment.on('error', (err) => queueMicrotask(() => { // the attachment has ended by then, unless it continues
+        if (mine !== this.attempt || this.phase !== 'live') return;
+        if (attached.attachment.state === 'closed') this.fails(err);
+        else this.hooks.inputLost(said(err));
+      }));
       if (!this.over()) this.is('live');
     } catch (err) {
       if (mine !== this.attempt) return;

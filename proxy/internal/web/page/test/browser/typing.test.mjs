@@ -46,6 +46,28 @@ test('a page of another origin is refused', async () => {
   }
 });
 
+test('a line that is too long for the terminal is told, and the terminal goes on', async () => {
+  await spawn('long', 'stty -echo; echo ready; read -r l; echo "got ${#l}"; exec cat');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'long');
+  await shows(page, /^ready$/);
+  await page.evaluate(() => {
+    const paste = new ClipboardEvent('paste', { clipboardData: new DataTransfer(), bubbles: true });
+    paste.clipboardData.setData('text/plain', 'x'.repeat(6000));
+    document.activeElement.dispatchEvent(paste);
+  });
+  await page.getByText('the terminal is in line mode').waitFor();
+  assert.equal(await page.getAttribute('.pane.active', 'data-phase'), 'live');
+  assert.equal(await page.getByRole('button', { name: 'Try again' }).count(), 0);
+  await page.locator('.notice').getByRole('button', { name: 'Close' }).click();
+  await page.getByText('the terminal is in line mode').waitFor({ state: 'detached' });
+  await page.keyboard.type('\nnext\n');
+  await shows(page, /^got 409\d$/);
+  await shows(page, /^next$/);
+  assert.deepEqual(c.wrongs, []);
+});
+
 test('what is typed is echoed, and a command prints', async () => {
   await spawn('typing');
   const c = await context();
