@@ -45,8 +45,12 @@ export class Fleet implements Client {
     for (const f of this.listeners.state) f(state);
   }
 
-  // isUnknown reports whether a session may exist although it is not in the list.
-  isUnknown = (name: string): boolean => hostState(this.hosts.find((h) => h.name === split(name).host)) === 'unreachable';
+  // isUnknown reports whether a session may exist although it is not in the list. A gate that has just started knows a
+  // host before the sessions of the host.
+  isUnknown = (name: string): boolean => {
+    const host = this.hosts.find((h) => h.name === split(name).host);
+    return hostState(host) === 'unreachable' || host?.sessions === 0;
+  };
 
   // list returns the sessions of all hosts.
   async list(): Promise<SessionInfo[]> {

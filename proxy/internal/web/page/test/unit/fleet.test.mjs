@@ -11,15 +11,16 @@ const { WebSocket, WebSocketServer } = createRequire(new URL('../../../client/pa
 
 globalThis.WebSocket = WebSocket;
 
-test('a host that the gate has refused for a while can be used again', async (t) => {
+test('a host that the gate has refused for a while can be used again, and a new gate may not know its sessions', async (t) => {
   const server = new WebSocketServer({ host: '127.0.0.1', port: 0 });
   await once(server, 'listening');
   const entered = new Set();
   let isKnown = true;
+  let sessions = 1;
   const answer = (m, ws) => {
     switch (m.type) {
       case 'hosts':
-        return { type: 'host_list', hosts: [{ name: 'red', reachable: true, serving: true, sessions: 1, running: 1 }] };
+        return { type: 'host_list', hosts: [{ name: 'red', reachable: true, serving: true, sessions, running: sessions }] };
       case 'enter':
         if (!isKnown) return { type: 'refused', code: 'unknown_host', message: 'no host "red" has joined the gate' };
         entered.add(ws);
@@ -39,12 +40,21 @@ test('a host that the gate has refused for a while can be used again', async (t)
     server.close();
   });
 
-  const fleet = await Fleet.connect(new URL(`ws://127.0.0.1:${server.address().port}/v1/gate`));
-  t.after(() => fleet.close());
+  const connect = async () => {
+    const fleet = await Fleet.connect(new URL(`ws://127.0.0.1:${server.address().port}/v1/gate`));
+    t.after(() => fleet.close());
+    return fleet;
+  };
+  const fleet = await connect();
   assert.equal((await fleet.info('red/s')).id, 'red/s');
   isKnown = false;
   for (const ws of entered) ws.terminate();
   await assert.rejects(fleet.info('red/s'), { code: 'unknown_host' });
   isKnown = true;
   assert.equal((await fleet.info('red/s')).id, 'red/s');
+
+  // A session that is not listed has ended, unless the gate knows no session of its host yet.
+  assert.equal(fleet.isUnknown('red/s'), false);
+  sessions = 0;
+  assert.equal((await connect()).isUnknown('red/s'), true);
 });
