@@ -205,9 +205,14 @@ export function preferences(): Promise<void> {
   return closed;
 }
 
-// signOut deletes the cookie of this browser, and loads the page again.
+// pages reaches the pages in all tabs of this browser. A message tells them that the browser was signed out.
+export const pages = new BroadcastChannel('holdfast.pages');
+
+// signOut deletes the cookie of this browser, and loads the pages in all its tabs again, because they would stay
+// connected.
 async function signOut(): Promise<void> {
-  await fetch('/v1/sign-out', { method: 'POST' }).catch(() => undefined); // if the request fails, the browser is still signed in, and the page shows that
+  const answer = await fetch('/v1/sign-out', { method: 'POST' }).catch(() => undefined); // if the request fails, the browser is still signed in, and the page shows that
+  if (answer?.ok) pages.postMessage('signed out');
   location.reload();
 }
 

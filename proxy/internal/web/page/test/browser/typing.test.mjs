@@ -26,6 +26,15 @@ test('a link signs in once, and leaves no secret in the address', async () => {
   assert.deepEqual(c.wrongs, []);
 });
 
+test('a sign-out holds for all tabs of the browser', async () => {
+  const c = await context();
+  const pages = [await open(c), await open(c)];
+  await pages[0].getByRole('button', { name: 'Settings' }).click();
+  await pages[0].getByRole('button', { name: 'Sign out' }).click();
+  for (const page of pages) await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  assert.deepEqual(c.wrongs, []);
+});
+
 test('a page of another origin is refused', async () => {
   const server = createServer((_, res) => res.setHeader('content-type', 'text/html').end('<!doctype html><title>x</title>'));
   await new Promise((r) => server.listen(0, '127.0.0.1', r));
