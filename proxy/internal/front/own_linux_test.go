@@ -67,6 +67,21 @@ func TestOwn(t *testing.T) {
 	}
 }
 
+// The notice of a link that stalls must fit in one row, because a longer one would scroll the screen.
+func TestOverlayOfNarrowTerminal(t *testing.T) {
+	master, terminal := pseudoTerminal(t)
+	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 20, Row: 5}); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TERM", "xterm")
+	Open(terminal, terminal).overlay("[no answer for 3 s; input is kept]")
+	buf := make([]byte, 200)
+	n, err := master.Read(buf)
+	if want := "\x1b7\x1b[999;1H\x1b[0;7m\x1b[2K[no answer for 3 s; \x1b[0m\x1b8"; err != nil || string(buf[:n]) != want {
+		t.Errorf("the terminal has received %q, %v, want %q", buf[:n], err, want)
+	}
+}
+
 // A file that is no terminal must be used as it is.
 func TestOwnOfOthers(t *testing.T) {
 	r, w, err := os.Pipe()

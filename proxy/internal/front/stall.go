@@ -68,6 +68,9 @@ func (t *Terminal) overlay(text string) {
 	if text == "" {
 		return
 	}
+	if cols := t.Size().Cols; cols > 0 {
+		text = text[:min(len(text), cols)] // a longer line would scroll the screen
+	}
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	if !t.restored {
