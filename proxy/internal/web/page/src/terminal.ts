@@ -209,6 +209,7 @@ export class TerminalView {
     try {
       const [info, screen] = await Promise.all([this.client.info(id), this.client.screen({ session_id: id, format: 'ansi', scrollback: HISTORY, non_empty: true })]);
       if (mine !== this.attempt) return;
+      if ([info, screen].some((of) => of.instance !== this.session!.instance)) return this.fails(new HoldfastError('instance_mismatch', 'The session was started again.'));
       this.term.write((screen.ansi ?? '').replaceAll(/\r?\n/g, '\r\n'));
       const e = info.exit;
       const exit: ExitInfo = {

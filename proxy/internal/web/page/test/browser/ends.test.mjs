@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { cli, context, eventually, open, picture, rows, show, shows, spawn } from './world.mjs';
+import { cli, context, eventually, link, open, picture, rows, show, shows, spawn } from './world.mjs';
 
 // tail are the rows of the terminal, without the empty ones at its end.
 async function tail(page) {
@@ -76,6 +76,32 @@ test('a session that is started again before its terminal is attached is offered
     await page.locator('.pane.active').getByRole('button', { name: 'Show the new one' }).click();
     await page.waitForSelector('.pane.active[data-phase="live"]');
   }
+  assert.deepEqual(c.wrongs, []);
+});
+
+test('an ended session that is started again while its last screen is requested is offered', async () => {
+  await spawn('back', 'echo here; exec cat');
+  await cli('kill', 'back');
+  const c = await context();
+  const page = await c.newPage();
+  let asked = 0;
+  let release;
+  const held = new Promise((done) => (release = done));
+  await page.routeWebSocket('**/v1/api', (ws) => {
+    const server = ws.connectToServer();
+    ws.onMessage((m) => {
+      if (!/"type":"(info|screen)"/.test(String(m))) return server.send(m);
+      asked++;
+      void held.then(() => server.send(m));
+    });
+  });
+  await page.goto(await link());
+  await page.click('.row[data-session="back"][data-state="ended"] .open');
+  await eventually('the last screen is requested', () => asked === 2);
+  await cli('reopen', '--detach', 'back');
+  release();
+  await page.locator('.pane.active').getByText('was started again').waitFor();
+  assert.deepEqual((await rows(page)).filter((r) => r.includes('process exited')), []);
   assert.deepEqual(c.wrongs, []);
 });
 
