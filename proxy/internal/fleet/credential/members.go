@@ -104,16 +104,20 @@ func (s *Store) Merge(m record.Members) (changed record.Members, err error) {
 }
 
 // merge stores the members of have, which are stored, and of m. It writes revoked keys first, so that a
-// host that is removed does not come back if the program dies in between.
+// host that is removed does not come back if the program dies in between. If the key of a host cannot be written, for
+// example because the disk is full, the host stays stored, so that its removal can be repeated.
 func (s *Store) merge(have, m record.Members) (changed record.Members, err error) {
 	merged := have.Merge(m)
 	changed = merged.Without(have)
+	failed := map[string]bool{} // keys that were not written
 	for key, at := range changed.Revoked {
-		err = errors.Join(err, replace(s.path("revoked", key), []byte(stored(at))))
+		if writeErr := replace(s.path("revoked", key), []byte(stored(at))); writeErr != nil {
+			failed[key], err = true, errors.Join(err, writeErr)
+		}
 	}
 	err = errors.Join(err, s.addFormer(changed.Revoked, have.Hosts, m.Hosts))
-	for name := range have.Hosts {
-		if _, ok := merged.Hosts[name]; !ok {
+	for name, h := range have.Hosts {
+		if _, ok := merged.Hosts[name]; !ok && !failed[h.Key] {
 			err = errors.Join(err, os.Remove(s.path("hosts", name)))
 		}
 	}
@@ -144,6 +148,7 @@ func (s *Store) merge(have, m record.Members) (changed record.Members, err error
 	if changed.Client.Text != "" {
 		token := merged.Client
 		if writeErr := replace(s.path("client-token"), []byte(token.Text+" "+stored(token.At)+"\n")); writeErr != nil {
+			changed.Client = record.ClientToken{}
 			return changed, errors.Join(err, fmt.Errorf("client token of the gate: %w", writeErr))
 		}
 		s.clientToken.Store(&token)
