@@ -12,7 +12,8 @@
 // each host's sessions.
 //
 // A client with a principal sees the sessions of its workspace on the hosts that it sees. A host whose label
-// workspace_id is set belongs to that workspace, and all other hosts are common to the workspaces.
+// workspace_id is set belongs to that workspace, and all other hosts are common to the workspaces. The labels of a host
+// are unknown before its first record, so until then lists show it only to clients that see all workspaces.
 //
 // Not here: the principal of a client (package gate), the bus (package bus), the file with the hosts' keys (package credential), and time, which
 // the functions receive as an argument.
@@ -338,6 +339,11 @@ func (h *host) isVisible(principal *protocol.Principal) bool {
 	return principal == nil || h.about.Labels[protocol.LabelWorkspace] == "" || principal.CanSee(h.about.Labels)
 }
 
+// isListed reports whether lists show the host to a client.
+func (h *host) isListed(principal *protocol.Principal) bool {
+	return h.isVisible(principal) && (principal == nil || principal.All || !h.seenAt.IsZero())
+}
+
 // Hosts returns the hosts that a client sees and whose names come after a name, at most gate.MaxRows, with
 // the numbers of the sessions that it sees. next is the name after which more hosts follow, or "".
 func (d *Directory) Hosts(principal *protocol.Principal, after string, now time.Time) (list []gate.HostInfo, next string) {
@@ -346,7 +352,7 @@ func (d *Directory) Hosts(principal *protocol.Principal, after string, now time.
 	room := gate.MaxPage
 	for _, name := range d.names[d.begin(after):] {
 		h := d.byName[name]
-		if !h.isVisible(principal) {
+		if !h.isListed(principal) {
 			continue
 		}
 		sessions, running := h.count(principal)
@@ -453,7 +459,7 @@ func (d *Directory) Sessions(f Filter, after string, now time.Time) (rows []gate
 			continue
 		}
 		h := d.byName[name]
-		if !h.isVisible(f.Who) {
+		if !h.isListed(f.Who) {
 			continue
 		}
 		isKnown := d.isReachable(h, now) && h.about.IsServing

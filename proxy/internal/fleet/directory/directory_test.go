@@ -129,6 +129,40 @@ func TestUnlisted(t *testing.T) {
 	}
 }
 
+// After the start of a gate, a host is listed for the clients of a workspace only when its first record has told to which
+// workspace the host belongs. The clients can enter it before, because they may have been connected with it.
+func TestUnknownWorkspace(t *testing.T) {
+	d, s := joined(), newSource()
+	all, of := &protocol.Principal{All: true}, func(workspace string) *protocol.Principal { return &protocol.Principal{Workspace: workspace} }
+	listed := func(who *protocol.Principal) bool {
+		list, _ := d.Hosts(who, "", epoch)
+		return len(list) == 1
+	}
+	for _, who := range []*protocol.Principal{nil, all} {
+		if !listed(who) {
+			t.Errorf("before the record, %+v does not see the host", who)
+		}
+	}
+	for _, workspace := range []string{"", "a", "b"} {
+		if listed(of(workspace)) {
+			t.Errorf("before the record, workspace %q sees the host", workspace)
+		}
+		if !d.IsVisible(of(workspace), "h") {
+			t.Errorf("before the record, workspace %q cannot wait for the host", workspace)
+		}
+	}
+	d.Change("K", s.set("of-a", protocol.StateRunning, map[string]string{protocol.LabelWorkspace: "a"}))
+	if got := names(d, Filter{Who: of("a")}, epoch); got != "" {
+		t.Errorf("before the record, workspace a sees %q", got)
+	}
+	about := s.host()
+	about.Labels = map[string]string{protocol.LabelWorkspace: "b"}
+	d.Host("K", own, about, epoch)
+	if !listed(all) || !listed(of("b")) || listed(of("a")) || listed(of("")) {
+		t.Error("after the record, not workspace b alone sees the host")
+	}
+}
+
 func TestOrder(t *testing.T) {
 	d, s := joined(), newSource()
 	a, b := s.set("a", protocol.StateRunning, nil), s.set("b", protocol.StateRunning, nil)
