@@ -384,7 +384,11 @@ func acceptCommands(ctx context.Context, ln *socket.Listener, leave chan<- chan 
 			select {
 			case leave <- result:
 				answer := "ok"
-				if err := <-result; err != nil {
+				err, isAnswered := <-result
+				if !isAnswered { // the command asks the successor
+					break
+				}
+				if err != nil {
 					answer = "error " + err.Error()
 				}
 				_, _ = fmt.Fprintln(conn, answer) // the command may have been interrupted

@@ -4,6 +4,7 @@ package gate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"holdfast/protocol/gate"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/fleet/member"
+	"holdfast/proxy/internal/handoff"
 	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
 )
@@ -31,7 +33,8 @@ import (
 type agentHouse struct {
 	*bench
 	dir   string
-	ended chan error // receives the result of the agent that runs
+	ended chan error        // receives the result of the agent that runs
+	leave chan<- chan error // to the first agent
 }
 
 // joinedHouse returns a house whose host has joined and has no agent yet.
@@ -66,7 +69,8 @@ func newAgentHouse(b *bench, name string) *agentHouse {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o := a.options()
+	o, leave := a.options(), make(chan chan error)
+	a.leave, o.Leave = leave, leave
 	o.Sockets = &member.Sockets{Commands: commands, Handoff: offers}
 	a.runs(func(ctx context.Context) (*member.Successor, error) { return member.Run(ctx, o) }, commands, offers)
 	testkit.Eventually(b.t, limit, func() bool { return b.info(name).IsReachable }, name+" is reachable")
@@ -251,6 +255,81 @@ func TestAgentLeaves(t *testing.T) {
 		if b.info("x").Name != "" {
 			t.Errorf("the host was revoked %v, and is not removed", isRevoked)
 		}
+	}
+}
+
+// If a host is to leave its gate while a successor takes over from the agent, the old agent does not answer, because the
+// successor must be asked. If the successor fails instead, the old agent leaves.
+func TestAgentLeavesDuringHandoff(t *testing.T) {
+	for _, isHanded := range []bool{true, false} {
+		b := newBench(t)
+		a := newAgentHouse(b, "x")
+		client, _, err := b.ask(gate.Enter{Token: b.client.Secret, Host: "x"}) // for which the old agent stays
+		if err != nil {
+			t.Fatal(err)
+		}
+		take, err := handoff.Begin(t.Context(), filepath.Join(a.dir, "handoff"), handoff.Hello{Records: protocol.VersionRange{Min: 1, Max: 1}, Timeout: limit})
+		if err == nil {
+			_, err = take.Look(json.RawMessage(`{"program":"/next"}`))
+		}
+		if err == nil {
+			_, _, err = take.Prepared(func([]handoff.Conn, []byte, <-chan struct{}) error { return errors.New("a connection") })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		results := []chan error{make(chan error, 1), make(chan error, 1)}
+		a.leave <- results[0]
+		if isHanded {
+			if err := take.Serving(); err != nil {
+				t.Fatal(err)
+			}
+			select { // the command had reached the old agent before
+			case a.leave <- results[1]:
+			case <-testkit.Soon(t).Done():
+				t.Fatal("the old agent does not receive the second leave")
+			}
+		} else {
+			take.GiveUp(errors.New("the successor has failed"))
+			results = results[:1]
+		}
+		for _, result := range results {
+			if err, isAnswered := <-result; isAnswered == isHanded || err != nil {
+				t.Errorf("the successor serves: %v; the leave is answered: %v, %v", isHanded, isAnswered, err)
+			}
+		}
+		_ = client.Close()
+		if err := testkit.Within(t, limit, "the agent ends", a.ended); err != nil {
+			t.Errorf("the successor serves: %v; the agent ends with %v", isHanded, err)
+		}
+		if isKnown := b.info("x").Name != ""; isKnown != isHanded {
+			t.Errorf("the successor serves: %v; the gate knows the host: %v", isHanded, isKnown)
+		}
+	}
+}
+
+// An agent ends if all gates have removed its host and the file of the join is gone. Until then it serves, and does not
+// write the file again.
+func TestAgentWithoutFile(t *testing.T) {
+	b := newBench(t)
+	a := newAgentHouse(b, "x")
+	if err := os.Remove(a.path()); err != nil {
+		t.Fatal(err)
+	}
+	other := b.another()
+	testkit.Eventually(t, limit, func() bool {
+		_, m, err := other.ask(gate.Enter{Token: b.client.Secret, Host: "x"}) // the agent has learned the address of the other gate
+		_, isEntered := m.(*gate.Entered)
+		return err == nil && isEntered
+	}, "the host is entered at the other gate")
+	if _, err := os.Stat(a.path()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file of the join: %v", err)
+	}
+	if had, err := Revoke(testkit.Soon(t), b.store, b.control, "x"); !had || err != nil {
+		t.Fatalf("revoke: %v, %v", had, err)
+	}
+	if err := testkit.Within(t, limit, "the agent ends", a.ended); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -25,6 +25,9 @@ import (
 func TestGates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "join.json")
 	state, err := NewState(gate.Entry{Addresses: []string{"alias:1", "b:1"}, Fingerprint: "f"}, "h", nil)
+	if err == nil {
+		err = state.Save(path)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func (a *agent) serveHandoffs(ctx context.Context, stop func()) {
 		Look: func(_ context.Context, body json.RawMessage) (json.RawMessage, error) {
 			return a.describe(body)
 		},
-		Move:  func(handoff.Pass) (int, error) { a.move(); return 0, nil },
+		Move:  func(handoff.Pass) (int, error) { return 0, a.move() },
 		Wait:  2 * connectLimit,
 		State: func() []byte { return nil },
 		Back:  a.comeBack,
@@ -143,16 +143,24 @@ func (a *agent) describe(body json.RawMessage) (json.RawMessage, error) {
 }
 
 // move lets a successor connect with the gate in the place of this agent. Until comeBack or the end of the handoff,
-// this agent does not connect again. It still serves its clients.
-func (a *agent) move() {
+// this agent does not connect again. It still serves its clients. If the host leaves, move returns an error.
+func (a *agent) move() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.isOver {
+		return errors.New("the host leaves its gate")
+	}
 	a.moving = make(chan struct{})
+	return nil
 }
 
 // comeBack lets this agent continue, because the successor has failed.
 func (a *agent) comeBack() {
 	a.mu.Lock()
+	if a.moving == nil { // move has returned an error
+		a.mu.Unlock()
+		return
+	}
 	close(a.moving)
 	a.moving = nil
 	a.mu.Unlock()
@@ -175,6 +183,40 @@ func (a *agent) awaitDecision(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// beginLeave notes that the host leaves, so that no successor takes over. If one is about to take over, beginLeave waits for
+// the decision. It returns false if the successor has taken over, and must be asked to leave.
+func (a *agent) beginLeave(ctx context.Context) bool {
+	for {
+		a.mu.Lock()
+		moving := a.moving
+		if moving == nil {
+			a.isOver = true
+			a.mu.Unlock()
+			return true
+		}
+		a.mu.Unlock()
+		select {
+		case <-moving:
+		case <-a.handed:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// refuseLeaves closes the channel of each leave until ctx is done, because the successor must be asked.
+func (a *agent) refuseLeaves(ctx context.Context) {
+	for {
+		select {
+		case result := <-a.o.Leave:
+			close(result)
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -69,7 +69,7 @@ const (
 type Options struct {
 	Path  string // of the file of the State
 	Log   zerolog.Logger
-	Leave <-chan chan error // a channel of it receives the result of the leave
+	Leave <-chan chan error // a channel of it receives the result of the leave, or is closed if a successor must be asked
 	Link  *Link             // the agent notes here whether it is connected; may be nil
 	// Sockets are passed on to an agent that takes over. If they are nil, no agent can.
 	Sockets *Sockets
@@ -161,6 +161,7 @@ type agent struct {
 	key   string
 	bus   *bus.Host
 	say   func(kind string, data []byte) error // publishes a message on the bus
+	end   context.CancelFunc                   // ends the agent
 	wg    sync.WaitGroup
 
 	wake    chan struct{} // the host's record must be published now
@@ -190,7 +191,7 @@ type agent struct {
 	current   string          // address of the gate of the bus, or of the last one; "" before the first
 	links     uint64          // number of times that the bus was connected
 	tickets   map[string]bool // of the clients that are being connected, or are connected
-	isOver    bool            // the host has left, and the file must not be written again
+	isOver    bool            // the host leaves, so that no successor may take over, and the file must not be written again
 	isServing bool            // the local proxy serves, as far as publish knows
 	isUnknown bool            // all gates have refused the key of the host since the last connection
 	// moving is not nil while a successor is about to take over. It is closed when that is decided. Meanwhile this
@@ -247,6 +248,7 @@ func (a *agent) serve(ctx context.Context) (next *Successor, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer a.wg.Wait()
 	defer cancel()
+	a.end = cancel
 	visiting, endVisits := context.WithCancel(ctx)
 	defer endVisits()
 	a.bus, err = bus.Connect(ctx, bus.HostOptions{
@@ -275,6 +277,7 @@ func (a *agent) serve(ctx context.Context) (next *Successor, err error) {
 	select {
 	case <-a.handed:
 		a.bus.Close() // so that no client comes here any more
+		go a.refuseLeaves(ctx)
 		a.drain(ctx, endVisits)
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -330,6 +333,10 @@ func (a *agent) dialBus(ctx context.Context) (conn net.Conn, password string, er
 		a.isUnknown = isUnknown
 		a.mu.Unlock()
 		a.lost(err)
+		if isUnknown && a.hasNoFile() { // a leave has removed it, and this agent was not asked, or its message was lost
+			a.o.Log.Info().Msg("agent ends, because the gates do not know the host and the file of the join is gone")
+			a.end()
+		}
 		now := time.Now()
 		if a.refusedAt.IsZero() {
 			a.refusedAt = now
@@ -389,11 +396,20 @@ func (a *agent) learn(gates []string) {
 		return
 	}
 	a.gates = learned
+	if a.hasNoFile() { // a leave has removed it
+		return
+	}
 	state := a.state
 	state.Gates = learned
 	if err := state.Save(a.o.Path); err != nil {
 		a.o.Log.Error().Err(err).Msg("addresses of the gates not saved")
 	}
+}
+
+// hasNoFile reports whether the file of the join is gone.
+func (a *agent) hasNoFile() bool {
+	_, err := Load(a.o.Path)
+	return errors.Is(err, ErrNotJoined)
 }
 
 // learnEpoch begins an epoch after the last one that a gate knows, if that is not an earlier one of this agent. The file
@@ -730,10 +746,11 @@ func (a *agent) publish(ctx context.Context) {
 		case <-tick.C:
 			host()
 		case result := <-a.o.Leave:
+			if !a.beginLeave(ctx) {
+				close(result)
+				return
+			}
 			err := a.sayLeave(ctx)
-			a.mu.Lock()
-			a.isOver = true
-			a.mu.Unlock()
 			a.o.Log.Info().Err(err).Msg("host leaves the gate")
 			result <- err
 			return
