@@ -35,6 +35,7 @@ type host struct {
 	ends, hidden []protocol.SessionInfo
 	ended        func(protocol.SessionID, protocol.Instance)
 	looks        func() // called at each look; it may be nil
+	ghosts       int    // number of looks that show a proxy that has ended since
 }
 
 func newHost(t *testing.T) *host {
@@ -54,6 +55,10 @@ func newHost(t *testing.T) *host {
 				return Running{}, ErrIdle
 			}
 			self := Process{os.Getpid(), "v1"}
+			if h.ghosts > 0 {
+				h.ghosts--
+				return Running{self, Process{1 << 30, "v0"}, nil}, nil
+			}
 			sessions := slices.Concat(h.sessions, h.ends, h.hidden)
 			for _, s := range h.ends {
 				h.ended(s.ID, s.Instance)
@@ -209,6 +214,15 @@ func TestResults(t *testing.T) {
 	h.isIdle = true
 	if result, _, err := h.ask(request(gate.UpgradeCheck, silent)); err != nil || result.State != gate.UpgradeIdle {
 		t.Errorf("on an idle host: %+v, %v", result, err)
+	}
+}
+
+// A host does not refuse an upgrade because its proxy, or the link with the supervisor, is being replaced at that moment.
+func TestLookAgain(t *testing.T) {
+	h := newHost(t)
+	h.ghosts = 1
+	if result, _, err := h.ask(request(gate.UpgradeCheck, h.release("good", "exit 0"))); err != nil || result.State != gate.UpgradeReady || result.Proxy != "v1" {
+		t.Errorf("%+v, %v", result, err)
 	}
 }
 

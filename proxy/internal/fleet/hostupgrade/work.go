@@ -30,7 +30,7 @@ func (u *Upgrader) work(ctx context.Context, j *job, from string) gate.Upgraded 
 		defer cancel()
 		watchErr = u.o.Watch(watching, j.endSession)
 	}
-	before, err := u.look(ctx)
+	before, err := u.lookAgain(ctx)
 	if errors.Is(err, ErrIdle) {
 		result.State = gate.UpgradeIdle
 		return result
@@ -218,6 +218,17 @@ func (u *Upgrader) look(ctx context.Context) (state, error) {
 		}
 	}
 	return s, nil
+}
+
+// lookAgain is like look, but if look fails, it tries again for lookLimit, because a process or the link between both may
+// just be replaced, for example by an upgrade that an agent has begun which has died.
+func (u *Upgrader) lookAgain(ctx context.Context) (s state, err error) {
+	for begin := time.Now(); ; {
+		s, err = u.look(ctx)
+		if err == nil || errors.Is(err, ErrIdle) || time.Since(begin) > lookLimit || sleep(ctx, lookPause) != nil {
+			return s, err
+		}
+	}
 }
 
 // awaitHealthy returns when the wanted programs run and have all sessions of before that have not ended during the
