@@ -327,12 +327,13 @@ func (d *Directory) Keys() []string {
 	return slices.Collect(maps.Keys(d.byKey))
 }
 
-// IsVisible reports whether a client sees the host with a name. A client without a principal sees all.
+// IsVisible reports whether a client sees the host with a name. No host is hidden from a client without a principal, also if
+// the host was removed just now.
 func (d *Directory) IsVisible(principal *protocol.Principal, name string) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	h := d.byName[name]
-	return h != nil && h.isVisible(principal)
+	return principal == nil || h != nil && h.isVisible(principal)
 }
 
 func (h *host) isVisible(principal *protocol.Principal) bool {

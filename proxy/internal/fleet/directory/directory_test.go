@@ -163,6 +163,18 @@ func TestUnknownWorkspace(t *testing.T) {
 	}
 }
 
+// A host is hidden from no client without a principal, also if it was removed after the gate has resolved its name.
+func TestRemovedIsNotHidden(t *testing.T) {
+	d := joined()
+	d.Remove("K")
+	if !d.IsVisible(nil, "h") {
+		t.Error("a removed host is hidden from a client that sees all")
+	}
+	if d.IsVisible(&protocol.Principal{Workspace: "a"}, "h") {
+		t.Error("a workspace sees a removed host")
+	}
+}
+
 func TestOrder(t *testing.T) {
 	d, s := joined(), newSource()
 	a, b := s.set("a", protocol.StateRunning, nil), s.set("b", protocol.StateRunning, nil)
