@@ -10,7 +10,8 @@
 // hostupgrade). Run loses nothing if a connection to an agent is cut: it asks again, and the agent does the same
 // request once.
 //
-// Invariant: no host begins after another host of the same Run has failed. Every host that has begun is in the
+// Invariant: no host begins after another host of the same Run has failed. All hosts of a system receive the programs that
+// were checked; a host that has received others has failed. Every host that has begun is in the
 // Result, with the versions that run there as far as they are known.
 //
 // Not here: the connection to the hosts (the Asker), and the upgrade of one host.
@@ -342,6 +343,9 @@ func (r *rollout) upgrade(ctx context.Context, name string) {
 	}
 	if state == State(gate.UpgradeCurrent) { // the agent was started again during the work
 		state = State(gate.UpgradeDone)
+	}
+	if state == State(gate.UpgradeDone) && m.Sum != r.result(name).sum {
+		state, err = State(gate.UpgradeFailed), fmt.Errorf("the programs in %s have changed since they were checked", r.o.From)
 	}
 	if state != State(gate.UpgradeDone) && state != State(gate.UpgradeIdle) {
 		r.mu.Lock()

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,7 @@ type fakeHost struct {
 	refuses      error
 	refusesApply error // for an apply alone
 	sum          string
+	applySum     string        // for an apply, if the programs have changed since the check
 	cut          error         // the connection of the first apply is cut after a step, and the next one has this error
 	lost         int           // so many requests for an apply and a return fail
 	takes        time.Duration // until an apply ends
@@ -121,6 +123,7 @@ func (f *fakeFleet) ask(ctx context.Context, host string, m gate.Upgrade, step f
 		case <-ctx.Done():
 			return gate.Upgraded{}, ctx.Err()
 		}
+		result.Sum = cmp.Or(h.applySum, h.sum)
 		if result.State = h.state; h.state == gate.UpgradeDone {
 			h.runs = "v2"
 		} else {
@@ -149,6 +152,7 @@ func TestRun(t *testing.T) {
 		{name: "a trial", trial: true, outcome: Possible, states: "a:ready:v1 b:ready:v1 c:ready:v1"},
 		{name: "one refuses", change: func(h map[string]*fakeHost) { h["b"].refuses = refusal }, outcome: NotBegun, states: "a:ready:v1 b:refused: c:ready:v1", says: "not permitted"},
 		{name: "other programs", change: func(h map[string]*fakeHost) { h["c"].sum = "other" }, outcome: NotBegun, states: "a:ready:v1 b:ready:v1 c:ready:v1", says: "other programs"},
+		{name: "other programs since the check", change: func(h map[string]*fakeHost) { h["b"].applySum = "other" }, outcome: Returned, states: "a:returned:v1 b:returned:v1 c:waiting:v1", says: "b: the programs in /new have changed"},
 		{name: "one is current", change: func(h map[string]*fakeHost) { h["a"].current = true }, outcome: Done, states: "a:current:v1 b:upgraded:v2 c:upgraded:v2"},
 		{name: "one is unreachable", away: "b", outcome: Done, states: "a:upgraded:v2 b:unreachable: c:upgraded:v2"},
 		{name: "the first fails", change: func(h map[string]*fakeHost) { h["a"].state = gate.UpgradeReturned }, outcome: Returned, states: "a:returned:v1 b:waiting:v1 c:waiting:v1", says: "a: broken"},
