@@ -43,7 +43,9 @@ const (
 	writeLimit = 10 * time.Second // for an answer
 	maxSteps   = 256              // steps of one Upgrade that are kept
 	lookPause  = 200 * time.Millisecond
-	lookLimit  = 5 * time.Second // for the first look at the host
+	lookLimit  = 5 * time.Second // for the first look at the host, which is repeated
+	// answerLimit is how long the proxy of the host may take for its answers to the first look.
+	answerLimit = 20 * time.Second
 	// returnLimit is the least time for a return, because a short limit for the new programs must not prevent
 	// it.
 	returnLimit = 2 * time.Minute

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -224,6 +225,32 @@ func TestLookAgain(t *testing.T) {
 	if result, _, err := h.ask(request(gate.UpgradeCheck, h.release("good", "exit 0"))); err != nil || result.State != gate.UpgradeReady || result.Proxy != "v1" {
 		t.Errorf("%+v, %v", result, err)
 	}
+}
+
+// The work ends with an error if the proxy accepts connections and does not answer, so that the agent can begin another
+// upgrade.
+func TestNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		u := New(Options{
+			Log:   zerolog.Nop(),
+			Watch: func(ctx context.Context, _ func(protocol.SessionID, protocol.Instance)) error { return hangs(ctx) },
+			Look:  func(ctx context.Context) (Running, error) { return Running{}, hangs(ctx) },
+		})
+		begin := time.Now()
+		for _, action := range []gate.UpgradeAction{gate.UpgradeCheck, gate.UpgradeApply} {
+			result := u.work(t.Context(), &job{request: request(action, "/new"), changed: make(chan struct{})}, "/new")
+			if result.State != gate.UpgradeFailed || !strings.Contains(result.Error, context.DeadlineExceeded.Error()) {
+				t.Errorf("%s: %+v", action, result)
+			}
+		}
+		if took := time.Since(begin); took > time.Minute {
+			t.Errorf("it took %v", took)
+		}
+	})
 }
 
 // A session that ends and is forgotten during the work is not missing. A session that is absent without a report of its

@@ -28,7 +28,11 @@ func (u *Upgrader) work(ctx context.Context, j *job, from string) gate.Upgraded 
 	if j.request.Action == gate.UpgradeApply || j.request.Action == gate.UpgradeReturn { // before the look, so that the end of each session that it shows is noticed
 		watching, cancel := context.WithCancel(ctx)
 		defer cancel()
+		late := time.AfterFunc(answerLimit, cancel)
 		watchErr = u.o.Watch(watching, j.endSession)
+		if !late.Stop() && watchErr == nil {
+			watchErr = context.DeadlineExceeded
+		}
 	}
 	before, err := u.lookAgain(ctx)
 	if errors.Is(err, ErrIdle) {
@@ -224,7 +228,9 @@ func (u *Upgrader) look(ctx context.Context) (state, error) {
 // just be replaced, for example by an upgrade that an agent has begun which has died.
 func (u *Upgrader) lookAgain(ctx context.Context) (s state, err error) {
 	for begin := time.Now(); ; {
-		s, err = u.look(ctx)
+		looking, cancel := context.WithTimeout(ctx, answerLimit)
+		s, err = u.look(looking)
+		cancel()
 		if err == nil || errors.Is(err, ErrIdle) || time.Since(begin) > lookLimit || sleep(ctx, lookPause) != nil {
 			return s, err
 		}
