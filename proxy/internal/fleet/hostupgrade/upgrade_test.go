@@ -194,7 +194,7 @@ func TestResults(t *testing.T) {
 		{"a directory without programs", request(gate.UpgradeCheck, absent), gate.UpgradeFailed, "no such file", 0},
 		{"a trial", request(gate.UpgradeTry, broken), gate.UpgradeFailed, "it is broken", 1},
 		{"a trial that succeeds", request(gate.UpgradeTry, silent), gate.UpgradeReady, "", 1},
-		{"a return before an upgrade", request(gate.UpgradeReturn, silent), gate.UpgradeReturned, "", 0},
+		{"a return before an upgrade", request(gate.UpgradeReturn, silent), gate.UpgradeReturned, "not upgraded by this rollout", 0},
 		{"an upgrade that fails", request(gate.UpgradeApply, broken), gate.UpgradeReturned, "it is broken", 1},
 		{"one that changes nothing", short, gate.UpgradeReturned, "", 1}, // it has no effect within the limit; the programs from before run, so the return runs none
 		{"one that hangs", hangs, gate.UpgradeReturned, "has not ended in time", 1},

@@ -134,7 +134,8 @@ func (u *Upgrader) comeBack(ctx context.Context, j *job, before Running, limit t
 	}
 	isSame := false
 	old, err := u.kept(j.request.ID)
-	if cause == nil && errors.Is(err, errNotUpgraded) { // the apply has not arrived, so the programs from before still run
+	if cause == nil && errors.Is(err, errNotUpgraded) { // the apply has not arrived, so the programs from before still run, or another rollout has followed
+		result.Error = errNotUpgraded.Error()
 		result.Supervisor, result.Proxy = before.Supervisor.Version, before.Proxy.Version
 		return result
 	}

@@ -366,15 +366,16 @@ func (r *rollout) comeBack(ctx context.Context) (Outcome, error) {
 		r.tell(Event{Kind: "return", Waves: [][]string{changed}})
 	}
 	r.each(changed, func(name string) {
-		why := r.result(name).Error
+		was := r.result(name)
 		m, _, err := r.askUntil(ctx, name, gate.UpgradeReturn, r.o.Limit)
 		state := State(m.State)
-		if err != nil {
-			state = State(gate.UpgradeFailed)
-			err = fmt.Errorf("not returned: %w", err)
-		}
-		if err == nil && m.Error == "" {
-			m.Error = why
+		switch isReturned := state == State(gate.UpgradeReturned); {
+		case err != nil:
+			state, err = State(gate.UpgradeFailed), fmt.Errorf("not returned: %w", err)
+		case isReturned && m.Error != "" && was.State == State(gate.UpgradeDone): // the host does not have the programs from before this rollout any more
+			state, err = State(gate.UpgradeFailed), errors.New("not returned, because another rollout has upgraded it since")
+		case isReturned || m.Error == "":
+			m.Error = was.Error
 		}
 		r.set(name, state, m, err)
 	})

@@ -70,6 +70,7 @@ type fakeHost struct {
 	lost         int           // so many requests for an apply and a return fail
 	takes        time.Duration // until an apply ends
 	current      bool
+	isForeign    bool // another rollout upgrades the host after this one
 	runs         string
 	asked        []gate.UpgradeAction
 }
@@ -100,6 +101,8 @@ func (f *fakeFleet) ask(ctx context.Context, host string, m gate.Upgrade, step f
 		return gate.Upgraded{}, h.refusesApply
 	case isLost:
 		return gate.Upgraded{}, errors.New("lost")
+	case m.Action == gate.UpgradeReturn && (h.isForeign || h.runs == "v1"):
+		result.State, result.Error = gate.UpgradeReturned, "this host was not upgraded by this rollout"
 	case m.Action == gate.UpgradeReturn:
 		h.runs = "v1"
 		result.State = gate.UpgradeReturned
@@ -126,6 +129,9 @@ func (f *fakeFleet) ask(ctx context.Context, host string, m gate.Upgrade, step f
 		result.Sum = cmp.Or(h.applySum, h.sum)
 		if result.State = h.state; h.state == gate.UpgradeDone {
 			h.runs = "v2"
+			if h.isForeign {
+				h.runs = "v3"
+			}
 		} else {
 			result.Error = "broken"
 		}
@@ -157,6 +163,7 @@ func TestRun(t *testing.T) {
 		{name: "one is unreachable", away: "b", outcome: Done, states: "a:upgraded:v2 b:unreachable: c:upgraded:v2"},
 		{name: "the first fails", change: func(h map[string]*fakeHost) { h["a"].state = gate.UpgradeReturned }, outcome: Returned, states: "a:returned:v1 b:waiting:v1 c:waiting:v1", says: "a: broken"},
 		{name: "the second fails", change: func(h map[string]*fakeHost) { h["b"].state = gate.UpgradeReturned }, outcome: Returned, states: "a:returned:v1 b:returned:v1 c:waiting:v1", says: "b: broken"},
+		{name: "another rollout follows, and the second fails", change: func(h map[string]*fakeHost) { h["a"].isForeign, h["b"].state = true, gate.UpgradeReturned }, outcome: Failed, states: "a:failed:v3 b:returned:v1 c:waiting:v1", says: "b: broken"},
 		{name: "one of a wave fails", parallel: true, change: func(h map[string]*fakeHost) { h["b"].state = gate.UpgradeReturned }, outcome: Returned, states: "a:returned:v1 b:returned:v1 c:returned:v1", says: "b: broken"},
 		{name: "the agent cannot return, and then can", change: func(h map[string]*fakeHost) { h["b"].state = gate.UpgradeFailed }, outcome: Returned, states: "a:returned:v1 b:returned:v1 c:waiting:v1"},
 		{name: "short losses", change: func(h map[string]*fakeHost) { h["a"].lost, h["b"].lost = 30, 3 }, outcome: Done, states: "a:upgraded:v2 b:upgraded:v2 c:upgraded:v2"},
