@@ -281,6 +281,18 @@ func TestRollout(t *testing.T) {
 	if log, err := os.ReadFile(f.hosts["blue"].Path("join.log")); err != nil || strings.Count(string(log), `"security":true`) < 1 {
 		t.Errorf("the log of the agent has no refusal: %s, %v", log, err)
 	}
+	unread := f.Command("proxy", "upgrade", "--hosts", "red", "--to", one.bin) // which red refuses
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unread.Stdout = writer
+	if err := errors.Join(reader.Close(), unread.Start(), writer.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := unread.Wait(); !unread.ProcessState.Exited() {
+		t.Errorf("without a reader of its output, the command ends with %v", err)
+	}
 	for _, v := range f.visits {
 		v.leave()
 	}

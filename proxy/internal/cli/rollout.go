@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -116,7 +119,8 @@ func (a *app) rollOut(cmd *cobra.Command, f *rolloutFlags, isTrial bool) error {
 	if err != nil {
 		return exitcode.WrongUsage(err)
 	}
-	a.ending.needs(always) // hosts that have begun end their work
+	a.ending.needs(always)                                  // hosts that have begun end their work
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // nor must the rollout end with the reader of its output
 	o, err := a.gateSettings()
 	if err != nil {
 		return err
