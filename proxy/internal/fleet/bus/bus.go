@@ -87,7 +87,10 @@ func Start(fromHost func(key, kind string, data []byte), fromGate func(kind stri
 		b.Close()
 		return nil, fmt.Errorf("bus: the server did not start within %v", startLimit)
 	}
-	b.conn, err = nats.Connect("", nats.InProcessServer(srv), nats.UserInfo(GateUser, p.add(GateUser)), nats.NoReconnect())
+	b.conn, err = nats.Connect("", // again after each loss: the server closes this connection, too, if more than maxPending bytes wait for it
+		nats.InProcessServer(srv), nats.UserInfoHandler(func() (user, password string) { return GateUser, p.add(GateUser) }),
+		nats.MaxReconnects(-1), nats.CustomReconnectDelay(delay),
+	)
 	if err == nil {
 		err = subscribeUp(b.conn, fromHost)
 	}

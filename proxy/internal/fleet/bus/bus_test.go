@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"holdfast/shared/testkit"
@@ -66,6 +67,27 @@ func linkTo(b *Bus, user string, connected chan<- bool) (o LinkOptions, cut func
 		},
 		Connected: func() { connected <- true }, Lost: func(error) {}, Failed: func(error) {},
 	}, func() { _ = (*last.Load()).Close() }
+}
+
+// A gate receives the messages of its hosts, and reaches them, also after the server has closed the connection of the gate,
+// as it does if too many messages wait for the gate.
+func TestOwnConnectionIsLost(t *testing.T) {
+	b, up := start(t)
+	h, down, _ := connectHost(t, b, "A")
+	clients, err := b.server.Connz(&server.ConnzOptions{Username: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range clients.Conns {
+		if c.AuthorizedUser == GateUser {
+			err = b.server.DisconnectClientByID(c.Cid)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, limit, func() bool { return h.Publish("host", nil) == nil && len(up) > 0 }, "the gate receives a message of the host")
+	testkit.Eventually(t, limit, func() bool { return b.Publish("A", "hello", nil) == nil && len(down) > 0 }, "the host receives a message of the gate")
 }
 
 // A gate that is connected with the bus of another one receives the messages of the hosts there, and
