@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -119,5 +120,17 @@ func TestTicketSentTwice(t *testing.T) {
 	a.endTicket("ticket")
 	if !a.beginTicket("ticket") || len(a.tickets) != 1 {
 		t.Errorf("after its end the agent knows the tickets %v", a.tickets)
+	}
+}
+
+// An agent waits before its next connection if another agent with its key has connected since its last one. It does not wait
+// if the gate knows a later epoch at the first connection, because the file of the join may have been restored.
+func TestAnotherAgentHasTheKey(t *testing.T) {
+	for _, isFirst := range []bool{true, false} {
+		a := &agent{o: Options{Path: filepath.Join(t.TempDir(), "join.json"), Log: zerolog.Nop()}, state: State{Epoch: 5}}
+		a.learnEpoch(6, isFirst)
+		if waits := a.notBefore.After(time.Now()); waits == isFirst || a.state.Epoch != 7 {
+			t.Errorf("at the first connection %v: the agent waits: %v, and has the epoch %d", isFirst, waits, a.state.Epoch)
+		}
 	}
 }

@@ -62,7 +62,8 @@ const (
 	arrivePause  = 100 * time.Millisecond // after a connection for a client that has failed
 	leavePause   = 20 * time.Millisecond  // before a leave is told again
 	flushLimit   = 5 * time.Second
-	refusedPause = time.Minute // gates that refuse the host are asked again after this time
+	refusedPause = time.Minute     // gates that refuse the host are asked again after this time
+	rivalPause   = 5 * time.Second // between two connections, if another agent has the key of the host
 )
 
 // Options are the settings and functions that the agent needs of its program.
@@ -414,14 +415,20 @@ func (a *agent) hasNoFile() bool {
 
 // learnEpoch begins an epoch after the last one that a gate knows, if that is not an earlier one of this agent. The file
 // has an older epoch than the gate if the host was restored from a backup or a snapshot, or if its disk was full. The gate would then ignore the
-// records of this agent. Before the first connection of this agent, an equal epoch is that of another agent, too.
+// records of this agent. Before the first connection of this agent, an equal epoch is that of another agent, too. If the gate
+// knows a later epoch afterwards, another agent with the same key has connected meanwhile. dialBus calls learnEpoch.
 func (a *agent) learnEpoch(known uint64, isFirst bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if known < a.state.Epoch || known == a.state.Epoch && !isFirst || a.isOver || a.moving != nil {
 		return
 	}
-	a.o.Log.Warn().Uint64("epoch", a.state.Epoch).Uint64("known", known).Msg("the gate knows this epoch of the host or a later one, because the file of the join was restored or was not saved; the agent begins another epoch")
+	if isFirst {
+		a.o.Log.Warn().Uint64("epoch", a.state.Epoch).Uint64("known", known).Msg("the gate knows this epoch of the host or a later one, because the file of the join was restored or was not saved; the agent begins another epoch")
+	} else { // both agents would take the connection from each other many times a second
+		a.o.Log.Warn().Bool(logging.Security, true).Uint64("epoch", a.state.Epoch).Uint64("known", known).Msg("another agent has the key of this host, for example on a copy of its machine; delete the file of the join there, and join again")
+		a.notBefore = time.Now().Add(rivalPause)
+	}
 	a.beginEpoch(known)
 }
 
