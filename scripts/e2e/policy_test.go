@@ -355,6 +355,16 @@ func TestPolicyHandoff(t *testing.T) {
 	}
 	w.handOff()
 	v.ask("and the next\n")
+
+	// If the handoff fails later, a proxy that is started after a crash must use the policy of the one that continued.
+	w.Bin = testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor")
+	w.Env = append(slices.Clone(w.Env), "HOLDFAST_POLICY=none", "HOLDFAST_FAULT=snapshot=alter")
+	if r := w.Run("proxy", "--handoff"); r.Code == 0 || !strings.Contains(r.Errout, "the two proxies differ") {
+		t.Errorf("handoff to a proxy that sees other sessions: %v", r)
+	}
+	if rules, err := os.ReadFile(w.Path("proxy.policy")); err != nil || !strings.Contains(string(rules), w.policyProgram()) {
+		t.Errorf("after the failed handoff the remembered policy is %q, %v", rules, err)
+	}
 }
 
 // While the policy is dead or hangs, requests must be refused until it runs again. Running sessions and

@@ -127,22 +127,26 @@ func (a *app) gate(ctx context.Context, o *gateFlags) error {
 	if err := store.SetAddress(cmp.Or(o.address, reachable(ln.Addr())), time.Now()); err != nil {
 		return fmt.Errorf("address of the gate: %w", err)
 	}
-	options, end, err := a.gateOptions(ctx, dirs, cfg, log)
+	options, remember, end, err := a.gateOptions(ctx, dirs, cfg, log)
 	if err != nil {
 		return err
 	}
 	defer end()
+	if err := remember(); err != nil {
+		return err
+	}
 	options.NATS = o.nats
 	return gate.Run(ctx, store, gate.Sockets{Listener: ln, Control: control, Handoff: offers}, log, options)
 }
 
-// gateOptions starts the policy of the gate, if there is one. The caller must call end when the gate has ended.
-func (a *app) gateOptions(ctx context.Context, dirs config.Dirs, cfg config.Config, log zerolog.Logger) (o gate.Options, end func(), err error) {
-	host, err := serve.StartPolicy(ctx, dirs, filepath.Join(dirs.State, gateDir, "policy"), cfg, false, log)
+// gateOptions starts the policy of the gate, if there is one. The caller must call remember when the gate serves, as
+// for StartPolicy, and end when the gate has ended.
+func (a *app) gateOptions(ctx context.Context, dirs config.Dirs, cfg config.Config, log zerolog.Logger) (o gate.Options, remember func() error, end func(), err error) {
+	host, remember, err := serve.StartPolicy(ctx, dirs, filepath.Join(dirs.State, gateDir, "policy"), cfg, log)
 	if err != nil || host == nil { // a nil *Host in the interface would not be nil
-		return o, func() {}, err
+		return o, remember, func() {}, err
 	}
-	return gate.Options{Policy: host}, func() { _ = host.Close() }, nil // the host logs its errors
+	return gate.Options{Policy: host}, remember, func() { _ = host.Close() }, nil // the host logs its errors
 }
 
 // takeOverGate takes over from the gate that runs here, and serves until the context of cmd is done.
@@ -168,7 +172,7 @@ func (a *app) takeOverGate(cmd *cobra.Command, o *gateFlags) error {
 		return err
 	}
 	defer func() { _ = closer.Close() }()
-	options, end, err := a.gateOptions(cmd.Context(), dirs, cfg, log)
+	options, remember, end, err := a.gateOptions(cmd.Context(), dirs, cfg, log)
 	if err != nil {
 		return err
 	}
@@ -177,6 +181,9 @@ func (a *app) takeOverGate(cmd *cobra.Command, o *gateFlags) error {
 	err = gate.Takeover{
 		ControlPath: dirs.Socket(gate.ControlSocket), HandoffPath: dirs.Socket(gate.HandoffSocket), Timeout: o.timeout,
 		Serving: func(pid int) {
+			if err := remember(); err != nil {
+				log.Error().Err(err).Msg("policy not saved; after its end the gate starts with the one that was saved before")
+			}
 			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "this gate serves as pid %d; pid %d ends when its clients have left it\n", os.Getpid(), pid)
 		},
 	}.Run(cmd.Context(), store, log, options)

@@ -50,11 +50,14 @@ func (o *Options) servePipe(ctx context.Context, dirs config.Dirs, cfg config.Co
 	if err := ls.listenTCP(o.web, nil); err != nil {
 		return err
 	}
-	host, err := StartPolicy(ctx, dirs, rulesFile(dirs, o.Proxy), cfg, o.DryRun, log)
+	host, remember, err := StartPolicy(ctx, dirs, rulesFile(dirs, o.Proxy), cfg, log)
 	if err != nil {
 		return err
 	}
 	defer endPolicy(host)
+	if err := remember(); err != nil {
+		return err
+	}
 	links := linkclient.New(linkclient.Config{Dial: noSupervisor, Hello: func() link.Hello { return link.Hello{} }, Log: log})
 	defer func() { _ = links.Close() }()
 	s := &serving{policy: host, links: links, listeners: ls, report: report, log: log, failed: make(chan error, 1)}

@@ -31,26 +31,24 @@ type rules struct {
 }
 
 // StartPolicy starts the policy of the settings, or the one that the file at path names. It returns nil if
-// there is none. Unless dryRun is set, it saves in the file which policy it has started.
-func StartPolicy(ctx context.Context, dirs config.Dirs, path string, cfg config.Config, dryRun bool, log zerolog.Logger) (*policyhost.Host, error) {
+// there is none. remember saves in the file which policy was started. A process that takes over must call it only
+// when it serves: if the takeover fails, the policy of the process that continues must stay in the file.
+func StartPolicy(ctx context.Context, dirs config.Dirs, path string, cfg config.Config, log zerolog.Logger) (host *policyhost.Host, remember func() error, err error) {
 	r, err := currentRules(path, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
+		return nil, nil, fmt.Errorf("policy: %w", err)
 	}
-	var host *policyhost.Host
 	if r != nil {
 		if host, err = policyhost.Start(ctx, r.host(dirs, log)); err != nil {
-			return nil, exitcode.With(sysexits.Config, err) // so that a command does not wait for another proxy to start
+			return nil, nil, exitcode.With(sysexits.Config, err) // so that a command does not wait for another proxy to start
 		}
 	}
-	if dryRun {
-		return host, nil
-	}
-	if err := r.save(path); err != nil { // only a policy that has started is saved
-		endPolicy(host)
-		return nil, fmt.Errorf("policy: %w", err)
-	}
-	return host, nil
+	return host, func() error {
+		if err := r.save(path); err != nil {
+			return fmt.Errorf("policy: %w", err)
+		}
+		return nil
+	}, nil
 }
 
 // host returns the configuration that starts the policy's program.

@@ -162,18 +162,24 @@ func (o *Options) serve(ctx context.Context, dirs config.Dirs, cfg config.Config
 		cfg, err = config.Load(dirs, os.Getenv, own.Flags)
 	}
 	var host *policyhost.Host
+	var remember func() error
 	if err == nil {
-		host, err = StartPolicy(ctx, dirs, rulesFile(dirs, o.Proxy), cfg, o.DryRun, log)
+		host, remember, err = StartPolicy(ctx, dirs, rulesFile(dirs, o.Proxy), cfg, log)
 	}
 	if err != nil {
 		take.GiveUp(err)
 		return err
 	}
 	defer endPolicy(host)
+	if take == nil {
+		if err := remember(); err != nil {
+			return err
+		}
+	}
 	s := &serving{
 		links: links, listeners: ls, take: take, settings: own,
 		sweeper: &sweep.Sweeper{Link: links, Timeout: cfg.IdleTimeout, Log: log},
-		policy:  host, report: report, page: pageFile(dirs, o.Proxy), runtime: dirs.Runtime, signedOut: readSignedOut(dirs, o.Proxy), dryRun: o.DryRun, timeout: o.Timeout, verifyAll: o.VerifyAll, log: log, failed: make(chan error, 1),
+		policy:  host, remember: remember, report: report, page: pageFile(dirs, o.Proxy), runtime: dirs.Runtime, signedOut: readSignedOut(dirs, o.Proxy), dryRun: o.DryRun, timeout: o.Timeout, verifyAll: o.VerifyAll, log: log, failed: make(chan error, 1),
 	}
 	if cfg.Recordings != "" {
 		s.recorder = &archive.Recorder{Link: links, Config: ArchiveConfig(cfg), Host: o.RecordingHost, Lock: filepath.Join(dirs.State, "recorder"), Log: log}
@@ -243,6 +249,7 @@ type serving struct {
 	sweeper      *sweep.Sweeper
 	recorder     *archive.Recorder // nil: nothing is recorded
 	policy       *policyhost.Host  // nil stands for policy.Allow
+	remember     func() error      // saves which policy decides
 	report       *report
 	page         string // the file with the address of the web page
 	runtime      string // the directory of the sockets, and of the keeper's files
@@ -356,6 +363,9 @@ func (s *serving) run(ctx context.Context) error {
 			return err
 		}
 		ls.borrowed = false
+		if err := s.remember(); err != nil {
+			log.Error().Err(err).Msg("policy not saved; after a crash the next proxy uses the one that was saved before")
+		}
 	}
 	s.accept()
 	if err := ls.note(s.page); err != nil {
