@@ -476,6 +476,9 @@ func TestNoPolicy(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, r)
 		}
 	}
+	if r := w.Run("proxy", "gate", "--handoff", "--policy", w.Path("nothing")); r.Code == 0 || !strings.Contains(r.Errout, "there is no policy") {
+		t.Errorf("the handoff of a gate to one without its policy: %v", r)
+	}
 	if _, err := os.Lstat(w.Path("proxy.policy")); err == nil {
 		t.Error("proxy.policy exists although no policy has started")
 	}

@@ -163,7 +163,7 @@ func (a *app) takeOverGate(cmd *cobra.Command, o *gateFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := config.Load(dirs, os.Getenv, nil)
+	cfg, err := config.Load(dirs, os.Getenv, o.settings)
 	if err != nil {
 		return err
 	}
