@@ -30,36 +30,35 @@ func (c *conn) detachRequest(_ context.Context, _ *request, m *api.Detach) error
 }
 
 // spawnRequest starts the session that a client describes.
-func (c *caller) spawnRequest(ctx context.Context, m *api.Spawn) (protocol.Message, error) {
+func (c *conn) spawnRequest(ctx context.Context, q *request, m *api.Spawn) error {
 	create := wire.Create{SessionID: m.SessionID, SpawnSpec: m.SpawnSpec, Token: m.Token}
 	if m.Argv == nil { // an empty argv is refused, as in reopen
 		create.Argv = loginShell()
 	} else if len(m.Argv) == 0 {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty: name a command, or leave argv out to start the login shell")
+		return protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty: name a command, or leave argv out to start the login shell")
 	}
 	if err := c.authorizeSpawn(ctx, &create); err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.s.applyLabels(&create); err != nil {
-		return nil, err
+		return err
 	}
 	create.Env = c.followAgent(create.Env)
 	if m.ShellIntegration {
 		c.integrate(&create.SpawnSpec)
 	}
-	return c.spawnAndReply(ctx, m.Request, m.EarlyExitMS, create)
+	return c.spawnAndReply(ctx, q, m.Request, m.EarlyExitMS, create)
 }
 
 // reopenRequest starts an exited session again.
-func (c *caller) reopenRequest(ctx context.Context, m *api.Reopen) (protocol.Message, error) {
+func (c *conn) reopenRequest(ctx context.Context, q *request, m *api.Reopen) error {
 	reopen := wire.Reopen{RespawnSpec: m.RespawnSpec, Token: m.Token}
 	l, err := c.authorizeReopen(ctx, m.SessionID, &reopen.RespawnSpec)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	reopen.SessionID, reopen.Instance = l.id, l.instance
-	reply, err := c.spawnAndReply(ctx, m.Request, m.EarlyExitMS, reopen)
-	return reply, l.asNotFound(err)
+	return l.asNotFound(c.spawnAndReply(ctx, q, m.Request, m.EarlyExitMS, reopen))
 }
 
 // ticketRequest issues a ticket.
@@ -119,18 +118,18 @@ func (c *conn) list(ctx context.Context, q *request, m *api.List) error {
 	return nil
 }
 
-// spawnAndReply starts a session, watches it for an early exit, and returns the reply.
-func (c *caller) spawnAndReply(ctx context.Context, req protocol.Request, earlyMS *int64, create protocol.Message) (protocol.Message, error) {
-	info, err := c.spawn(ctx, create, earlyMS)
-	if err != nil {
-		return nil, err
+// spawnAndReply starts a session, watches it for an early exit, and sends the reply.
+func (c *conn) spawnAndReply(ctx context.Context, q *request, req protocol.Request, earlyMS *int64, create protocol.Message) error {
+	info, err := c.spawn(ctx, q, create, earlyMS)
+	if err == nil && c.requests.claimReply(q) {
+		c.send(api.Spawned{Request: req, SessionID: info.ID, PID: info.PID, CreatedAt: info.CreatedAt, Session: c.clientView(*info)})
 	}
-	return api.Spawned{Request: req, SessionID: info.ID, PID: info.PID, CreatedAt: info.CreatedAt, Session: c.clientView(*info)}, nil
+	return err
 }
 
 // spawn starts a session and watches it for earlyMS milliseconds, or for the configured time if
 // earlyMS is nil. It returns the session together with an error if the session ended in that time.
-func (c *caller) spawn(ctx context.Context, create protocol.Message, earlyMS *int64) (*protocol.SessionInfo, error) {
+func (c *conn) spawn(ctx context.Context, q *request, create protocol.Message, earlyMS *int64) (*protocol.SessionInfo, error) {
 	s := c.s
 	window := s.cfg.EarlyExit
 	if earlyMS != nil {
@@ -153,7 +152,7 @@ func (c *caller) spawn(ctx context.Context, create protocol.Message, earlyMS *in
 		return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with "+reply.MessageType())
 	}
 	c.observe(policy.Event{Kind: policy.EventSpawned, SessionID: string(made.Session.ID), Labels: made.Session.Labels})
-	return &made.Session, s.checkEarly(ctx, &made.Session, window, asked)
+	return &made.Session, c.checkEarly(ctx, q, &made.Session, window, asked)
 }
 
 // applyLabels completes a spawn by its labels, and by the limits of the settings.
@@ -212,7 +211,7 @@ const checkTime = 2 * time.Second
 // A request that is repeated after a lost connection finds a session that was started before asked.
 // The client may already have had an answer to the first request, so the session's exit record
 // stays.
-func (s *Server) checkEarly(ctx context.Context, info *protocol.SessionInfo, window time.Duration, asked time.Time) error {
+func (c *conn) checkEarly(ctx context.Context, q *request, info *protocol.SessionInfo, window time.Duration, asked time.Time) error {
 	repeated := info.CreatedAt.Before(asked)
 	left := window
 	if repeated {
@@ -224,10 +223,10 @@ func (s *Server) checkEarly(ctx context.Context, info *protocol.SessionInfo, win
 	ctx, cancel := context.WithTimeout(ctx, max(0, left)+checkTime)
 	defer cancel()
 	ms := max(0, left.Milliseconds())
-	reply, err := s.cfg.Link.Call(ctx, wire.Wait{SessionID: info.ID, Instance: info.Instance, TimeoutMS: &ms})
+	reply, err := c.s.cfg.Link.Call(ctx, wire.Wait{SessionID: info.ID, Instance: info.Instance, TimeoutMS: &ms})
 	if err != nil {
 		if protocol.CodeOf(err) != protocol.CodeTimeout {
-			s.cfg.Log.Warn().Err(err).Str(logging.Session, string(info.ID)).Msg("session not checked for an early exit")
+			c.s.cfg.Log.Warn().Err(err).Str(logging.Session, string(info.ID)).Msg("session not checked for an early exit")
 		}
 		return nil
 	}
@@ -238,8 +237,11 @@ func (s *Server) checkEarly(ctx context.Context, info *protocol.SessionInfo, win
 	if repeated {
 		return protocol.ExitedEarly(info.ID, &exited.Exit)
 	}
-	if _, err := s.cfg.Link.Call(ctx, wire.Forget{SessionID: info.ID, Instance: info.Instance, Restore: true}); err != nil {
-		s.cfg.Log.Warn().Err(err).Str(logging.Session, string(info.ID)).Msg("session exited early and was not removed")
+	if !c.requests.claimReply(q) { // the next proxy repeats the request, and would start a removed session again
+		return nil
+	}
+	if _, err := c.s.cfg.Link.Call(ctx, wire.Forget{SessionID: info.ID, Instance: info.Instance, Restore: true}); err != nil {
+		c.s.cfg.Log.Warn().Err(err).Str(logging.Session, string(info.ID)).Msg("session exited early and was not removed")
 	}
 	return protocol.ExitedEarly(info.ID, &exited.Exit)
 }

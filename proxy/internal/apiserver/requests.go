@@ -24,8 +24,8 @@ var handlers = make(handlerTable).
 	add(own((*conn).events)).
 	add(own((*conn).terminalOpen)).
 	add(own((*conn).terminalClose)).
-	add(single((*conn).spawnRequest)).
-	add(single((*conn).reopenRequest)).
+	add(own((*conn).spawnRequest)).
+	add(own((*conn).reopenRequest)).
 	add(single((*conn).rename)).
 	add(single((*conn).share)).
 	add(single((*conn).status)).

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"holdfast/protocol/api"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/link"
+	"holdfast/shared/testkit"
 )
 
 var someExit = protocol.ExitRecord{
@@ -366,4 +368,37 @@ func TestSpawnRefused(t *testing.T) {
 	w.Reply(func(protocol.Message) (protocol.Message, error) { return wire.OK{}, nil })
 	c.send(starts(nil)["new"])
 	c.wantError(protocol.CodeInternal)
+}
+
+// A session whose child ended early is being removed while its client is moved to the next proxy. That proxy must not
+// repeat the spawn, because it would not find the session, and would run the command again.
+func TestMoveWhileRemoved(t *testing.T) {
+	for how, request := range map[string]protocol.Message{
+		"new":    api.Spawn{Request: req("r"), SessionID: "s", Token: "t", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}}},
+		"reopen": api.Reopen{Request: req("r"), SessionID: "s", Token: "t"},
+	} {
+		t.Run(how, func(t *testing.T) {
+			w := newWorld(t, nil)
+			frozen := make(chan []*Frozen, 1)
+			w.Reply(func(m protocol.Message) (protocol.Message, error) {
+				if _, ok := m.(*wire.Forget); ok {
+					conns := w.server.allConns()
+					w.wg.Go(func() {
+						_, _ = w.server.Freeze(context.Background(), 12, func(all []*Frozen) error { frozen <- all; return nil })
+					})
+					<-conns[0].life.reached(phasePausing) // the requests to be repeated are recorded
+				}
+				return child(&someExit)(m)
+			})
+			c := w.client()
+			c.send(request)
+			all := testkit.Within(t, patience, "the connection is frozen", frozen)
+			if repeated := all[0].Record.Requests; len(repeated) > 0 {
+				t.Errorf("the next proxy repeats %s", repeated)
+			} else {
+				c.wantError(protocol.CodeExitedEarly)
+			}
+			w.server.Forget()
+		})
+	}
 }

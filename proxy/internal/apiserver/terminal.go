@@ -18,14 +18,14 @@ import (
 const firstTerminal = 1 << 31
 
 // terminalOpen starts a session for a task, attaches to it and answers the request.
-func (c *conn) terminalOpen(ctx context.Context, _ *request, m *api.TerminalOpen) error {
+func (c *conn) terminalOpen(ctx context.Context, q *request, m *api.TerminalOpen) error {
 	// Reserve the attachment first, because a session that cannot be shown must not be started.
 	a, err := c.reserveTerminal()
 	if err != nil {
 		c.send(terminalError(m.Request, "", err))
 		return nil
 	}
-	if id, err := c.openTerminal(ctx, a, m); err != nil {
+	if id, err := c.openTerminal(ctx, q, a, m); err != nil {
 		c.attachments.remove(a)
 		close(a.ended)
 		if ctx.Err() == nil {
@@ -37,7 +37,7 @@ func (c *conn) terminalOpen(ctx context.Context, _ *request, m *api.TerminalOpen
 
 // openTerminal starts the session and the attachment. It returns the session's id even if attaching
 // fails.
-func (c *conn) openTerminal(ctx context.Context, a *attachment, m *api.TerminalOpen) (protocol.SessionID, error) {
+func (c *conn) openTerminal(ctx context.Context, q *request, a *attachment, m *api.TerminalOpen) (protocol.SessionID, error) {
 	create := wire.Create{}
 	var err error
 	if create.SpawnSpec, err = c.resolve(ctx, m); err != nil {
@@ -52,7 +52,7 @@ func (c *conn) openTerminal(ctx context.Context, a *attachment, m *api.TerminalO
 	if err := c.authorize(ctx, policy.Access{Verb: policy.VerbType, Labels: create.Labels}); err != nil {
 		return "", err // refuse before the session exists
 	}
-	info, err := c.spawn(ctx, create, nil)
+	info, err := c.spawn(ctx, q, create, nil)
 	if err != nil {
 		return "", err
 	}
