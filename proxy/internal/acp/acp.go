@@ -5,8 +5,8 @@
 // terminal of a session in a tool call, which the editor does not know, is replaced by text.
 //
 // Invariant: a message that this package does not understand, or that is longer than MaxMessage, passes
-// byte for byte. A session ends only if the agent asks for it by terminal/kill or terminal/release; never because
-// the agent, the editor or this process ends.
+// byte for byte. A session ends only if the agent asks for it by terminal/kill or terminal/release, or cancels
+// terminal/create; never because the agent, the editor or this process ends.
 //
 // Not here: the start of the agent (package cli), and requests to the proxy (package proxy/client).
 package acp

@@ -232,6 +232,45 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// slowFake starts a session in two steps: a message on starting tells that the command runs, and Spawn returns after one on started.
+type slowFake struct {
+	*fake
+	starting, started chan struct{}
+}
+
+func (f *slowFake) Spawn(ctx context.Context, r client.SpawnRequest) (*client.Spawned, error) {
+	f.starting <- struct{}{}
+	select {
+	case <-f.started:
+		return f.fake.Spawn(ctx, r)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A terminal whose creation is cancelled while its command starts ends, because the agent never learns its id.
+func TestCreateCancelled(t *testing.T) {
+	f := &slowFake{fake: newFake(), starting: make(chan struct{}), started: make(chan struct{})}
+	_, agent := start(t, f)
+	agent.send(`{"id":1,"method":"terminal/create","params":{"sessionId":"s","command":"x"}}` + "\n")
+	<-f.starting
+	agent.send(`{"method":"$/cancel_request","params":{"requestId":1}}` + "\n" + `{"id":2,"method":"terminal/kill","params":1}` + "\n")
+	if got := agent.receive(); strings.Contains(got, `"id":2`) { // the cancellation was read
+		close(f.started)
+		got = agent.receive()
+		if !strings.Contains(got, `"code":-32800`) {
+			t.Errorf("the answer is %s", got)
+		}
+	} else {
+		t.Errorf("the answer before the command has started is %s", got)
+	}
+	select {
+	case <-f.ended:
+	default:
+		t.Error("the command runs")
+	}
+}
+
 // The outputs of ended terminals are kept up to their limit, so that a later answer has the newest ones.
 func TestKept(t *testing.T) {
 	f := newFake()

@@ -140,7 +140,8 @@ func (b *bridge) create(ctx context.Context, p createParams) (*createResult, err
 		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("cwd must be an absolute path, but it is %.200q", cwd))
 	}
 	noWatch := time.Duration(0) // a command may end at once
-	s, err := b.Sessions.Spawn(ctx, client.SpawnRequest{
+	// If Spawn had ctx, a command that is just being started would run unknown after a cancellation.
+	s, err := b.Sessions.Spawn(b.ctx, client.SpawnRequest{
 		ID: protocol.SessionID("acp-" + protocol.NewToken(6)), EarlyExit: &noWatch,
 		SpawnSpec: protocol.SpawnSpec{
 			Argv: argv, Cwd: cwd, Env: env, Cols: 120, Rows: 40, Originator: Originator, Unattended: true,
@@ -149,6 +150,9 @@ func (b *bridge) create(ctx context.Context, p createParams) (*createResult, err
 	})
 	if err != nil {
 		return nil, err
+	}
+	if ctx.Err() != nil && b.ctx.Err() == nil { // cancelled, so the agent gets no id with which it could end the session
+		return nil, errors.Join(b.Sessions.Terminate(b.ctx, s.SessionID, client.End{}), ctx.Err())
 	}
 	t := b.add(&s.Session)
 	return &createResult{t.id}, nil
