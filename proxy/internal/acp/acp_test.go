@@ -271,6 +271,31 @@ func TestCreateCancelled(t *testing.T) {
 	}
 }
 
+// busyFake has sessions whose lines and screen cannot be read.
+type busyFake struct{ *fake }
+
+func (busyFake) Screen(context.Context, protocol.SessionID, client.ScreenOptions) (*protocol.ScreenContent, error) {
+	return nil, protocol.Errorf(protocol.CodeBusy, "the session is busy")
+}
+
+// If the output of an ended terminal cannot be read now, the answer is an error, and not an empty output.
+func TestOutputBusy(t *testing.T) {
+	f := newFake()
+	f.kill()
+	_, agent := start(t, busyFake{f})
+	agent.send(`{"id":1,"method":"terminal/create","params":{"sessionId":"s","command":"x"}}` + "\n")
+	var created struct{ Result createResult }
+	if err := json.Unmarshal([]byte(agent.receive()), &created); err != nil {
+		t.Fatal(err)
+	}
+	for i, method := range []string{"wait_for_exit", "output"} {
+		agent.send(fmt.Sprintf(`{"id":%d,"method":"terminal/%s","params":{"sessionId":"s","terminalId":%q}}`+"\n", i, method, created.Result.TerminalID))
+		if got := agent.receive(); method == "output" && !strings.Contains(got, `"code":"busy"`) {
+			t.Errorf("the answer is %s", got)
+		}
+	}
+}
+
 // The outputs of ended terminals are kept up to their limit, so that a later answer has the newest ones.
 func TestKept(t *testing.T) {
 	f := newFake()

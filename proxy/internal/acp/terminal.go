@@ -289,11 +289,12 @@ func (b *bridge) output(ctx context.Context, p terminalParams) (*outputResult, e
 	final := t.final
 	b.mu.Unlock()
 	if final == nil {
-		if final, err = b.text(ctx, t); err != nil && !ended {
-			return nil, err
+		final, err = b.text(ctx, t)
+		if ended && protocol.CodeOf(err) == protocol.CodeSessionNotFound { // its output was not kept
+			final, err = &outputResult{Truncated: true}, nil
 		}
-		if err != nil { // the session is forgotten, and its output was not kept
-			final = &outputResult{Truncated: true}
+		if err != nil {
+			return nil, err
 		}
 	}
 	r := *final
