@@ -16,8 +16,12 @@ import (
 	"holdfast/shared/sysexits"
 )
 
-// agentGrace is how long an agent may take to end after a signal to this command.
-const agentGrace = 5 * time.Second
+const (
+	// agentGrace is how long an agent may take to end after a signal to this command.
+	agentGrace = 5 * time.Second
+	// agentDrain is how long the messages of an agent are passed on after its end.
+	agentDrain = 500 * time.Millisecond
+)
 
 func (a *app) acpCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -66,20 +70,33 @@ func (a *app) acp(ctx context.Context, argv []string) error {
 	if err != nil {
 		return err
 	}
-	out, err := agent.StdoutPipe()
+	out, agentOut, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	if err := agent.Start(); err != nil {
+	agent.Stdout = agentOut
+	err = agent.Start()
+	_ = agentOut.Close()
+	if err != nil {
+		_ = out.Close()
 		return exitcode.With(sysexits.Unavailable, err)
 	}
+	waited := make(chan error, 1)
+	go func() { // a process that the agent has left may hold the other end of the pipe for ever
+		waited <- agent.Wait()
+		time.AfterFunc(agentDrain, func() { _ = out.Close() })
+	}()
 	env, others := splitText(config.CleanEnv(os.Environ()))
 	warnNotText(others)
 	err = acp.Run(ctx, acp.Options{
 		Sessions: c, Cwd: cwd, Env: env,
 		FromEditor: os.Stdin, ToEditor: os.Stdout, FromAgent: out, ToAgent: in,
 	})
-	ended := agent.Wait()
+	if errors.Is(err, os.ErrClosed) {
+		err = nil
+	}
+	_ = out.Close() // so that an agent that still runs does not wait for a reader
+	ended := <-waited
 	var exit *exec.ExitError
 	if errors.As(ended, &exit) {
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
