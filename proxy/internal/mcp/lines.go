@@ -18,12 +18,12 @@ const (
 	invalidRequest = -32600
 )
 
-// A lineReader reads the lines of an agent that are messages of JSON-RPC or batches of them. It answers each other line with an
-// error, because the server of the SDK would end at it.
+// A lineReader reads the lines of an agent that are messages of JSON-RPC. It divides a batch into its messages, and answers
+// whatever is no message with an error, because the server of the SDK would end at both.
 type lineReader struct {
 	io.Closer
 	lines *bufio.Scanner
-	line  []byte // what Read has not returned yet of the last line
+	line  []byte // what Read has not returned yet of the last line, with a line for each message
 	out   io.Writer
 }
 
@@ -41,16 +41,14 @@ func (r *lineReader) Read(p []byte) (int, error) {
 			}
 			return 0, io.EOF
 		}
-		line := bytes.TrimSpace(r.lines.Bytes())
-		code, err := check(line)
-		if err != nil {
-			if err := r.refuse(code, err); err != nil {
-				return 0, err
+		for _, m := range messages(bytes.TrimSpace(r.lines.Bytes())) {
+			if code, err := check(m); err != nil {
+				if err := r.refuse(code, err); err != nil {
+					return 0, err
+				}
+			} else if len(m) > 0 {
+				r.line = append(append(r.line, m...), '\n')
 			}
-			continue
-		}
-		if len(line) > 0 {
-			r.line = append(line, '\n')
 		}
 	}
 	n := copy(p, r.line)
@@ -68,7 +66,16 @@ func (r *lineReader) refuse(code int, why error) error {
 	return err
 }
 
-// check returns the error of a line that is no message and no batch, with its code.
+// messages returns the messages of a batch, or the line itself if it is none, or an empty one.
+func messages(line []byte) []json.RawMessage {
+	var batch []json.RawMessage
+	if json.Unmarshal(line, &batch) != nil || len(batch) == 0 {
+		return []json.RawMessage{line}
+	}
+	return batch
+}
+
+// check returns the error of a line that is no message, with its code.
 func check(line []byte) (code int, err error) {
 	if len(line) == 0 {
 		return 0, nil
@@ -76,9 +83,6 @@ func check(line []byte) (code int, err error) {
 	var raw json.RawMessage
 	if err := json.Unmarshal(line, &raw); err != nil {
 		return parseError, fmt.Errorf("the line is not JSON: %w", err)
-	}
-	if line[0] == '[' {
-		return 0, nil
 	}
 	if _, err := jsonrpc.DecodeMessage(line); err != nil {
 		return invalidRequest, fmt.Errorf("the line is not a message of JSON-RPC 2.0: %w", err)

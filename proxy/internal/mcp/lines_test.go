@@ -35,6 +35,10 @@ func TestWrongLines(t *testing.T) {
 		{"\n\r\n" + `{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, 0},
 		{`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" + "hello", parseError},
 		{`{"jsonrpc":"2.0","id":3,"method":"ping"}`, 0},
+		{"[]", invalidRequest},
+		{"[1]", invalidRequest},
+		{`[[{"jsonrpc":"2.0","id":4,"method":"ping"}]]`, invalidRequest},
+		{`[{"jsonrpc":"2.0","id":4,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/initialized"}]`, 0},
 	} {
 		if _, err := io.WriteString(agentOut, tt.line+"\n"); err != nil {
 			t.Fatal(err)
