@@ -19,7 +19,8 @@ type Output interface {
 // A Stream masks the output of a program, piece by piece. It finds secrets even if escape
 // sequences, controls or line ends interrupt their text, and those within sequences, such as
 // titles. It holds back the bytes that may belong to a secret that has begun: those of the
-// beginning of a value and, if there are patterns, those of the unfinished line.
+// beginning of a value, with one byte behind them that the program may remove again, and, if there
+// are patterns, those of the unfinished line.
 //
 // The text of a line is the text between line ends and movements of the cursor. A value is also
 // found across these, because programs break lines themselves.
@@ -319,6 +320,11 @@ func (l *lane) trim(m *Masker) {
 func (s *Stream) holdFrom(l *lane) int {
 	n := len(l.text)
 	from := n - s.m.begun(l.text)
+	if n > l.line() && l == &s.screen { // the next byte may remove the last one
+		if k := s.m.begun(l.text[:n-1]); k > 0 {
+			from = min(from, n-1-k)
+		}
+	}
 	if len(s.m.patterns) > 0 {
 		from = min(from, l.open)
 	}
