@@ -35,7 +35,8 @@ type Policy interface {
 	// sessions. Refusals: permission_denied.
 	Authorize(ctx context.Context, a Access) error
 	// Observe receives events, for an audit. It decides nothing. If events come faster than it
-	// returns, some are dropped.
+	// returns, some are dropped. If a session ends during a handoff, the policies of both proxies may
+	// receive its event, with the same time.
 	Observe(ctx context.Context, e Event) error
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -365,6 +366,24 @@ func TestPolicyHandoff(t *testing.T) {
 	if rules, err := os.ReadFile(w.Path("proxy.policy")); err != nil || !strings.Contains(string(rules), w.policyProgram()) {
 		t.Errorf("after the failed handoff the remembered policy is %q, %v", rules, err)
 	}
+	w.Env = w.Env[:len(w.Env)-2]
+
+	// A session that ends between the last moment of the old proxy and the first one of the new proxy is in the audit.
+	old := w.Only("proxy")
+	next := w.takesOver("serving")
+	w.Gone(old)
+	lookup(theirs.PID).Signal(syscall.SIGKILL)
+	ended := func(file, kind string) func() bool {
+		return func() bool {
+			b, _ := os.ReadFile(w.Path(file))
+			return slices.ContainsFunc(strings.Split(string(b), "\n"), func(line string) bool {
+				return strings.Contains(line, string(theirs.ID)) && strings.Contains(line, kind)
+			})
+		}
+	}
+	testkit.Eventually(t, limit, ended("supervisor.log", "session exited"), "bob's session has ended")
+	next.Signal(syscall.SIGCONT)
+	testkit.Eventually(t, limit, ended("audit.jsonl", `"exited"`), "the policy has learned of the end")
 }
 
 // While the policy is dead or hangs, requests must be refused until it runs again. Running sessions and

@@ -172,18 +172,20 @@ func (s *Server) observe(e policy.Event) {
 	if !s.hasPolicy() {
 		return
 	}
-	e.At = time.Now()
+	if e.At.IsZero() {
+		e.At = time.Now()
+	}
 	_ = s.cfg.Policy.Observe(context.Background(), e) // Observe does not wait, and its error has no consequence
 }
 
-// Observe notifies the policy of the ends of sessions until ctx is done.
-func (s *Server) Observe(ctx context.Context) {
+// Observe notifies the policy of the ends of sessions behind a position of events until ctx is done.
+func (s *Server) Observe(ctx context.Context, from wire.Events) {
 	if !s.hasPolicy() {
 		return
 	}
-	s.cfg.Link.Watch(ctx, func(e *wire.Event) {
+	s.cfg.Link.Watch(ctx, from, func(e *wire.Event) {
 		if i := e.Session; e.Event == protocol.EventExited && i != nil && i.Exit != nil {
-			s.observe(policy.Event{Kind: policy.EventExited, SessionID: string(i.ID), Labels: i.Labels, ExitCode: i.Exit.ExitCode})
+			s.observe(policy.Event{At: e.At, Kind: policy.EventExited, SessionID: string(i.ID), Labels: i.Labels, ExitCode: i.Exit.ExitCode})
 		}
 	})
 }

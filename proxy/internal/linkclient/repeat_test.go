@@ -459,7 +459,7 @@ func TestLookOn(t *testing.T) {
 	})
 	events := make(chan uint64, 10)
 	began := time.Now()
-	wg.Go(func() { c.Watch(ctx, func(e *wire.Event) { events <- e.Seq }) })
+	wg.Go(func() { c.Watch(ctx, wire.Events{}, func(e *wire.Event) { events <- e.Seq }) })
 	wg.Go(func() {
 		if err := c.Answers(ctx); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 			t.Error(err)

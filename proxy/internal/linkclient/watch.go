@@ -12,11 +12,21 @@ import (
 // watchPoll is how long Watch waits before it subscribes again over the same link.
 const watchPoll = time.Second
 
-// Watch calls report with each event until ctx is done. It uses only live links, because an
-// observer must not start a supervisor. Events of a time without a link are reported over the
-// next link, if the supervisor is the same instance.
-func (c *Client) Watch(ctx context.Context, report func(*wire.Event)) {
-	at := wire.Events{}
+// Position returns the position behind the last event, for Watch.
+func (c *Client) Position(ctx context.Context) (wire.Events, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the subscription
+	s, _, err := c.Subscribe(ctx, "", 0)
+	if err != nil {
+		return wire.Events{}, err
+	}
+	return wire.Events{Instance: s.instance, After: s.seq}, nil
+}
+
+// Watch calls report with each event behind a position until ctx is done; the zero position stands for the present one. It
+// uses only live links, because an observer must not start a supervisor. Events of a time without a link are reported over
+// the next link, if the supervisor is the same instance.
+func (c *Client) Watch(ctx context.Context, at wire.Events, report func(*wire.Event)) {
 	for ctx.Err() == nil {
 		conn, made := c.liveOrNext()
 		var retry <-chan time.Time

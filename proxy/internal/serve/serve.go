@@ -27,6 +27,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/protocol/link"
 	"holdfast/proxy/internal/agent"
 	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/archive"
@@ -250,14 +251,17 @@ type serving struct {
 	recorder     *archive.Recorder // nil: nothing is recorded
 	policy       *policyhost.Host  // nil stands for policy.Allow
 	remember     func() error      // saves which policy decides
-	report       *report
-	page         string // the file with the address of the web page
-	runtime      string // the directory of the sockets, and of the keeper's files
-	signedOut    *signedOut
-	dryRun       bool
-	timeout      time.Duration // for the preparation of a handoff
-	verifyAll    bool          // compare all sessions in a handoff
-	log          zerolog.Logger
+	// observed is the position of the events up to which the old proxy has notified its policy; zero if there is none. The
+	// old proxy continues until it ends, so that the policy may learn of an end of these moments twice, but of each once.
+	observed  link.Events
+	report    *report
+	page      string // the file with the address of the web page
+	runtime   string // the directory of the sockets, and of the keeper's files
+	signedOut *signedOut
+	dryRun    bool
+	timeout   time.Duration // for the preparation of a handoff
+	verifyAll bool          // compare all sessions in a handoff
+	log       zerolog.Logger
 
 	connCtx context.Context // ends with the clients' connections
 	stop    context.CancelFunc
@@ -381,7 +385,7 @@ func (s *serving) run(ctx context.Context) error {
 	s.wg.Go(func() { keeperstate.KeepRenewed(ctx, s.runtime) })
 	s.wg.Go(func() { s.links.Reconnect(ctx) })
 	s.wg.Go(func() { s.sweeper.Run(ctx) })
-	s.wg.Go(func() { s.server.Observe(ctx) })
+	s.wg.Go(func() { s.server.Observe(ctx, s.observed) })
 	if s.recorder != nil {
 		s.wg.Go(func() { s.recorder.Run(ctx) })
 	}

@@ -91,7 +91,7 @@ func (s *serving) commit(isGone bool) error {
 	return nil
 }
 
-// compare compares the output of sessions that this proxy and the old one see.
+// compare compares the output of sessions that this proxy and the old one see. Then it sets s.observed.
 func (s *serving) compare(ctx context.Context) error {
 	extent := shadow.Sample
 	if s.verifyAll {
@@ -121,7 +121,10 @@ func (s *serving) compare(ctx context.Context) error {
 	}
 	s.report.say(handoff.Progress{Step: "compared", Sessions: r.Sessions + r.ByOutput, ByOutput: r.ByOutput, Unseen: r.Unseen, Skipped: r.Skipped})
 	s.log.Info().Int("sessions", r.Sessions).Int("by_output", r.ByOutput).Int("unseen", r.Unseen).Int("skipped", r.Skipped).Msg("sessions compared")
-	return nil
+	if s.policy != nil {
+		s.observed, err = s.links.Position(ctx)
+	}
+	return err
 }
 
 // ready reports that this proxy serves: to its log, a service manager and the process that started it.
