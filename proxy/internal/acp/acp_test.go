@@ -271,6 +271,55 @@ func TestCreateCancelled(t *testing.T) {
 	}
 }
 
+// lateFake ends a session after a message on end, unless the request was given up before.
+type lateFake struct {
+	*fake
+	ending, end chan struct{}
+}
+
+func (f *lateFake) Terminate(ctx context.Context, _ protocol.SessionID, _ client.End) error {
+	close(f.ending)
+	<-f.end
+	if ctx.Err() == nil {
+		f.kill()
+	}
+	return ctx.Err()
+}
+
+// A command that the agent releases as its last act ends.
+func TestReleaseLast(t *testing.T) {
+	f := &lateFake{newFake(), make(chan struct{}), make(chan struct{})}
+	fromEditor, editorOut := io.Pipe()
+	defer func() { _ = editorOut.Close() }()
+	fromAgent, agentOut := io.Pipe()
+	agentIn, toAgent := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(t.Context(), Options{Sessions: f, Cwd: "/", FromEditor: fromEditor, ToEditor: io.Discard, FromAgent: fromAgent, ToAgent: toAgent})
+	}()
+	agent := &peer{t, agentOut, bufio.NewReader(agentIn)}
+	agent.send(`{"id":1,"method":"terminal/create","params":{"sessionId":"s","command":"x"}}` + "\n")
+	var created struct{ Result createResult }
+	if err := json.Unmarshal([]byte(agent.receive()), &created); err != nil {
+		t.Fatal(err)
+	}
+	agent.send(fmt.Sprintf(`{"id":2,"method":"terminal/release","params":{"sessionId":"s","terminalId":%q}}`+"\n", created.Result.TerminalID))
+	<-f.ending
+	_ = agentOut.Close()
+	if _, err := agent.r.ReadString('\n'); err != io.EOF { // Run has noticed the end of the agent
+		t.Error(err)
+	}
+	close(f.end)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-f.ended:
+	default:
+		t.Error("the command runs")
+	}
+}
+
 // busyFake has sessions whose lines and screen cannot be read.
 type busyFake struct{ *fake }
 

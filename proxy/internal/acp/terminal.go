@@ -410,9 +410,13 @@ func (b *bridge) release(ctx context.Context, p terminalParams) (emptyResult, er
 
 // end ends the command of a terminal if it runs, and waits for its end for endTime. A request whose connection
 // breaks is repeated: it cannot end a later life of the session, because watch sees the end of the first one.
+// An agent may end right behind its request, so the request to the proxy has endTime more when ctx is done.
 func (b *bridge) end(ctx context.Context, t *terminal) error {
+	asking, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(endTime, stop) })()
 	for attempt := 0; !t.hasEnded(); attempt++ {
-		err := b.Sessions.Terminate(ctx, t.id, client.End{})
+		err := b.Sessions.Terminate(asking, t.id, client.End{})
 		switch code := protocol.CodeOf(err); {
 		case err == nil, code == protocol.CodeSessionExited, code == protocol.CodeSessionNotFound:
 			select {
