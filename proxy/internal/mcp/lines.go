@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -18,16 +20,20 @@ const (
 	invalidRequest = -32600
 )
 
+// lastCalls is how long the calls that an agent has made before the end of its input may still take. The SDK cancels them at
+// the end, and would leave an input half typed.
+const lastCalls = time.Second
+
 // A lineReader reads the lines of an agent that are messages of JSON-RPC. It divides a batch into its messages, and answers
 // whatever is no message with an error, because the server of the SDK would end at both.
 type lineReader struct {
 	io.Closer
 	lines *bufio.Scanner
 	line  []byte // what Read has not returned yet of the last line, with a line for each message
-	out   io.Writer
+	out   *lineWriter
 }
 
-func newLineReader(in io.ReadCloser, out io.Writer) *lineReader {
+func newLineReader(in io.ReadCloser, out *lineWriter) *lineReader {
 	r := &lineReader{Closer: in, lines: bufio.NewScanner(in), out: out}
 	r.lines.Buffer(nil, sdk.DefaultMaxLineLength)
 	return r
@@ -39,10 +45,11 @@ func (r *lineReader) Read(p []byte) (int, error) {
 			if err := r.lines.Err(); err != nil {
 				return 0, err
 			}
+			r.out.awaitAnswers(lastCalls)
 			return 0, io.EOF
 		}
 		for _, m := range messages(bytes.TrimSpace(r.lines.Bytes())) {
-			if code, err := check(m); err != nil {
+			if code, err := r.check(m); err != nil {
 				if err := r.refuse(code, err); err != nil {
 					return 0, err
 				}
@@ -75,8 +82,8 @@ func messages(line []byte) []json.RawMessage {
 	return batch
 }
 
-// check returns the error of a line that is no message, with its code.
-func check(line []byte) (code int, err error) {
+// check returns the error of a line that is no message, with its code, and counts a call.
+func (r *lineReader) check(line []byte) (code int, err error) {
 	if len(line) == 0 {
 		return 0, nil
 	}
@@ -84,20 +91,53 @@ func check(line []byte) (code int, err error) {
 	if err := json.Unmarshal(line, &raw); err != nil {
 		return parseError, fmt.Errorf("the line is not JSON: %w", err)
 	}
-	if _, err := jsonrpc.DecodeMessage(line); err != nil {
+	m, err := jsonrpc.DecodeMessage(line)
+	if err != nil {
 		return invalidRequest, fmt.Errorf("the line is not a message of JSON-RPC 2.0: %w", err)
+	}
+	if call, ok := m.(*jsonrpc.Request); ok && call.IsCall() {
+		r.out.calls.Add(1)
 	}
 	return 0, nil
 }
 
-// A lineWriter lets several goroutines write whole lines.
+// A lineWriter lets several goroutines write whole lines, and counts the calls that are not answered.
 type lineWriter struct {
 	mu sync.Mutex
 	io.WriteCloser
+	calls    atomic.Int64
+	answered chan struct{} // has an element after an answer
+}
+
+func newLineWriter(out io.WriteCloser) *lineWriter {
+	return &lineWriter{WriteCloser: out, answered: make(chan struct{}, 1)}
 }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.WriteCloser.Write(p)
+	n, err := w.WriteCloser.Write(p)
+	if m, wrong := jsonrpc.DecodeMessage(p); wrong == nil {
+		if answer, ok := m.(*jsonrpc.Response); ok && answer.ID.IsValid() {
+			w.calls.Add(-1)
+			select {
+			case w.answered <- struct{}{}:
+			default:
+			}
+		}
+	}
+	return n, err
+}
+
+// awaitAnswers returns when all calls are answered, or when the limit has passed.
+func (w *lineWriter) awaitAnswers(limit time.Duration) {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for w.calls.Load() > 0 {
+		select {
+		case <-w.answered:
+		case <-late.C:
+			return
+		}
+	}
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -61,3 +63,41 @@ func TestWrongLines(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The end of an agent's input is reported when its calls are answered, or some time later.
+func TestLastCalls(t *testing.T) {
+	for _, isAnswered := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			out := newLineWriter(closer{io.Discard})
+			call := `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n"
+			in := newLineReader(io.NopCloser(strings.NewReader(call+"hello")), out)
+			got := make([]byte, len(call))
+			if _, err := io.ReadFull(in, got); err != nil || string(got) != call {
+				t.Fatal(string(got), err)
+			}
+			began, ended := time.Now(), make(chan error, 1)
+			go func() {
+				_, err := in.Read(got)
+				ended <- err
+			}()
+			synctest.Wait()
+			if len(ended) > 0 {
+				t.Error("the end is reported before the answer")
+			}
+			want := lastCalls
+			if isAnswered {
+				want = 0
+				if _, err := out.Write([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}` + "\n")); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := <-ended; err != io.EOF || time.Since(began) != want {
+				t.Errorf("the end is reported after %v, not %v: %v", time.Since(began), want, err)
+			}
+		})
+	}
+}
+
+type closer struct{ io.Writer }
+
+func (closer) Close() error { return nil }

@@ -63,9 +63,9 @@ type Options struct {
 	Out io.WriteCloser
 }
 
-// Run serves an agent until In ends or ctx is done.
+// Run serves an agent until In ends or ctx is done. At the end of In it completes the calls that take no longer than lastCalls.
 func Run(ctx context.Context, o Options) error {
-	out := &lineWriter{WriteCloser: o.Out}
+	out := newLineWriter(o.Out)
 	err := newServer(o).Run(ctx, &sdk.IOTransport{Reader: newLineReader(o.In, out), Writer: out})
 	if errors.Is(err, io.EOF) {
 		return nil
