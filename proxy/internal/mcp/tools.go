@@ -355,13 +355,16 @@ func (s *server) news(ctx context.Context, a answer) (string, error) {
 	if prompt == was.prompt && info.Command != nil && info.Command.Prompt || prompt != "" && strings.Contains(state, encoded(prompt)) {
 		e.told = prompt
 	}
-	s.setReading(a.session, reading{changes.Mark, changes.Next, was.seen.after(changes), prompt, away.Bells})
 	var lines text
 	if changes.Whole && changes.LeftOut == nil && changes.From > changes.First {
 		if err := s.linesAbove(ctx, &lines, a, changes); err != nil {
 			return "", err
 		}
 	}
+	if err := ctx.Err(); err != nil { // the agent does not read the answer
+		return "", err
+	}
+	s.setReading(a.session, reading{changes.Mark, changes.Next, was.seen.after(changes), prompt, away.Bells})
 	lines.changes(changes, e)
 	if a.isNew && (info.Exit == nil || lines.leftOut) {
 		state = string(a.session) + ": " + state

@@ -1,0 +1,96 @@
+package mcp
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/apiserver"
+	"holdfast/proxy/internal/linkclient"
+	"holdfast/shared/testkit"
+	"holdfast/shared/testkit/fakelink"
+)
+
+func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }
+
+// connect returns a client of a proxy whose supervisor is a fake.
+func connect(t *testing.T, w *fakelink.Supervisor) *client.Client {
+	t.Helper()
+	w.Listen()
+	links := linkclient.New(linkclient.Config{Dial: w.Dial, Hello: func() wire.Hello { return wire.Hello{Protocol: protocol.Supported(), Name: "test"} }, Log: zerolog.Nop()})
+	proxy := apiserver.New(apiserver.Config{Link: links, Log: zerolog.Nop()})
+	ln, err := net.Listen("unix", filepath.Join(filepath.Dir(w.Path), "proxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if nc, err := ln.Accept(); err == nil {
+			proxy.Accept(context.Background(), apiserver.NewStream(nc, nil), apiserver.Origin{Transport: apiserver.TransportUnix, Trusted: true})()
+		}
+	}()
+	c, err := client.Dial(testkit.Soon(t), client.Options{Name: "test", Dial: func(context.Context) (net.Conn, error) { return net.Dial("unix", ln.Addr().String()) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Close()
+		_ = ln.Close()
+		<-served
+		_ = links.Close()
+	})
+	return c
+}
+
+// Changes of which the agent gets no answer, because a request for it fails or because it has cancelled its call, are in the
+// next answer.
+func TestReadAgain(t *testing.T) {
+	w := fakelink.New(t)
+	ctx, cancel := context.WithCancel(testkit.Soon(t))
+	histories := 0
+	w.Reply(func(m protocol.Message) (protocol.Message, error) {
+		switch m := m.(type) {
+		case *wire.Info:
+			return wire.Session{Session: protocol.SessionInfo{ID: "s", State: protocol.StateExited, Exit: &protocol.ExitRecord{}}}, nil
+		case *wire.Changes:
+			changes := protocol.ChangesContent{Mark: []byte("mark"), LineNumbers: protocol.LineNumbers{Next: 6}}
+			if len(m.Since) == 0 {
+				changes.Whole, changes.From = true, 5
+				changes.Lines = []protocol.ChangedLines{{Line: 5, Texts: []string{"the result"}}}
+			}
+			return wire.ChangesContent{ChangesContent: changes}, nil
+		case *wire.Away:
+			return wire.AwayContent{}, nil
+		case *wire.History:
+			switch histories++; histories {
+			case 1:
+				return nil, protocol.Errorf(protocol.CodeBusy, "the session is busy")
+			case 2:
+				cancel()
+			}
+			return wire.HistoryContent{}, nil
+		}
+		return wire.OK{}, nil
+	})
+	s := &server{Options: Options{Client: connect(t, w)}, read: map[protocol.SessionID]reading{}}
+	in := readInput{Session: "s", MaxBytes: 1000}
+	for range 2 {
+		if text, err := s.readNew(ctx, in); err == nil {
+			t.Errorf("the answer is %q, want an error", text)
+		}
+	}
+	for _, want := range []bool{true, false} {
+		if text, err := s.readNew(testkit.Soon(t), in); err != nil || strings.Contains(text, "the result") != want {
+			t.Errorf("the answer is %q, %v; want the result: %v", text, err, want)
+		}
+	}
+}
