@@ -24,7 +24,8 @@ func (c *Client) Mark(ctx context.Context, id protocol.SessionID) (*protocol.Mar
 // Await waits until a session meets the condition in spec, or has ended; in that case the answer
 // has its Exit. If timeout is negative, Await waits until ctx is done. To see the effect of an
 // input, call Mark, send the input, and call Await with the mark as Since. A wait without a mark
-// may miss lines that appear and disappear while the proxy or its supervisor is replaced.
+// may miss lines that appear and disappear while the connection is lost, or while the proxy or its
+// supervisor is replaced within the first second of the wait.
 // If no answer comes within the timeout, because the supervisor was stopped, for example, Await fails
 // with timeout some seconds later.
 //

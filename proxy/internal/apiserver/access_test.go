@@ -257,7 +257,7 @@ var verbs = map[string]func(id protocol.SessionID) protocol.Message{
 	"wait":      func(id protocol.SessionID) protocol.Message { return api.Wait{Request: req("r"), SessionID: id} },
 	"mark":      func(id protocol.SessionID) protocol.Message { return api.Mark{Request: req("r"), SessionID: id} },
 	"await": func(id protocol.SessionID) protocol.Message {
-		return api.Await{Request: req("r"), AwaitSpec: protocol.AwaitSpec{SessionID: id, Text: "x"}}
+		return api.Await{Request: req("r"), AwaitSpec: protocol.AwaitSpec{SessionID: id, Prompt: true}}
 	},
 	"input": func(id protocol.SessionID) protocol.Message {
 		return api.Input{Request: req("r"), SessionID: id, Data: []byte("x")}
