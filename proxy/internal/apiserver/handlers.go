@@ -61,6 +61,28 @@ func (c *conn) reopenRequest(ctx context.Context, q *request, m *api.Reopen) err
 	return l.asNotFound(c.spawnAndReply(ctx, q, m.Request, m.EarlyExitMS, reopen))
 }
 
+// await answers an await request. If the request awaits a text and has no mark, it gets one of its beginning. With that, the
+// next proxy finds also a line that leaves the screen while the request is moved.
+func (c *conn) await(ctx context.Context, q *request, m *api.Await) error {
+	reply, err := passOn(ctx, &c.caller, m, policy.VerbRead, func(p *passing, m *api.Await) protocol.Message {
+		p.isInstanceChosen = len(m.Since) > 0 // a mark belongs to one instance
+		if m.Text != "" && len(m.Since) == 0 {
+			if r, err := c.s.cfg.Link.Call(ctx, wire.Mark{SessionID: p.id, Instance: p.instance}); err == nil {
+				c.requests.setMark(q, r)
+			}
+		}
+		a := wire.Await{AwaitSpec: m.AwaitSpec, Instance: p.instance, TimeoutMS: m.TimeoutMS}
+		a.SessionID = p.id
+		return a
+	}, func(p *passing, r *wire.Awaited) (protocol.Message, error) {
+		return api.Awaited{Request: p.Request, AwaitedInfo: r.AwaitedInfo}, nil
+	})
+	if err == nil && c.requests.claimReply(q) {
+		c.send(reply)
+	}
+	return err
+}
+
 // ticketRequest issues a ticket.
 func (c *caller) ticketRequest(ctx context.Context, m *api.Ticket) (protocol.Message, error) {
 	if err := c.s.tickets.wait(ctx); err != nil {

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"net"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/linkclient"
 	"holdfast/shared/link"
 	"holdfast/shared/testkit"
 )
@@ -132,6 +134,43 @@ func TestFreezeOverLostLink(t *testing.T) {
 		}
 	}
 	w.server.Forget()
+}
+
+// An await without a mark that is moved gets the mark of its beginning, so that the next proxy finds also a line that has left
+// the screen meanwhile. Without it, the wait for such a line would not end.
+func TestMovedAwaitHasMark(t *testing.T) {
+	for age, want := range map[time.Duration]string{0: "", 2 * linkclient.FirstCheck: "mark"} { // a young one may not have been compared with the screen
+		w := newWorld(t, nil)
+		w.Answer(func(st *link.Stream, m protocol.Message) {
+			if _, ok := m.(*wire.Mark); ok {
+				_ = st.Send(wire.Marked{MarkInfo: protocol.MarkInfo{Mark: []byte("mark")}})
+				return
+			}
+			_, _ = st.Receive() // until the request is moved
+		})
+		c := w.client()
+		c.send(api.Await{Request: req("r"), AwaitSpec: protocol.AwaitSpec{SessionID: "s", Text: "x"}})
+		testkit.Eventually(t, patience, func() bool { return len(w.Requests("await")) == 1 }, "the supervisor waits")
+		p := &w.server.allConns()[0].requests
+		p.mu.Lock()
+		for q := range p.all {
+			q.markedAt = q.markedAt.Add(-age)
+		}
+		p.mu.Unlock()
+		var moved []json.RawMessage
+		_, err := w.server.Freeze(testkit.Soon(t), 12, func(frozen []*Frozen) error {
+			moved = frozen[0].Record.Requests
+			return nil
+		})
+		if err != nil || len(moved) != 1 {
+			t.Fatalf("moved %s, %v", moved, err)
+		}
+		m, _, err := api.Messages.Decode(moved[0])
+		if await, ok := m.(*api.Await); !ok || string(await.Since) != want || await.Text != "x" || await.RequestID != "r" {
+			t.Errorf("after %v the await is moved as %s, %v", age, moved[0], err)
+		}
+		w.server.Forget()
+	}
 }
 
 // A hesitantTransport starts a freeze when the reader sets its n-th deadline, and delays the reader until the freeze

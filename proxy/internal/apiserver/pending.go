@@ -9,6 +9,8 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/linkclient"
 )
 
 // request is a request in progress.
@@ -18,6 +20,9 @@ type request struct {
 	begun  time.Time
 	cancel context.CancelFunc
 	state  requestState // guarded by the mu of pendingRequests
+
+	mark     []byte    // mark of the beginning of an await, or nil; guarded by the same
+	markedAt time.Time // when it was taken
 
 	attachment *attachment // the reserved attachment of an attach request, or
 	refused    error       // the reason why none was reserved
@@ -62,6 +67,15 @@ func (p *pendingRequests) remove(q *request) {
 	delete(p.all, q)
 }
 
+// setMark stores the mark of an await that has none.
+func (p *pendingRequests) setMark(q *request, reply protocol.Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if marked, ok := reply.(*wire.Marked); ok {
+		q.mark, q.markedAt = marked.Mark, time.Now()
+	}
+}
+
 // postpone leaves a request to the next proxy.
 func (p *pendingRequests) postpone(raw []byte) {
 	p.mu.Lock()
@@ -96,7 +110,8 @@ func (p *pendingRequests) freeze() (repeated []json.RawMessage) {
 	return append(repeated, p.unstarted...)
 }
 
-// left returns the request for the next proxy. A time limit is what is left of it.
+// left returns the request for the next proxy. A time limit is what is left of it. An await without a mark gets the mark of
+// its beginning if the supervisor has compared that with the screen.
 func (q *request) left() json.RawMessage {
 	left := func(ms *int64) *int64 {
 		n := max(0, *ms-time.Since(q.begun).Milliseconds())
@@ -110,10 +125,14 @@ func (q *request) left() json.RawMessage {
 			m = wait
 		}
 	case *api.Await:
-		if wait := *wait; wait.TimeoutMS != nil {
-			wait.TimeoutMS = left(wait.TimeoutMS)
-			m = wait
+		await := *wait
+		if await.TimeoutMS != nil {
+			await.TimeoutMS = left(await.TimeoutMS)
 		}
+		if len(await.Since) == 0 && time.Since(q.markedAt) > linkclient.FirstCheck {
+			await.Since = q.mark
+		}
+		m = await
 	}
 	if m != nil {
 		if raw, err := protocol.Encode(m); err == nil { // it came as JSON, so it can be encoded

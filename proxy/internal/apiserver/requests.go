@@ -100,14 +100,7 @@ var handlers = make(handlerTable).
 	}, func(p *passing, r *wire.Marked) (protocol.Message, error) {
 		return api.Marked{Request: p.Request, MarkInfo: r.MarkInfo}, nil
 	})).
-	add(forward(policy.VerbRead, func(p *passing, m *api.Await) protocol.Message {
-		p.isInstanceChosen = len(m.Since) > 0 // a mark belongs to one instance
-		q := wire.Await{AwaitSpec: m.AwaitSpec, Instance: p.instance, TimeoutMS: m.TimeoutMS}
-		q.SessionID = p.id
-		return q
-	}, func(p *passing, r *wire.Awaited) (protocol.Message, error) {
-		return api.Awaited{Request: p.Request, AwaitedInfo: r.AwaitedInfo}, nil
-	})).
+	add(own((*conn).await)).
 	// The environment belongs to another viewer, so reading the session is not enough.
 	add(forward(policy.VerbType, func(p *passing, _ *api.Environment) protocol.Message {
 		return wire.Environment{SessionID: p.id, Instance: p.instance}
