@@ -25,6 +25,7 @@ import (
 	"holdfast/supervisor/internal/cage"
 	"holdfast/supervisor/internal/keeper/message"
 	"holdfast/supervisor/internal/linkserver"
+	"holdfast/supervisor/internal/recorder"
 	"holdfast/supervisor/internal/reexec"
 	"holdfast/supervisor/internal/session"
 	"holdfast/supervisor/internal/vault"
@@ -33,12 +34,14 @@ import (
 // A replacer lets this process execute another program: the next supervisor, or a keeper if the
 // keeper has died.
 type replacer struct {
-	before   *before
-	self     *self
-	sessions *session.Table
-	cages    *cage.Root
-	server   *linkserver.Server
-	log      zerolog.Logger
+	before    *before
+	self      *self
+	sessions  *session.Table
+	recording *recorder.Recorder
+	cages     *cage.Root
+	server    *linkserver.Server
+	log       zerolog.Logger
+	diskTime  time.Duration // the constant diskTime, except in tests
 
 	replacing sync.Mutex // held during an upgrade or a replacement of the keeper
 	frozenAt  time.Time
@@ -136,9 +139,19 @@ func (r *replacer) builder() *builder {
 	}}
 }
 
+// diskTime is how long a replacement waits until no recording uses the disk.
+const diskTime = 10 * time.Second
+
 // freeze calls f, which executes another program, while no request is in progress and all
-// sessions are frozen. If f returns, sessions and requests continue.
+// sessions are frozen. If f returns, sessions and requests continue. Before, it waits for the recordings, because the
+// kernel does not execute a program while a thread of the process waits for a disk: the sessions would be frozen until
+// the disk answers.
 func (r *replacer) freeze(f func(*session.Frozen) error) error {
+	record, err := r.recording.Pause(r.diskTime)
+	if err != nil {
+		return fmt.Errorf("%w, and the sessions would stand still until it does", err)
+	}
+	defer record()
 	r.frozenAt = time.Now()
 	resume := r.server.Quiesce()
 	defer resume()

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,22 +16,23 @@ import (
 	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/keeper/message"
 	"holdfast/supervisor/internal/linkserver"
+	"holdfast/supervisor/internal/past"
+	"holdfast/supervisor/internal/recorder"
 	"holdfast/supervisor/internal/session"
 	"holdfast/supervisor/internal/vault"
 )
 
-// If the keeper has not confirmed a leave, it may have read it, or read it later. The supervisor, which continues, must
-// report that it serves, because the keeper would end it otherwise.
-func TestReadyAfterFailedLeave(t *testing.T) {
+// newReplacer returns a replacer without sessions whose keeper refuses each leave, and the operations that the keeper receives.
+func newReplacer(t *testing.T) (*replacer, <-chan string) {
+	t.Helper()
 	end, file, err := message.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer end.Close()
+	t.Cleanup(func() { _, _ = end.Close(), file.Close() })
 	end.Now = false
 	ops := make(chan string, 8)
 	go fakeKeeper(end, ops)
-	defer file.Close()
 	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0) // the vault owns its descriptor
 	if err != nil {
 		t.Fatal(err)
@@ -42,22 +45,25 @@ func TestReadyAfterFailedLeave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
+	t.Cleanup(func() { _ = ln.Close() })
 	s, err := newSelf()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.ln = ln
 	sessions := session.NewTable(session.Config{})
-	r := &replacer{
-		before: &before{vault: v}, self: s, sessions: sessions,
+	store := past.New(t.TempDir())
+	return &replacer{
+		before: &before{vault: v}, self: s, sessions: sessions, recording: recorder.New(recorder.Config{Store: store}), diskTime: 10 * time.Millisecond,
 		server: linkserver.New(linkserver.Config{Sessions: sessions, Log: zerolog.Nop()}), log: zerolog.Nop(),
-	}
-	if err := r.execute(nil); err == nil { // the program is not used, because the leave fails before
-		t.Error("the program was executed although the keeper refused the leave")
-	}
+	}, ops
+}
+
+// checkOps checks that the keeper has received these operations.
+func checkOps(t *testing.T, ops <-chan string, want ...string) {
+	t.Helper()
 	var got []string
-	for want := []string{message.OpLeave, message.OpReady}; len(got) < len(want); {
+	for len(got) < len(want) {
 		select {
 		case op := <-ops:
 			if got = append(got, op); !slices.Equal(got, want[:len(got)]) {
@@ -66,6 +72,49 @@ func TestReadyAfterFailedLeave(t *testing.T) {
 		case <-time.After(time.Second):
 			t.Fatalf("the keeper received %q, want %q", got, want)
 		}
+	}
+}
+
+// If the keeper has not confirmed a leave, it may have read it, or read it later. The supervisor, which continues, must
+// report that it serves, because the keeper would end it otherwise.
+func TestReadyAfterFailedLeave(t *testing.T) {
+	r, ops := newReplacer(t)
+	if err := r.execute(nil); err == nil { // the program is not used, because the leave fails before
+		t.Error("the program was executed although the keeper refused the leave")
+	}
+	checkOps(t, ops, message.OpLeave, message.OpReady)
+}
+
+// If the disk does not answer a recording, the program must not be replaced: the kernel would wait for the disk while all
+// sessions are frozen. Later, when the disk answers, it is replaced.
+func TestHungDisk(t *testing.T) {
+	r, ops := newReplacer(t)
+	l := past.Life{ID: "a", Instance: "1"}
+	w, err := r.recording.Store().OpenWriter(l, past.Full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.SetMeta(past.Meta{}), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	waits, answers := make(chan struct{}), make(chan struct{})
+	r.recording.ChangeMeta(l, func(*past.Meta) { close(waits); <-answers })
+	<-waits
+	if err := r.execute(nil); err == nil || !strings.Contains(err.Error(), "disk") {
+		t.Errorf("a replacement during a recording: %v, want an error that names the disk", err)
+	}
+	checkOps(t, ops, message.OpReady)
+	close(answers)
+	r.diskTime = time.Minute
+	if err := r.execute(nil); err == nil {
+		t.Error("the program was executed although the keeper refused the leave")
+	}
+	checkOps(t, ops, message.OpLeave, message.OpReady)
+	resumed := make(chan struct{})
+	r.recording.ChangeMeta(l, func(*past.Meta) { close(resumed) })
+	<-resumed
+	if err := r.recording.Close(time.Minute); err != nil {
+		t.Error(err)
 	}
 }
 

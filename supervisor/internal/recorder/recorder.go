@@ -107,6 +107,7 @@ type Recorder struct {
 
 	mu       sync.Mutex
 	tracks   map[past.Life]*track
+	paused   chan struct{}                  // closed when the pause ends; nil: there is none
 	erasing  map[past.Life]chan struct{}    // forgotten lives; closed and removed when the store has forgotten them, too
 	changing map[past.Life]func(*past.Meta) // changes that ChangeMeta has not stored yet; nil while one is being stored
 	isClosed bool
@@ -290,9 +291,55 @@ func (r *Recorder) mayRetry() bool {
 
 // onDisk calls f when it may use the disk.
 func (r *Recorder) onDisk(f func() error) error {
-	buf := <-r.turns
+	buf := r.takeTurn()
 	defer func() { r.turns <- buf }()
 	return f()
+}
+
+// takeTurn returns a buffer of turns when its caller may use the disk.
+func (r *Recorder) takeTurn() (buf []byte) {
+	for {
+		buf = <-r.turns
+		r.mu.Lock()
+		paused := r.paused
+		r.mu.Unlock()
+		if paused == nil {
+			return buf
+		}
+		r.turns <- buf
+		<-paused
+	}
+}
+
+// Pause lets the steps end that use the disk, and begins no other one until resume is called. It fails after the given
+// time, and then nothing is paused. Only one pause may be at a time.
+func (r *Recorder) Pause(within time.Duration) (resume func(), err error) {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	paused, taken := make(chan struct{}), [][]byte{}
+	setPaused := func(c chan struct{}) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.paused = c
+	}
+	setPaused(paused)
+	resume = func() {
+		setPaused(nil)
+		close(paused)
+		for _, buf := range taken {
+			r.turns <- buf
+		}
+	}
+	for range diskTurns {
+		select {
+		case buf := <-r.turns:
+			taken = append(taken, buf)
+		case <-timer.C:
+			resume()
+			return nil, errors.New("the disk with the recordings does not answer")
+		}
+	}
+	return resume, nil
 }
 
 // Close ends all recordings after the output of the sessions is stored, or after the given
@@ -354,8 +401,8 @@ func (r *Recorder) trim() {
 	if !due {
 		return
 	}
-	trimmed, err := r.cfg.Store.Trim(r.cfg.Budgets)
-	if err != nil {
+	var trimmed past.Trimmed
+	if err := r.onDisk(func() (err error) { trimmed, err = r.cfg.Store.Trim(r.cfg.Budgets); return err }); err != nil {
 		r.cfg.Log.Warn().Err(err).Msg("old recordings not deleted")
 	}
 	if trimmed.Segments > 0 {
@@ -470,7 +517,7 @@ func stopped() *time.Timer {
 // callers may ignore the error that do returns.
 func (t *track) do(step func() error) error {
 	r := t.recorder
-	t.buf = <-r.turns
+	t.buf = r.takeTurn()
 	err := t.open()
 	if err == nil {
 		err = step()
