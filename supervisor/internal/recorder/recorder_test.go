@@ -372,6 +372,30 @@ func TestBusySession(t *testing.T) {
 	await(t, store, p)
 }
 
+// Renew returns an error if the last step of the recording has not renewed the files.
+func TestRenewAtEnd(t *testing.T) {
+	r, store := newRecorder(t, t.TempDir())
+	p := newTape(t, "a")
+	r.Add(p, past.Full)
+	p.print([]byte("text"))
+	await(t, store, p)
+	awaitStep(r)
+	recording, renewed := r.tracks[p.life], make(chan error)
+	p.mu.Lock()
+	p.isBusy, p.meta.Clears = true, 1
+	p.whole = func() { // the last step asks for the screen
+		go func() { renewed <- r.Renew(p.life, limit) }()
+		<-recording.wake // by Renew, which waits from now on
+	}
+	p.mu.Unlock()
+	if err := r.Close(limit); err != nil {
+		t.Error(err)
+	}
+	if err := <-renewed; !errors.Is(err, errNotRenewed) {
+		t.Errorf("Renew returns %v, want %v", err, errNotRenewed)
+	}
+}
+
 // A lateEnd is a tape that has its exit record only after some calls of Meta.
 type lateEnd struct {
 	*tape

@@ -9,8 +9,8 @@ import (
 	"holdfast/supervisor/internal/past"
 )
 
-// errNotRenewed is returned by Renew if the session could not save its screen.
-var errNotRenewed = errors.New("recorder: the session does not give its screen; its files are renewed later")
+// errNotRenewed is returned by Renew if the session could not save its screen, or if its recording ends meanwhile.
+var errNotRenewed = errors.New("recorder: the session does not give its screen, or its recording ends; its files are renewed later")
 
 // Renew stores the present screen of a session, and deletes all that was stored before, because
 // lines of it were cleared for good (Meta.Clears). It returns an error if that is not done within
@@ -29,7 +29,7 @@ func (r *Recorder) Renew(l past.Life, within time.Duration) error {
 	select {
 	case t.renewals <- done:
 	case <-t.ended:
-		return nil // its last step has renewed the files
+		return t.checkRenewed() // by its last step
 	case <-timer.C:
 		return errors.New("recorder: the disk does not answer; the files are renewed later")
 	}
@@ -45,10 +45,15 @@ func (t *track) renewNow() error {
 	if err := t.do(t.store); err != nil {
 		return err
 	}
-	if t.clears != t.source.Clears() {
-		return errNotRenewed
+	return t.checkRenewed()
+}
+
+// checkRenewed returns errNotRenewed if lines were cleared since the files were renewed last.
+func (t *track) checkRenewed() error {
+	if t.clears == t.source.Clears() || t.isForgotten.Load() { // the files of a forgotten session are erased
+		return nil
 	}
-	return nil
+	return errNotRenewed
 }
 
 // renew renews the files if lines were cleared since they were renewed last. If the session cannot
