@@ -75,27 +75,6 @@ func TestFullDiskKeepsMarks(t *testing.T) {
 	}
 }
 
-// marksOf closes the recorder, and returns the marks of kind D that are stored up to an offset.
-func marksOf(t *testing.T, r *Recorder, store *past.Store, p *tape, to uint64) (marks []past.Note) {
-	t.Helper()
-	if err := r.Close(limit); err != nil {
-		t.Fatal(err)
-	}
-	reader, err := store.Open(p.life)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n, err := range reader.Notes(0, to) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n.Kind == 'D' {
-			marks = append(marks, n)
-		}
-	}
-	return marks
-}
-
 // If a part of the marks fits on a full disk, they are stored in their order later: a reader takes a command that ended
 // before the one that was stored last for a repetition.
 // demand: D4

@@ -146,6 +146,27 @@ func await(t *testing.T, s *past.Store, p *tape) {
 	}, "the store has the output of "+p.life.String())
 }
 
+// marksOf closes the recorder, and returns the marks of kind D that are stored up to an offset.
+func marksOf(t *testing.T, r *Recorder, store *past.Store, p *tape, to uint64) (marks []past.Note) {
+	t.Helper()
+	if err := r.Close(limit); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := store.Open(p.life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, err := range reader.Notes(0, to) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Kind == 'D' {
+			marks = append(marks, n)
+		}
+	}
+	return marks
+}
+
 // Output is stored in both modes, whatever the sizes of its pieces, and a flood of output of which
 // the ring overwrites a part leaves the last screen exact.
 func TestStored(t *testing.T) {
@@ -393,6 +414,31 @@ func TestRenewAtEnd(t *testing.T) {
 	}
 	if err := <-renewed; !errors.Is(err, errNotRenewed) {
 		t.Errorf("Renew returns %v, want %v", err, errNotRenewed)
+	}
+}
+
+// A clear keeps the mark of a command that ends while the screen is being saved.
+func TestMarkDuringRenewal(t *testing.T) {
+	r, store := newRecorder(t, t.TempDir())
+	p := newTape(t, "a")
+	r.Add(p, past.Full)
+	p.print([]byte("cleared"))
+	await(t, store, p)
+	p.mu.Lock()
+	p.meta.Clears = 1
+	p.whole = func() {
+		for _, at := range []uint64{5, 12} {
+			r.Mark(p.life, past.Note{Offset: at, Kind: 'D', Text: fmt.Sprint(at)})
+		}
+	}
+	p.mu.Unlock()
+	if err := r.Renew(p.life, limit); err != nil {
+		t.Fatal(err)
+	}
+	p.print([]byte("later"))
+	await(t, store, p)
+	if marks := marksOf(t, r, store, p, 12); len(marks) != 1 || marks[0].Text != "12" {
+		t.Errorf("marks %+v, want only that behind the screen", marks)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"holdfast/supervisor/internal/past"
@@ -68,7 +69,7 @@ func (t *track) renew() error {
 		return nil
 	}
 	t.marksMu.Lock()
-	t.marks = nil
+	t.marks = slices.DeleteFunc(t.marks, func(m past.Note) bool { return m.Offset <= frame.Offset }) // later ones are of commands that ended since
 	t.marksMu.Unlock()
 	if err := t.writer.Renew(frame.Offset, t.ring.SizeAt(frame.Offset), frame.Data); err != nil {
 		return err
