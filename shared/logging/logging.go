@@ -52,6 +52,7 @@ func New(opts Options) (zerolog.Logger, io.Closer, error) {
 	if err != nil {
 		return zerolog.Nop(), nil, fmt.Errorf("log file: %w", err)
 	}
+	out = newQueue(out)
 	ctx := zerolog.New(out).Level(level).Hook(stamp{}).With()
 	if opts.Process != "" {
 		ctx = ctx.Str(Process, opts.Process)

@@ -1,0 +1,53 @@
+//go:build unix
+
+package logging
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A disk that does not answer, here a pipe that nobody reads, does not stop the process. When it answers, it gets all
+// lines.
+func TestHungDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe.log")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, closer, err := New(Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const count = 10
+	logged := make(chan struct{})
+	go func() {
+		defer close(logged)
+		for i := range count { // the first line has no room in the pipe
+			log.Info().Int("n", i).Str("text", strings.Repeat("x", 100<<10)).Send()
+		}
+	}()
+	select {
+	case <-logged:
+	case <-time.After(10 * time.Second):
+		t.Error("the process waits for the disk")
+	}
+	lines := bufio.NewReader(pipe)
+	for i := range count {
+		line, err := lines.ReadString('\n')
+		if err != nil || !strings.Contains(line, `"n":`+string(rune('0'+i))) {
+			t.Fatalf("line %d is %.100q, %v", i, line, err)
+		}
+	}
+	if err := closer.Close(); err != nil {
+		t.Error(err)
+	}
+}
