@@ -100,6 +100,11 @@ func (r *Recorder) record(ctx context.Context) {
 	}
 	r.failing.Store(false)
 	r.Log.Info().Msg("recorder starts")
+	r.recordAll(ctx)
+}
+
+// recordAll records the sessions that it finds until ctx is done.
+func (r *Recorder) recordAll(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { r.retain(ctx) })
@@ -124,7 +129,7 @@ func (r *Recorder) record(ctx context.Context) {
 					isFull = true
 					r.Log.Warn().Int(logging.Count, maxSessions).Msg("too many sessions to record; the others are not recorded")
 				}
-				break
+				continue // the sessions behind it stay known
 			}
 			known[info.Instance] = true
 			s := newSession(r, info)

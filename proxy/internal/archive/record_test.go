@@ -1,0 +1,78 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+)
+
+// lists is a Link with one list of sessions after the other.
+type lists struct {
+	Link
+	left [][]protocol.SessionInfo
+}
+
+func (l *lists) Linked() bool { return true }
+
+func (l *lists) List(context.Context, string) ([]protocol.SessionInfo, error) {
+	if len(l.left) == 0 {
+		return nil, errors.New("no list is left")
+	}
+	next := l.left[0]
+	l.left = l.left[1:]
+	return next, nil
+}
+
+// indexes is a Store that lets the recorder wait for each index. That of session s0 comes between the second and the third look.
+type indexes struct {
+	Store
+	mu    sync.Mutex
+	began map[string]int // how often the recording of a session has begun
+}
+
+func (s *indexes) Get(ctx context.Context, key string, _ int64) ([]byte, error) {
+	s.mu.Lock()
+	s.began[key]++
+	s.mu.Unlock()
+	if key == (Name{testName.Host, "s0", "s0"}).indexKey() {
+		time.Sleep(lookEvery * 3 / 2)
+		return fmt.Appendf(nil, `{"format": 1, "recording": "%s/s0@s0", "is_complete": true}`, testName.Host), nil
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (s *indexes) List(context.Context, string) iter.Seq2[Object, error] {
+	return func(func(Object, error) bool) {}
+}
+
+// A session is recorded once, also if there are more sessions than a recorder records.
+func TestTooManySessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []protocol.SessionInfo
+		for i := range maxSessions {
+			id := fmt.Sprint("s", i)
+			all = append(all, protocol.SessionInfo{ID: protocol.SessionID(id), Instance: protocol.Instance(id)})
+		}
+		further := append([]protocol.SessionInfo{{ID: "further", Instance: "further"}}, all...)
+		store := &indexes{began: map[string]int{}}
+		r := &Recorder{Link: &lists{left: [][]protocol.SessionInfo{all, further, all[1:]}}, Host: testName.Host, Log: zerolog.Nop(), store: store, Config: Config{All: true}}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*lookEvery)
+		defer cancel()
+		r.recordAll(ctx)
+		for key, n := range store.began {
+			if n > 1 {
+				t.Fatalf("the recording of %s has begun %d times", key, n)
+			}
+		}
+	})
+}
