@@ -76,3 +76,21 @@ func TestTooManySessions(t *testing.T) {
 		}
 	})
 }
+
+// If the command of durable_key does not end, the recorder reports that it does not record, and starts the command again.
+func TestHungKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		starts := 0
+		r := &Recorder{Log: zerolog.Nop(), Config: Config{ReadKey: func(ctx context.Context) (string, error) {
+			starts++
+			<-ctx.Done()
+			return "", ctx.Err()
+		}}}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*keyTime)
+		defer cancel()
+		r.record(ctx)
+		if now := r.Stats(); now.IsUp || now.Failures == 0 || starts < 2 {
+			t.Errorf("the command was started %d times, and the numbers are %+v", starts, now)
+		}
+	})
+}

@@ -40,6 +40,8 @@ const (
 	// retry is the pause after a failure of the store, which is doubled up to maxRetry.
 	retry    = 200 * time.Millisecond
 	maxRetry = 15 * time.Second
+	// keyTime is how long the command of durable_key may take until the recorder starts it again.
+	keyTime = 10 * time.Second
 )
 
 // A Link carries requests to the supervisor; *linkclient.Client implements it.
@@ -89,8 +91,11 @@ func (r *Recorder) Stats() Stats {
 func (r *Recorder) record(ctx context.Context) {
 	r.buffer.limit = maxBuffered
 	for wait := retry; ; wait = min(2*wait, maxRetry) {
+		opening, cancel := context.WithTimeout(ctx, keyTime)
 		var err error
-		if r.store, r.keys, err = r.Config.Open(ctx); err == nil {
+		r.store, r.keys, err = r.Config.Open(opening)
+		cancel()
+		if err == nil {
 			break
 		}
 		r.noteFailure(ctx, err)
