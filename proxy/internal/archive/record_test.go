@@ -1,10 +1,12 @@
 package archive
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -73,6 +75,27 @@ func TestTooManySessions(t *testing.T) {
 			if n > 1 {
 				t.Fatalf("the recording of %s has begun %d times", key, n)
 			}
+		}
+	})
+}
+
+// unlisted is a Store that lists nothing.
+type unlisted struct{ Store }
+
+func (unlisted) List(context.Context, string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) { yield(Object{}, errors.New("the server answers 503")) }
+}
+
+// If old recordings cannot be deleted, the numbers do not tell that none can be stored.
+func TestRetainFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		r := &Recorder{Log: zerolog.New(&log), store: unlisted{}}
+		ctx, cancel := context.WithTimeout(t.Context(), retainEvery)
+		defer cancel()
+		r.retain(ctx)
+		if now := r.Stats(); !now.IsUp || now.Failures > 0 || !strings.Contains(log.String(), "503") || strings.Contains(log.String(), "stored") {
+			t.Errorf("the numbers are %+v, and the log is %s", now, &log)
 		}
 	})
 }

@@ -19,8 +19,8 @@ func (r *Recorder) retain(ctx context.Context) {
 		r.indexes.Lock()
 		err := r.Config.Retain(ctx, r.store, r.Host, time.Now())
 		r.indexes.Unlock()
-		if err != nil {
-			r.noteFailure(ctx, err)
+		if err != nil && ctx.Err() == nil {
+			r.Log.Warn().Err(err).Msg("old recordings cannot be deleted; the recorder tries again")
 		}
 		if d, ok := r.store.(*Dir); ok {
 			_ = d.sweepDrafts(r.Host, time.Now().Add(-draftAge)) // a failure only leaves files that take space
