@@ -25,7 +25,7 @@ func (r *Recorder) Run(ctx context.Context) {
 		}
 		var inUse *socket.InUseError
 		if !errors.As(err, &inUse) {
-			r.Log.Warn().Err(err).Msg("recorder cannot take its lock; it tries again")
+			r.noteFailure(ctx, err)
 		}
 		_ = pause(ctx, lockEvery) // the loop looks at ctx
 	}
