@@ -42,6 +42,7 @@ type replacer struct {
 	server    *linkserver.Server
 	log       zerolog.Logger
 	diskTime  time.Duration // the constant diskTime, except in tests
+	isWaiting func() bool   // machine.WaitsForDisk, except in tests
 
 	replacing sync.Mutex // held during an upgrade or a replacement of the keeper
 	frozenAt  time.Time
@@ -139,8 +140,12 @@ func (r *replacer) builder() *builder {
 	}}
 }
 
-// diskTime is how long a replacement waits until no recording uses the disk.
-const diskTime = 10 * time.Second
+const (
+	// diskTime is how long a replacement waits until no recording uses the disk, and then until no thread waits for a disk.
+	diskTime = 10 * time.Second
+	// diskPause is the pause between two looks at the threads.
+	diskPause = 10 * time.Millisecond
+)
 
 // freeze calls f, which executes another program, while no request is in progress and all
 // sessions are frozen. If f returns, sessions and requests continue. Before, it waits for the recordings, because the
@@ -152,6 +157,11 @@ func (r *replacer) freeze(f func(*session.Frozen) error) error {
 		return fmt.Errorf("%w, and the sessions would stand still until it does", err)
 	}
 	defer record()
+	for began := time.Now(); r.isWaiting(); time.Sleep(diskPause) { // to write to the log, for example
+		if time.Since(began) > r.diskTime {
+			return errors.New("a disk does not answer, and the sessions would stand still until it does")
+		}
+	}
 	r.frozenAt = time.Now()
 	resume := r.server.Quiesce()
 	defer resume()

@@ -54,7 +54,7 @@ func newReplacer(t *testing.T) (*replacer, <-chan string) {
 	sessions := session.NewTable(session.Config{})
 	store := past.New(t.TempDir())
 	return &replacer{
-		before: &before{vault: v}, self: s, sessions: sessions, recording: recorder.New(recorder.Config{Store: store}), diskTime: 10 * time.Millisecond,
+		before: &before{vault: v}, self: s, sessions: sessions, recording: recorder.New(recorder.Config{Store: store}), diskTime: 10 * time.Millisecond, isWaiting: func() bool { return false },
 		server: linkserver.New(linkserver.Config{Sessions: sessions, Log: zerolog.Nop()}), log: zerolog.Nop(),
 	}, ops
 }
@@ -80,6 +80,22 @@ func checkOps(t *testing.T, ops <-chan string, want ...string) {
 func TestReadyAfterFailedLeave(t *testing.T) {
 	r, ops := newReplacer(t)
 	if err := r.execute(nil); err == nil { // the program is not used, because the leave fails before
+		t.Error("the program was executed although the keeper refused the leave")
+	}
+	checkOps(t, ops, message.OpLeave, message.OpReady)
+}
+
+// If a thread waits for a disk that does not answer, such as that of the log, the program must not be replaced either.
+func TestHungThread(t *testing.T) {
+	r, ops := newReplacer(t)
+	r.isWaiting = func() bool { return true }
+	if err := r.execute(nil); err == nil || !strings.Contains(err.Error(), "disk") {
+		t.Errorf("a replacement while a thread waits: %v, want an error that names the disk", err)
+	}
+	checkOps(t, ops, message.OpReady)
+	var looks int
+	r.diskTime, r.isWaiting = time.Minute, func() bool { looks++; return looks < 3 }
+	if err := r.execute(nil); err == nil {
 		t.Error("the program was executed although the keeper refused the leave")
 	}
 	checkOps(t, ops, message.OpLeave, message.OpReady)

@@ -189,7 +189,7 @@ func (p *parts) makeTable() {
 		MaxSessions: cfg.MaxSessions, OriginatorSessions: cfg.OriginatorMax, SpawnBurst: 8 * cfg.SpawnRate, SpawnRate: cfg.SpawnRate,
 		Env: inherited(p.o, cfg.dirs), Cages: cages, Vault: p.before.sessionVault(log), ReportDir: cfg.dirs.State, Published: p.self.published, Log: log,
 	})
-	p.replacer = &replacer{before: p.before, self: p.self, sessions: p.sessions, recording: p.recording, cages: cages, log: log, diskTime: diskTime}
+	p.replacer = &replacer{before: p.before, self: p.self, sessions: p.sessions, recording: p.recording, cages: cages, log: log, diskTime: diskTime, isWaiting: machine.WaitsForDisk}
 }
 
 // durableKey begins to read the key that encrypts the recordings. It returns nil if there is none.
