@@ -225,6 +225,25 @@ func TestTimeBesideEmptySegment(t *testing.T) {
 	}
 }
 
+// A put that the server has executed late leaves a segment that has all of another one, which a later recorder has stored meanwhile.
+func TestSegmentWithinAnother(t *testing.T) {
+	s := OpenDir(t.TempDir())
+	for _, seg := range []Segment{{Start: 0, Output: []byte("abcdef")}, {Start: 2, Output: []byte("cd")}, {Start: 6, Output: []byte("ghij")}, {Start: 7, Output: []byte("h")}} {
+		seg.Name, seg.Size, seg.IsShown = testName, protocol.Size{Cols: 20, Rows: 5}, seg.Start == 0
+		if err := s.Put(t.Context(), testName.segmentKey(seg.Start, seg.End(), false), seg.Encode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "abcdefghij"
+	var out bytes.Buffer
+	if missing, err := Output(t.Context(), s, nil, testName, nil, &out); missing > 0 || err != nil || out.String() != want {
+		t.Errorf("the output is %q, of which %d bytes are missing, %v; want %q", &out, missing, err, want)
+	}
+	if c, err := Show(t.Context(), s, nil, testName, nil, protocol.ScreenSpec{NonEmpty: true}); err != nil || len(c.Lines) != 1 || c.Lines[0] != want {
+		t.Errorf("the screen is %q, %v; want %q", c.Lines, err, want)
+	}
+}
+
 // A store that fails once.
 type failGet struct {
 	Store

@@ -108,10 +108,14 @@ func (p *player) find(at *protocol.Moment) (offset uint64, i int, err error) {
 	if len(p.segments) == 0 {
 		return 0, 0, protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("recording %s has no segments", p.name))
 	}
-	last := len(p.segments) - 1
 	switch {
 	case at == nil:
-		return p.segments[last].end, last, nil
+		for k, o := range p.segments { // the last segment may be within another one
+			if o.end >= offset {
+				offset, i = o.end, k
+			}
+		}
+		return offset, i, nil
 	case at.Offset != nil:
 		return p.findOffset(*at.Offset)
 	case at.AgoMS != nil:
@@ -191,8 +195,8 @@ func (p *player) show(offset uint64, i int, spec protocol.ScreenSpec) (c protoco
 		if i < 0 || len(segments) > maxBefore {
 			return c, p.notExact(offset)
 		}
-		if p.segments[i].end < at { // output is missing between
-			return c, p.notExact(offset)
+		if p.segments[i].end < at { // output is missing between, or an earlier segment has all of this one
+			continue
 		}
 		seg, err := p.segment(i)
 		if errors.Is(err, fs.ErrNotExist) { // it was deleted since it was listed
