@@ -26,3 +26,11 @@ func TestWaitsForDisk(t *testing.T) {
 		t.Error("a thread that waits is not found")
 	}
 }
+
+func TestSyncDir(t *testing.T) {
+	for _, dir := range []string{t.TempDir(), "/proc"} { // the second one is of a file system that cannot do it
+		if err := SyncDir(dir); err != nil {
+			t.Error(err)
+		}
+	}
+}

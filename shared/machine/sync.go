@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // SyncDir makes the names in a directory durable, as far as the system can.
@@ -13,7 +14,7 @@ func SyncDir(dir string) error {
 		return err
 	}
 	err = f.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrInvalid) {
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EINVAL) {
 		err = nil // Windows, and some network file systems
 	}
 	return errors.Join(err, f.Close())
