@@ -656,3 +656,33 @@ func size(path string) (int64, error) {
 	}
 	return info.Size(), nil
 }
+
+// A keyframe without output stays until a newer one is durable, also if output is missing behind it.
+func TestGapBehindKeyframe(t *testing.T) {
+	s, _ := newStore(t)
+	w := open(t, s, Full)
+	must(t, w.Append(0, textAt(0, 10)), w.Keyframe(100, []byte("keyframe")), w.Sync())
+	exact := func(want uint64) {
+		t.Helper()
+		b, err := reader(t, s).Bounds()
+		must(t, err)
+		if b.Exact != want {
+			t.Errorf("the bounds are %+v; the last exact screen should be that at %d", b, want)
+		}
+	}
+	exact(100)
+	for range 2 { // the second writer continues after a kill
+		must(t, w.Append(w.End()+100, textAt(w.End()+100, 10)), w.Sync())
+		exact(100)
+		w.lock.Close()
+		w = open(t, s, Full)
+		exact(100)
+	}
+	must(t, w.Keyframe(400, []byte("newer")), w.Append(400, textAt(400, 1)), w.Sync())
+	exact(401)
+	must(t, w.Close())
+	w = open(t, s, Full)
+	if all := names(t, s.path(aLife)); slices.Contains(all, openName(100)) {
+		t.Errorf("the files are %q, of which one has no output", all)
+	}
+}

@@ -261,9 +261,9 @@ func (w *Writer) reseal(path string, s *segment) (file, error) {
 
 // closeLeft closes a segment that a crash has left open before a newer one. It is deleted instead
 // if it has no output, or in the mode Screen, as Sync would have done. The newer one must be durable. In the mode Screen it stays
-// until a writer can read the keyframe of the newer one.
+// until a writer can read the keyframe of the newer one, and without output, until there is one.
 func (w *Writer) closeLeft(s segment) error {
-	if w.mode == Screen && (w.cur == nil || w.keyframeAt != w.cur.start) {
+	if w.mode == Screen && (w.cur == nil || w.keyframeAt != w.cur.start) || s.end == s.start && !w.hasKeyframe {
 		return nil
 	}
 	if w.mode == Screen || s.end == s.start {

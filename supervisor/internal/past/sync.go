@@ -28,7 +28,7 @@ func (w *Writer) sync() error {
 		return nil
 	}
 	flushed := w.flush()
-	r := round{w: w, cur: w.cur, retired: w.retired, isDirDirty: w.isDirDirty}
+	r := round{w: w, cur: w.cur, retired: w.retired, isDirDirty: w.isDirDirty, hasKeyframe: w.hasKeyframe}
 	end, lock := w.flushed, w.lock
 	w.retired, w.isDirty, w.isDirDirty = nil, false, false
 	if cap(w.output) > idleBytes {
@@ -62,6 +62,8 @@ type round struct {
 	isDirDirty bool
 	syncs      uint64
 	written    uint64
+
+	hasKeyframe bool // the screen at the end can be restored, from cur or a segment that has output
 }
 
 func (r *round) run(lock *dirLock) error {
@@ -73,7 +75,11 @@ func (r *round) run(lock *dirLock) error {
 	}
 	var errs []error
 	for _, s := range r.retired {
-		if s.ending == endClose {
+		switch {
+		case s.ending != endClose:
+		case s.end == s.start: // output is missing behind its keyframe
+			s.ending = endRemove
+		default:
 			errs = append(errs, r.finish(s))
 		}
 	}
@@ -89,7 +95,7 @@ func (r *round) run(lock *dirLock) error {
 	r.isDirDirty = r.isDirDirty && err != nil
 	for _, s := range r.retired {
 		switch {
-		case s.ending == endRemove && (err != nil || r.cur == nil):
+		case s.ending == endRemove && (err != nil || r.cur == nil || !r.hasKeyframe):
 			r.left = append(r.left, s) // the newer keyframe may not be durable
 		case s.ending == endRemove:
 			r.remove(s)
@@ -115,14 +121,10 @@ func (r *round) remove(s *segmentFile) {
 	r.isDirDirty = true
 }
 
-// finish syncs a segment and renames it to START-END. A segment without output is deleted,
-// because a segment that begins at the same offset may follow.
+// finish syncs a segment, which has output, and renames it to START-END.
 func (r *round) finish(s *segmentFile) error {
 	d := r.w.store.disk
 	r.isDirDirty = true
-	if s.end == s.start {
-		return errors.Join(s.file.Close(), ignoreMissing(d.Remove(s.path)))
-	}
 	// The file must be whole before it is packed: a power cut may leave the second of the two
 	// renames that follow, without the first.
 	r.syncs++
