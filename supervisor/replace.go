@@ -152,6 +152,7 @@ const (
 // kernel does not execute a program while a thread of the process waits for a disk: the sessions would be frozen until
 // the disk answers.
 func (r *replacer) freeze(f func(*session.Frozen) error) error {
+	r.sessions.AwaitErased()
 	record, err := r.recording.Pause(r.diskTime)
 	if err != nil {
 		return fmt.Errorf("%w, and the sessions would stand still until it does", err)

@@ -52,6 +52,10 @@ type Frozen struct {
 	dones   []func()
 }
 
+// AwaitErased waits a short time until the recordings of forgotten sessions are erased. Call it before Freeze, because the
+// sessions must not wait for the disk. State returns the erasures that are not done.
+func (t *Table) AwaitErased() { t.awaitErased(eraseTime, "") }
+
 // Freeze halts all sessions, saves their state, and prevents new ones, so that another program
 // can take over. If the other program does not, Thaw resumes the sessions. Errors: closed, busy,
 // and those of saving; all sessions continue then.
@@ -92,7 +96,6 @@ func (t *Table) Freeze() (*Frozen, error) {
 		f.Thaw()
 		return nil, failed
 	}
-	t.awaitErased(eraseTime, "") // State returns the erasures that are not done
 	return f, nil
 }
 

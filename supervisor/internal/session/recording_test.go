@@ -429,6 +429,30 @@ func TestForgottenIsNotLost(t *testing.T) {
 	}
 }
 
+// Freeze does not wait for the disk.
+func TestFreezeDuringErasure(t *testing.T) {
+	m := boot(t, t.TempDir())
+	resume, err := m.recorder.Pause(patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resume()
+	l := past.Life{ID: "a", Instance: "1"}
+	m.recorder.Forget(l)
+	began := time.Now()
+	frozen, err := m.Freeze()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer frozen.Thaw()
+	if took := time.Since(began); took >= eraseTime {
+		t.Errorf("Freeze took %v", took)
+	}
+	if left := m.State().Forgotten; !slices.Contains(left, l) {
+		t.Errorf("the next program learns of the erasures %v, want %v", left, l)
+	}
+}
+
 // If no other program takes over after all, the erasure of forgotten sessions continues.
 func TestForgottenAfterThaw(t *testing.T) {
 	m := boot(t, t.TempDir())
