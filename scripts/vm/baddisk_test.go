@@ -6,7 +6,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -79,6 +83,8 @@ func useBadDisk(t *testing.T) {
 
 	b.fault(200*time.Millisecond, 0)
 	b.checkSurvival("slow disk", false)
+	b.fault(15*time.Second, 0)
+	b.checkRefusal()
 	b.fault(0, 0)
 
 	b.run("sh", "-c", "dd if=/dev/zero of=/disk/filler bs=64k 2>/dev/null; true")
@@ -147,11 +153,45 @@ func (b *badDisk) checkSurvival(what string, fails bool) {
 	b.say("%s: a session echoes within %v, and after the supervisor was replaced", what, took)
 }
 
+// checkRefusal checks that sessions answer while the disk does not, and while an upgrade waits for it, which is then refused.
+func (b *badDisk) checkRefusal() {
+	b.t.Helper()
+	threads := fmt.Sprintf("/proc/%d/task/*/stat", b.supervisor().PID)
+	testkit.Eventually(b.t, limit, func() bool {
+		files, _ := filepath.Glob(threads)
+		return slices.ContainsFunc(files, func(file string) bool {
+			stat, _ := os.ReadFile(file)
+			return strings.Contains(string(stat), ") D ")
+		})
+	}, "a recording waits for the disk")
+	refused := make(chan error, 1)
+	go func() {
+		out, err := exec.Command("supervisor", "--upgrade").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "upgrade_refused") {
+			refused <- fmt.Errorf("the upgrade: %v, %s", err, out)
+		}
+		close(refused)
+	}()
+	var longest time.Duration
+	for i := 0; ; i++ {
+		longest = max(longest, b.echoes(1, fmt.Sprint("hung-disk-", i)))
+		select {
+		case err := <-refused:
+			if err != nil || longest > 5*time.Second {
+				b.t.Errorf("%v; a session echoes within %v", err, longest)
+			}
+			b.say("hung disk: a session echoes within %v, and the upgrade is refused", longest)
+			return
+		default:
+		}
+	}
+}
+
 // checkRecovery checks that output is recorded again.
 func (b *badDisk) checkRecovery(what string) {
 	b.t.Helper()
 	stored := func() (n int64) {
-		size, _ := strconv.ParseInt(strings.Fields(b.run("du", "-s", "/disk"))[0], 10, 64)
+		size, _ := strconv.ParseInt(strings.Fields(b.run("sh", "-c", "du -s /disk 2>/dev/null; true"))[0], 10, 64)
 		return size
 	}
 	before := stored()
