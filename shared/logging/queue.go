@@ -2,7 +2,6 @@ package logging
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"sync/atomic"
 	"time"
@@ -42,7 +41,7 @@ func (q *queue) Write(p []byte) (int, error) {
 	select {
 	case q.lines <- l:
 	default:
-		return 0, errors.New("the disk of the log does not answer, and too many lines wait for it")
+		return len(p), nil // zerolog would write an error to standard error, which may be what does not answer
 	}
 	if q.isLate.Load() {
 		return len(p), nil
