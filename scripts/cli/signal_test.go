@@ -180,3 +180,23 @@ func TestSignalOnBlockedTerminal(t *testing.T) {
 		}
 	}
 }
+
+// A third SIGINT must leave a run also if the supervisor has not answered the requests of the first two.
+func TestInterruptUnanswered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("start")
+	b := w.begin("run", "--id", "r", "--", "cat")
+	if !eventually(func() bool { r := w.proxy("info", "r", "--json"); return strings.Contains(r.Out, `"attachments": 1`) }) {
+		t.Fatal("the run does not start")
+	}
+	pid := int(w.object("status", "--json")["supervisor"].(map[string]any)["pid"].(float64))
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
+	if !eventually(func() bool { return b.Signal(syscall.SIGINT) != nil }) { // until the process has ended
+		t.Fatal("run does not end by SIGINT")
+	}
+	w.endsBy(b, syscall.SIGINT)
+}

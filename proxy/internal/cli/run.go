@@ -209,12 +209,12 @@ func (r *oneRun) handleSignals(ctx context.Context, cancel context.CancelCauseFu
 		case s := <-r.signals:
 			switch s {
 			case syscall.SIGINT:
-				switch interrupts++; interrupts {
+				switch interrupts++; interrupts { // a request may wait for its answer for ever, and a further signal must not wait for it
 				case 1:
-					_ = r.c.Interrupt(ctx, r.s.ID) // fails if the run is ending
+					go func() { _ = r.c.Interrupt(ctx, r.s.ID) }() // fails if the run is ending
 				case 2:
-					_ = r.c.Terminate(ctx, r.s.ID, client.End{})
-				case 3: // the run has ended, and the reader of its output does not read
+					go func() { _ = r.c.Terminate(ctx, r.s.ID, client.End{}) }()
+				case 3: // the run has ended, and the reader of its output does not read, or no process answers
 					r.leaveBySignal(ctx, syscall.SIGINT, cancel)
 				}
 			case syscall.SIGPIPE: // the write has failed, too
