@@ -200,3 +200,28 @@ func TestInterruptUnanswered(t *testing.T) {
 	}
 	w.endsBy(b, syscall.SIGINT)
 }
+
+// A command that was started with SIGHUP ignored, as by nohup, must continue after SIGHUP. attach must end with its terminal nevertheless.
+func TestHangupIgnored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "echo ready; exec cat")
+	nohup := func(command string) *terminal {
+		return w.openSize(80, 24, exec.Command("/bin/sh", "-c", "trap '' HUP; exec proxy "+command))
+	}
+	run, attach := nohup("run -- sh -c 'echo ready; read x; exit 7'"), nohup("attach s")
+	run.expect("ready")
+	if err := run.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	run.typ("x\r")
+	run.ends(7, "")
+	attach.expect("ready")
+	if err := attach.master.Close(); err != nil {
+		t.Fatal(err)
+	}
+	attach.wait()
+	if got := w.object("info", "s", "--json")["state"]; got != "running" {
+		t.Errorf("the session is %v", got)
+	}
+}

@@ -40,7 +40,7 @@ import (
 // holdfast.
 func Main(operate func(*App) []*cobra.Command) int {
 	a := newApp(operate)
-	ctx, stop := a.ending.catch(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := a.ending.catch(context.Background(), heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
 	err := a.command(firstWord(os.Args[1:])).ExecuteContext(ctx)
 	by, isSignalled := context.Cause(ctx).(signalled)
 	if isSignalled && errors.Is(err, context.Canceled) {

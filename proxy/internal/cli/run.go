@@ -105,7 +105,7 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 		return err
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
+	signal.Notify(signals, heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)...)
 	defer signal.Stop(signals)
 	return a.withStarted(cmd.Context(), func(c *client.Client) error {
 		// From here on this command handles signals itself, because it must not lose sight of the

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -44,6 +45,11 @@ func (e *ending) catch(parent context.Context, signals ...os.Signal) (ctx contex
 		}
 	}()
 	return ctx, func() { signal.Stop(c); cancel(nil) }
+}
+
+// heeded returns the signals without SIGHUP if the process that has started this one has made it ignore SIGHUP, as nohup does.
+func heeded(signals ...os.Signal) []os.Signal {
+	return slices.DeleteFunc(signals, func(s os.Signal) bool { return s == syscall.SIGHUP && signal.Ignored(s) })
 }
 
 // orSignalled returns err, or the exit code of the signal that has ended ctx.

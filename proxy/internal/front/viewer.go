@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"holdfast/protocol"
@@ -223,7 +224,7 @@ func (d detachedBy) Error() string {
 func (detachedBy) Is(target error) bool { return target == client.ErrStolen }
 
 // readInput sends the terminal's input to the session. The end of standard input does not end the
-// view.
+// view, unless it is a terminal, and this process ignores the signal that ends a view with its terminal.
 func (v *viewer) readInput() {
 	typed := v.keys.filter
 	if v.asking != nil {
@@ -253,6 +254,9 @@ func (v *viewer) readInput() {
 				v.asking.flush()
 			}
 			v.keys.flush()
+			if !v.piped && signal.Ignored(syscall.SIGHUP) {
+				v.endView() // the terminal is gone, and no signal tells so
+			}
 			return
 		}
 	}
