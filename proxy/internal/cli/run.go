@@ -52,8 +52,8 @@ func (a *app) runCommand() *cobra.Command {
 		"already ended. A run is kept as long as exit records are (exit_keep), or until proxy kill --forget.\n" +
 		"A run that was lost with the machine is reported as lost, with exit code 70, until proxy revive starts it again.\n" +
 		"Another command with the id of a run fails with session_exists. Without --id the session is forgotten\n" +
-		"after it has ended and its output has been printed. If the output cannot be written, the run continues, and run\n" +
-		"names its id, with which the same command returns to it.\n\n" +
+		"after it has ended and its output has been printed. If the output cannot be written, or no process answers,\n" +
+		"the run may continue, and run names its id, with which the same command returns to it.\n\n" +
 		"In a terminal all keys go to the command, even ctrl-c, as with attach; the detach keys leave it\n" +
 		"running, with exit code 75. Without a terminal, standard input is not read, CRLF is printed as LF, and\n" +
 		"SIGINT is passed on to the command; a second SIGINT ends it. A third one, any other signal, or a broken\n" +
@@ -112,16 +112,11 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 		// run. A run may take any time to end after SIGINT.
 		a.ending.needs(always)
 		ctx := context.WithoutCancel(cmd.Context())
-		begin, cancel := context.WithTimeout(ctx, startTimeout)
-		defer cancel()
-		if err := a.notItself(begin, c, request.ID); err != nil {
+		if err := a.notItself(cmd.Context(), c, request.ID); err != nil {
 			return err
 		}
-		s, err := c.Spawn(begin, request)
+		s, err := o.start(cmd.Context(), c, request)
 		if err != nil {
-			if e := protocol.AsError(err); e.Code == protocol.CodeSessionExists && o.id != "" {
-				err = protocol.Errorf(e.Code, fmt.Sprintf("%s; it was not started by proxy run", e.Message))
-			}
 			return err
 		}
 		if !slices.EqualFunc(s.Session.Argv, protocol.CutArgv(argv), isMaskedFrom) {
@@ -141,6 +136,27 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 		go r.exitBySignal(ctx, done)
 		return r.end(ctx, why)
 	})
+}
+
+// start starts the run, or returns to it. A run that the supervisor has not confirmed soon after the end of asked, or in
+// startTimeout, may start later, so the error names it.
+func (o *runOptions) start(asked context.Context, c *client.Client, request client.SpawnRequest) (*client.Spawned, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(asked), startTimeout)
+	defer cancel()
+	defer context.AfterFunc(asked, func() { time.AfterFunc(abandonLimit, cancel) })()
+	s, err := c.Spawn(ctx, request)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		code := sysexits.TempFail
+		if by, ok := context.Cause(asked).(signalled); ok {
+			code = by.exitCode()
+		}
+		err = exitcode.New(code, fmt.Sprintf("the start of run %s was not confirmed, so it may still start; the same command with --id %s returns to it", request.ID, request.ID))
+	case protocol.CodeOf(err) == protocol.CodeSessionExists && o.id != "":
+		err = protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("%s; it was not started by proxy run", protocol.AsError(err).Message))
+	}
+	return s, err
 }
 
 // oneRun is a run that this command watches.
@@ -476,7 +492,7 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 		}
 		return childExit(r.exit.ExitCode)
 	case errors.Is(why, errRunTime) && r.o.kill:
-		if err := r.kill(ctx); err != nil {
+		if err := r.kill(ctx, ctx); err != nil {
 			return r.keep(err)
 		}
 		if err := r.result(ctx, true); err != nil {
@@ -519,16 +535,21 @@ func (r *oneRun) leave(ctx context.Context, code int, goesOn string) error {
 		return exitcode.New(code, goesOn)
 	}
 	r.o.text = true // no more output is printed
-	if err := r.kill(ctx); err != nil {
+	asking, cancel := context.WithTimeout(ctx, endLimit-abandonLimit)
+	defer cancel()
+	switch err := r.kill(ctx, asking); {
+	case err != nil && asking.Err() != nil:
+		return exitcode.New(code, fmt.Sprintf("the end of run %s was not confirmed, so it may continue; the same command with --id %s returns to it", r.s.ID, r.s.ID))
+	case err != nil:
 		return err
 	}
 	_ = r.c.Forget(ctx, r.s.ID) // if this fails, the session is removed after exit_keep
 	return exitcode.New(code, "")
 }
 
-// kill ends the run, and prints the output that it still produces.
-func (r *oneRun) kill(ctx context.Context) error {
-	err := r.c.Terminate(ctx, r.s.ID, client.End{})
+// kill ends the run, and prints the output that it still produces. The request is given up when asking is done.
+func (r *oneRun) kill(ctx, asking context.Context) error {
+	err := r.c.Terminate(asking, r.s.ID, client.End{})
 	if err != nil && !errors.Is(err, protocol.ErrSessionExited) {
 		return err
 	}

@@ -2,8 +2,20 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"io"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/sysexits"
 )
 
 // However the output is cut, CRLF becomes LF, and other bytes do not change.
@@ -50,5 +62,63 @@ func TestMaskedFrom(t *testing.T) {
 		if got := isMaskedFrom(tt.shown, tt.text); got != tt.want {
 			t.Errorf("%q of %q: %v", tt.shown, tt.text, got)
 		}
+	}
+}
+
+// silentProxy returns a client of a proxy that answers no request.
+func silentProxy(t *testing.T) *client.Client {
+	t.Helper()
+	c, err := client.Dial(t.Context(), client.Options{Dial: func(context.Context) (net.Conn, error) {
+		here, there := net.Pipe()
+		go func() {
+			if _, _, err := frame.NewReader(there, frame.Max).Next(); err != nil {
+				t.Error(err)
+			}
+			m, err := protocol.Encode(api.Welcome{Protocol: protocol.Supported(), Agreed: protocol.Version, Instance: "p"})
+			if err != nil {
+				t.Error(err)
+			}
+			_, _ = there.Write(frame.Append(nil, frame.Control, m)) // fails if the test has ended
+			_, _ = io.Copy(io.Discard, there)
+		}()
+		return here, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// A run of which it is not known whether it has started, or whether it has ended, must be named, also after a signal.
+func TestRunUnanswered(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		code int
+		run  func(context.Context, *client.Client) error
+	}{
+		{"start", sysexits.TempFail, func(ctx context.Context, c *client.Client) error {
+			_, err := (&runOptions{}).start(ctx, c, client.SpawnRequest{ID: "r1"})
+			return err
+		}},
+		{"signal at the start", 143, func(ctx context.Context, c *client.Client) error {
+			asked, cancel := context.WithCancelCause(ctx)
+			cancel(signalled{syscall.SIGTERM})
+			_, err := (&runOptions{}).start(asked, c, client.SpawnRequest{ID: "r1"})
+			return err
+		}},
+		{"end", 143, func(ctx context.Context, c *client.Client) error {
+			r := &oneRun{c: c, o: &runOptions{}, s: protocol.SessionInfo{ID: "r1"}}
+			return r.end(ctx, signalled{syscall.SIGTERM})
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				err := tt.run(t.Context(), silentProxy(t))
+				if exitcode.Of(err) != tt.code || !strings.Contains(exitcode.Text(err), "the same command with --id r1 returns to it") {
+					t.Errorf("exit %d, %q; want %d, and the name of the run", exitcode.Of(err), exitcode.Text(err), tt.code)
+				}
+			})
+		})
 	}
 }
