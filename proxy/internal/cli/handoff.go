@@ -240,6 +240,7 @@ func (a *app) waitServing(ctx context.Context, p *daemon.Process, f *follower) e
 			if a.serves(ctx, p.PID, f) {
 				return nil
 			}
+			f.read() // what the successor has done meanwhile
 			if !f.early() {
 				late.Reset(startTimeout) // clients are being moved, which must not be interrupted
 				continue

@@ -9,8 +9,11 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/proxy/internal/daemon"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/handoff"
+	"holdfast/shared/config"
+	"holdfast/shared/socket"
 	"holdfast/shared/sysexits"
 	"holdfast/shared/testkit"
 )
@@ -51,5 +54,45 @@ func TestFollower(t *testing.T) {
 		if got := exitcode.Of(f.err()); got != want {
 			t.Errorf("the exit code of a successor that failed with %q is %d, want %d", code, got, want)
 		}
+	}
+}
+
+// A successor that begins to move clients while the command asks who serves must not be ended.
+func TestWaitServingLate(t *testing.T) {
+	a := &app{dir: testkit.Dir(t), proxy: config.DefaultProxy, ending: &ending{}}
+	f, err := a.newFollower(&handoffOptions{quiet: true, timeout: -grace}) // the time is over at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	old, err := socket.Listen(filepath.Join(a.dir, config.APISocket(a.proxy)), socket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	go func() {
+		conn, _, err := old.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		if _, err := f.pipe.WriteString(`{"step":"compared"}` + "\n" + `{"step":"serving"}` + "\n"); err != nil {
+			t.Error(err)
+		}
+		greet(t, conn)
+	}()
+	p, err := daemon.StartHere(daemon.Spec{Path: "/bin/sleep", Args: []string{"1000"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.End()
+	if err := a.waitServing(t.Context(), p, f); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-p.Exited:
+		t.Error("the successor was ended")
+	default:
 	}
 }

@@ -65,20 +65,26 @@ func TestMaskedFrom(t *testing.T) {
 	}
 }
 
+// greet answers the hello of a client, as a proxy does.
+func greet(t *testing.T, nc net.Conn) {
+	t.Helper()
+	if _, _, err := frame.NewReader(nc, frame.Max).Next(); err != nil {
+		t.Error(err)
+	}
+	m, err := protocol.Encode(api.Welcome{Protocol: protocol.Supported(), Agreed: protocol.Version, Instance: "p"})
+	if err != nil {
+		t.Error(err)
+	}
+	_, _ = nc.Write(frame.Append(nil, frame.Control, m)) // fails if the client has ended
+}
+
 // silentProxy returns a client of a proxy that answers no request.
 func silentProxy(t *testing.T) *client.Client {
 	t.Helper()
 	c, err := client.Dial(t.Context(), client.Options{Dial: func(context.Context) (net.Conn, error) {
 		here, there := net.Pipe()
 		go func() {
-			if _, _, err := frame.NewReader(there, frame.Max).Next(); err != nil {
-				t.Error(err)
-			}
-			m, err := protocol.Encode(api.Welcome{Protocol: protocol.Supported(), Agreed: protocol.Version, Instance: "p"})
-			if err != nil {
-				t.Error(err)
-			}
-			_, _ = there.Write(frame.Append(nil, frame.Control, m)) // fails if the test has ended
+			greet(t, there)
 			_, _ = io.Copy(io.Discard, there)
 		}()
 		return here, nil
