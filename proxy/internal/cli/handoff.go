@@ -399,13 +399,22 @@ func (f *follower) err() error {
 	return exitcode.New(cmp.Or(code, sysexits.Software), "the successor failed, the old proxy continues to serve: "+p.Error)
 }
 
+// replaced returns the pid of the proxy that the successor has replaced, or 0 if none ran. answered is the pid of the proxy
+// that answered before, which may have been replaced or stopped meanwhile; it counts only if there is no report.
+func (f *follower) replaced(answered int) int {
+	if _, isReported := f.seen["linked"]; isReported {
+		return f.seen["offered"].PID
+	}
+	return answered
+}
+
 // finish prints the result of the handoff.
 func (f *follower) finish(old, pid int, took time.Duration) {
 	if f.o.json || f.o.quiet {
 		return // the steps have been printed, or nothing is to be printed
 	}
 	took = took.Round(time.Millisecond)
-	old = cmp.Or(old, f.seen["offered"].PID) // pid 0: the old proxy has no protocol in common with this program
+	old = f.replaced(old)
 	if _, tried := f.seen["looked"]; tried {
 		fmt.Fprintf(plain.Stdout, "proxy %s could take over from pid %d, which continues to serve, after %v\n", cmp.Or(version.String(), "dev"), old, took)
 		return

@@ -49,6 +49,9 @@ func TestFollower(t *testing.T) {
 	if f.seen["linked"].Step == "" || f.seen["serving"].PID != 7 {
 		t.Errorf("the steps are %+v", f.seen)
 	}
+	if pid := f.replaced(5); pid != 0 {
+		t.Errorf("the successor has replaced pid %d, want 0, because no proxy has made an offer", pid)
+	}
 	for code, want := range map[protocol.Code]int{"": sysexits.Software, protocol.CodeSupervisorUnreachable: sysexits.Unavailable} {
 		f.seen["failed"] = handoff.Progress{Step: "failed", Error: "no", Code: code}
 		if got := exitcode.Of(f.err()); got != want {
