@@ -162,3 +162,25 @@ func TestInputLeft(t *testing.T) {
 		t.Errorf("attach has read %d bytes and reports %d as lost, so the session has accepted %d, but its queue has %d", offset(), lost, accepted, queue)
 	}
 }
+
+// An upgrade must replace both programs, also if nobody reads its output any more.
+func TestUpgradeOutputClosed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("start")
+	before := w.object("status", "--json")
+	r, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	b := w.beginWith(out, nil, "upgrade")
+	_ = out.Close() // the program has its own duplicate
+	if r := w.wait(b); r.Code != 0 {
+		t.Errorf("upgrade: %v", r)
+	}
+	after := w.object("status", "--json")
+	if before["proxy"].(map[string]any)["pid"] == after["proxy"].(map[string]any)["pid"] {
+		t.Error("the proxy was not replaced")
+	}
+}

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,6 +67,7 @@ func (a *app) upgradeCommand() *cobra.Command {
 				return err
 			}
 			u.dryRun = dryRun
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // it would end this command between the two replacements
 			return a.explainTimeout(cmd.Context(), u.run(cmd.Context()))
 		},
 	})
@@ -164,10 +168,10 @@ func (u *upgrade) run(ctx context.Context) error {
 	if err != nil {
 		return withOther("the supervisor and the proxy have been replaced", err)
 	}
-	if text == "" {
-		return nil
+	if text != "" {
+		u.tell(upgradeStep{Step: "agent", Text: text})
 	}
-	return u.tell(upgradeStep{Step: "agent", Text: text})
+	return nil
 }
 
 // replace tries both programs, then replaces both processes in the order that their protocol versions
@@ -250,9 +254,9 @@ func (u *upgrade) try(ctx context.Context, conn *link.Conn, old *protocol.Proces
 		return nil
 	}
 	text := fmt.Sprintf("supervisor %s, pid %d, could become %s with %s", build(old.Version), old.PID, build(tried.Version), count(tried.Sessions, "session"))
-	err = u.tell(upgradeStep{Step: "tried", Text: text, PID: old.PID, Version: build(tried.Version), Sessions: tried.Sessions})
-	if err != nil || u.proxy == nil {
-		return err
+	u.tell(upgradeStep{Step: "tried", Text: text, PID: old.PID, Version: build(tried.Version), Sessions: tried.Sessions})
+	if u.proxy == nil {
+		return nil
 	}
 	return u.handoff(ctx, true)
 }
@@ -266,16 +270,15 @@ func (u *upgrade) proxyAlone(ctx context.Context) error {
 	if proxy == nil {
 		return exitcode.New(sysexits.Unavailable, "neither a supervisor nor a proxy runs here")
 	}
-	if err := u.tell(upgradeStep{Step: "absent", Text: "supervisor: none runs"}); err != nil {
-		return err
-	}
+	u.tell(upgradeStep{Step: "absent", Text: "supervisor: none runs"})
 	return u.handoff(ctx, u.dryRun)
 }
 
 // replaceProxy replaces the proxy if one runs.
 func (u *upgrade) replaceProxy(ctx context.Context) error {
 	if u.proxy == nil {
-		return u.tell(upgradeStep{Step: "absent", Text: "proxy: none runs"})
+		u.tell(upgradeStep{Step: "absent", Text: "proxy: none runs"})
+		return nil
 	}
 	return u.handoff(ctx, false)
 }
@@ -306,7 +309,8 @@ func (u *upgrade) become(ctx context.Context, conn *link.Conn, old *protocol.Pro
 	stall := time.Since(ended)
 	text := fmt.Sprintf("supervisor %s became %s, pid %d, with %s; it answered again after %v",
 		build(old.Version), build(now.Version), now.PID, count(now.Sessions, "session"), stall.Round(100*time.Microsecond))
-	return u.tell(upgradeStep{Step: "became", Text: text, PID: now.PID, Version: build(now.Version), Sessions: now.Sessions, StallMS: float64(stall.Microseconds()) / 1000})
+	u.tell(upgradeStep{Step: "became", Text: text, PID: now.PID, Version: build(now.Version), Sessions: now.Sessions, StallMS: float64(stall.Microseconds()) / 1000})
+	return nil
 }
 
 // An upgradeStep is a result of the upgrade of the supervisor, as a line of JSON. A handoff prints lines of its
@@ -320,13 +324,13 @@ type upgradeStep struct {
 	StallMS  float64 `json:"stall_ms,omitempty"` // how long the supervisor did not answer
 }
 
-// tell prints a result.
-func (u *upgrade) tell(s upgradeStep) error {
+// tell prints a result. If it cannot be printed, the upgrade continues, and Main reports the error.
+func (u *upgrade) tell(s upgradeStep) {
 	if u.json {
-		return jsonTo(u.out).Encode(s)
+		_ = jsonTo(u.out).Encode(s)
+	} else {
+		fmt.Fprintln(u.out, s.Text)
 	}
-	_, err := fmt.Fprintln(u.out, s.Text)
-	return err
 }
 
 // await returns the status of the supervisor after it has executed another program.
