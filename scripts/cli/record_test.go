@@ -220,6 +220,12 @@ func TestExport(t *testing.T) {
 	w.must("export", "s", "-o", "/dev/null")
 	w.must("export", "s", "--format", "cast", "--from", "0", "-o", "/dev/null")
 	w.fails(74, "no space left on device", "export", "s", "--format", "cast", "--from", "0", "-o", "/dev/full")
+	for _, command := range []string{"export s", "export s --from 0"} { // a file that cannot be written, as on a full disk, must not remain
+		if r := w.run(exec.Command("/bin/bash", "-c", "ulimit -f 0; exec proxy "+command+" -o large"), nil); r.Code != 74 || !strings.Contains(r.Errout, "file too large") {
+			t.Errorf("%s: %v, want 74", command, r)
+		}
+	}
+	w.must("export", "s", "-o", "large")
 	if w.read("ended.cast") != text {
 		t.Error("--overwrite did not replace the file")
 	}

@@ -41,7 +41,7 @@ func (a *app) exportCommand() *cobra.Command {
 			if err := o.export(cmd.Context(), c, id, &b); err != nil {
 				return err
 			}
-			return o.write(raw(cmd), b.Bytes())
+			return o.stream(raw(cmd), func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err })
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if !slices.Contains(exportFormats, o.format) {
@@ -75,20 +75,6 @@ func (a *app) exportCommand() *cobra.Command {
 	return cmd
 }
 
-// write writes the whole export at once, so that no partial file remains if reading has failed.
-func (o *exportOptions) write(out io.Writer, p []byte) error {
-	if o.output == "-" {
-		_, err := out.Write(p)
-		return err
-	}
-	f, _, err := o.create()
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(p)
-	return errors.Join(err, f.Close())
-}
-
 // create creates the file, or empties it. A device or a pipe is opened as it is, because it has nothing to replace,
 // and a directory, because the system then tells the mistake. isNew
 // reports whether the file did not exist.
@@ -110,7 +96,7 @@ func (o *exportOptions) create() (f *os.File, isNew bool, err error) {
 	return f, flags&os.O_EXCL != 0, nil
 }
 
-// stream writes an export that may be too long for the memory. If it fails, a new file is removed.
+// stream writes an export, which may be too long for the memory. If it fails, a new file is removed.
 func (o *exportOptions) stream(out io.Writer, export func(io.Writer) error) error {
 	var f *os.File
 	isNew := false
