@@ -82,3 +82,6 @@ func Holder(string) int { return 0 }
 
 // Locked returns ErrUnsupported.
 func Locked(string) (bool, error) { return false, ErrUnsupported }
+
+// Acquire fails.
+func Acquire(string) (*os.File, error) { return nil, ErrUnsupported }

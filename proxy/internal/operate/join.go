@@ -127,6 +127,11 @@ func (a *app) join(cmd *cobra.Command, o *joinFlags, args []string) error {
 // joinGate makes the key of this host, and makes the host known to the gate. If an earlier attempt was not
 // answered, it uses the key and the name of that attempt, because the gate may know them.
 func joinGate(ctx context.Context, path string, o *joinFlags, text string) error {
+	lock, err := socket.Acquire(path) // another join would replace the key that the gate learns, or remove it
+	if err != nil {
+		return fmt.Errorf("another join of this host may be under way: %w", err)
+	}
+	defer func() { _ = lock.Close() }()
 	before, err := member.Load(path)
 	isRepeated := err == nil && before.IsPending
 	if !errors.Is(err, member.ErrNotJoined) && !isRepeated {

@@ -133,6 +133,49 @@ func TestJoinWhileGateIsBusy(t *testing.T) {
 	}
 }
 
+// While the gate has not answered a join, another join of the host is refused, so that it does not replace the key.
+func TestJoinTwice(t *testing.T) {
+	store, ln := listenAsGate(t)
+	defer func() { _ = ln.Close() }()
+	asked, answer := make(chan struct{}), make(chan struct{})
+	go func() {
+		for isFirst := true; ; isFirst = false {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = gate.Read(conn, gate.MaxFirst)
+			if isFirst {
+				close(asked)
+				<-answer
+				_ = gate.Write(conn, gate.Joined{})
+			} // others are not answered
+			_ = conn.Close()
+		}
+	}()
+	if err := store.SetAddress(ln.Addr().String(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	entry, err := store.NewJoinEntry(gate.ForHosts, time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), joinFile)
+	first := make(chan error, 1)
+	go func() { first <- joinGate(testkit.Soon(t), path, &joinFlags{name: "red"}, entry.String()) }()
+	testkit.Within(t, limit, "the first join", asked)
+	if err := joinGate(testkit.Soon(t), path, &joinFlags{name: "blue"}, entry.String()); exitcode.Of(err) != sysexits.TempFail {
+		t.Errorf("another join meanwhile: %v, code %d", err, exitcode.Of(err))
+	}
+	close(answer)
+	if err := testkit.Within(t, limit, "the first join", first); err != nil {
+		t.Error(err)
+	}
+	if s, err := member.Load(path); err != nil || s.Name != "red" || s.IsPending {
+		t.Errorf("the host is %q, pending %v, %v", s.Name, s.IsPending, err)
+	}
+}
+
 // answerJoin plays a gate for one connection.
 func answerJoin(t *testing.T, store *credential.Store, conn net.Conn, hasReply bool) {
 	defer func() { _ = conn.Close() }()
