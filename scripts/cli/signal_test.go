@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -223,5 +224,28 @@ func TestHangupIgnored(t *testing.T) {
 	attach.wait()
 	if got := w.object("info", "s", "--json")["state"]; got != "running" {
 		t.Errorf("the session is %v", got)
+	}
+}
+
+// A leave that is interrupted while the gate does not answer must keep the key of the host, which the gate still knows.
+func TestLeaveInterrupted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	gate, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	w.write("join.json", fmt.Sprintf(`{"gates":[%q],"fingerprint":"","name":"h","seed":"SUAGXLONM5M5TWK7VWC4SRRCMAA6UQPUOVXGEHBCDVMUAJ5KEXC66QPG6U"}`, gate.Addr()))
+	b := w.begin("leave")
+	conn, err := gate.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	w.signal(b.Process, syscall.SIGINT)
+	w.endsBy(b, syscall.SIGINT)
+	if w.read("join.json") == "" {
+		t.Error("the key was deleted")
 	}
 }

@@ -462,6 +462,8 @@ func (a *app) leaveCommand() *cobra.Command {
 				cli.Warn(fmt.Errorf("the gate may know this host; remove it there with: proxy gate revoke %s", plain.Text(state.Name)))
 			} else if err := a.leave(cmd.Context(), dirs); errors.As(err, &inUse) {
 				return err // the agent would stay without the file
+			} else if err != nil && cmd.Context().Err() != nil { // interrupted, and the gate may still know the host
+				return cmd.Context().Err()
 			} else if err != nil {
 				cli.Warn(fmt.Errorf("the gate has not confirmed that it has removed this host (%w); remove the host there with: proxy gate revoke %s", err, plain.Text(state.Name)))
 			}
