@@ -228,28 +228,44 @@ func TestStoppedAndContinued(t *testing.T) {
 	p.ends(0, "[detached from s]")
 }
 
-// A viewer that SIGTSTP stops gives its terminal back to the shell, and shows the screen again when it continues.
+// A viewer that SIGTSTP stops gives its terminal back to the shell, and shows the screen again when it continues. Without a
+// shell that could continue it, it does not stop.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.shell("s", `printf '\033[?1049h\033[?1000hready'; exec cat`)
-	p := w.open("attach", "s")
+	alone := w.open("attach", "s")
+	alone.expect("ready")
+	if err := alone.cmd.Process.Signal(syscall.SIGTSTP); err != nil {
+		t.Fatal(err)
+	}
+	alone.typ("typed\r")
+	alone.expect("typed") // the echo, which a terminal that is not raw shows as well
+	alone.expect("typed")
+	alone.typ("\x1cd")
+	alone.ends(0, "[detached from s]")
+
+	p := w.openSize(80, 24, exec.Command("/bin/bash", "-c", "set -m; proxy attach s; read x; fg"))
 	p.expect("ready")
-	if err := p.cmd.Process.Signal(syscall.SIGTSTP); err != nil {
+	viewer := 0
+	if children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", p.cmd.Process.Pid)); err != nil {
+		t.Fatal(err)
+	} else if _, err := fmt.Sscan(string(children), &viewer); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(viewer, syscall.SIGTSTP); err != nil {
 		t.Fatal(err)
 	}
 	for _, sequence := range []string{"\x1b[?1000l", "\x1b[?1049l", "\x1b[23;0t"} {
 		p.expect(sequence)
 	}
-	if !eventually(func() bool { state, _ := testkit.Stat(p.cmd.Process.Pid); return state == "T" }) {
+	if !eventually(func() bool { state, _ := testkit.Stat(viewer); return state == "T" }) {
 		t.Fatal("the viewer does not stop")
 	}
 	if p.attributes() != p.before {
 		t.Error("the terminal of the shell is raw")
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	p.typ("\r")
 	for _, sequence := range []string{"\x1b[22;0t", "\x1b[?1049h", "ready", "\x1b[?1000h"} {
 		p.expect(sequence)
 	}

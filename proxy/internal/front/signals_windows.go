@@ -10,3 +10,5 @@ const (
 )
 
 func stopProcess() {}
+
+func hasShell() bool { return false }

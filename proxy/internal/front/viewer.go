@@ -344,7 +344,9 @@ func (v *viewer) follow() (stop func()) {
 		for s := range c {
 			switch s {
 			case suspended:
-				v.term.suspend()
+				if hasShell() {
+					v.term.suspend()
+				}
 				continue // SIGCONT follows
 			case continued:
 				v.term.rawAgain()
