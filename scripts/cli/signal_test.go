@@ -249,3 +249,18 @@ func TestLeaveInterrupted(t *testing.T) {
 		t.Error("the key was deleted")
 	}
 }
+
+// A signal must end ssh, which has made the terminal raw, in a way in which it restores the terminal.
+func TestSignalDuringSSH(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ssh := w.write("ssh", "#!/bin/sh\nbefore=$(stty -g); trap 'stty $before; exit 1' TERM; stty raw; echo ready; sleep 1000 & wait\n")
+	if err := os.Chmod(ssh, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.Env = append(w.Env, "HOLDFAST_SSH_COMMAND="+ssh)
+	p := w.open("--on", "away", "status")
+	p.expect("ready")
+	w.signal(p.cmd.Process, syscall.SIGTERM)
+	p.ends(143, "")
+}

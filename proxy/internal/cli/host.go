@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"holdfast/protocol"
@@ -114,9 +115,12 @@ func (a *app) runBySSH(ctx context.Context, cfg config.Config, argv []string) er
 	ssh = append(ssh, "--", a.host, client.HostCommand(append([]string{"proxy"}, argv...)))
 	run := exec.CommandContext(ctx, ssh[0], ssh[1:]...)
 	run.Stdin, run.Stdout, run.Stderr = os.Stdin, os.Stdout, os.Stderr
+	run.Cancel, run.WaitDelay = func() error { return run.Process.Signal(syscall.SIGTERM) }, sshEnd // so that ssh restores the terminal
 	err := run.Run()
 	var exit *exec.ExitError
 	switch {
+	case ctx.Err() != nil:
+		return orSignalled(ctx, ctx.Err())
 	case !errors.As(err, &exit):
 		return err
 	case exit.ExitCode() == sshFailed:
@@ -126,6 +130,9 @@ func (a *app) runBySSH(ctx context.Context, cfg config.Config, argv []string) er
 	}
 	return exitcode.New(max(1, exit.ExitCode()), "")
 }
+
+// sshEnd is how long ssh may take to end after a signal.
+const sshEnd = 2 * time.Second
 
 // The exit codes of ssh and of a shell that tell that the command did not run.
 const (
