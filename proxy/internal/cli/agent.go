@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -44,12 +46,16 @@ func AgentHere(ctx context.Context, dirs config.Dirs) (*Agent, error) {
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(aboutLimit)) // if it fails, reading fails, too
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := fmt.Fprintln(conn, AgentAbout); err != nil {
 		return nil, fmt.Errorf("the agent does not answer: %w", err)
 	}
 	agent := &Agent{PID: peer.PID}
-	line, _ := bufio.NewReader(conn).ReadBytes('\n') // an older agent closes the connection
-	if len(line) == 0 {
+	line, err := bufio.NewReader(conn).ReadBytes('\n')
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, exitcode.New(sysexits.TempFail, fmt.Sprintf("the agent, pid %d, does not answer", peer.PID))
+	}
+	if len(line) == 0 { // an older agent closes the connection
 		return agent, nil
 	}
 	if err := json.Unmarshal(line, agent); err != nil {
