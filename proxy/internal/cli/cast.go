@@ -128,18 +128,19 @@ func openCast(name string, out io.Writer, overwrite, goOn bool) (w io.Writer, le
 	if name == "-" {
 		return out, 0, func() error { return nil }, nil
 	}
-	flags := os.O_RDWR | os.O_CREATE
-	if overwrite {
-		flags |= os.O_TRUNC
-	}
-	f, err := os.OpenFile(name, flags, 0o600) // the recording may contain secrets
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) // the recording may contain secrets
 	if err != nil {
 		return nil, 0, nil, exitcode.New(sysexits.CantCreate, err.Error())
 	}
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-	case info.Size() == 0 || !info.Mode().IsRegular():
+	case !info.Mode().IsRegular():
+	case !lockFile(f):
+		err = exitcode.New(sysexits.CantCreate, name+" is written by another recorder")
+	case overwrite:
+		err = f.Truncate(0)
+	case info.Size() == 0:
 	case goOn:
 		length, err = castEnd(f)
 		if err == nil && length == 0 {
