@@ -331,7 +331,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// fakeOld listens in the place of an old proxy, and answers one request.
+// fakeOld listens in the place of an old proxy, and answers one request. It does not listen any more before it answers.
 func fakeOld(t *testing.T, answer func(*net.UnixConn)) (path string) {
 	t.Helper()
 	path = filepath.Join(testkit.Dir(t), "control")
@@ -350,6 +350,7 @@ func fakeOld(t *testing.T, answer func(*net.UnixConn)) (path string) {
 		if _, err := heard(conn.(*net.UnixConn), "take", "stop", "sign_out"); err != nil {
 			t.Errorf("the request is %v", err)
 		}
+		_ = ln.Close()
 		answer(conn.(*net.UnixConn))
 	}()
 	t.Cleanup(func() { ln.Close(); <-done })
@@ -464,6 +465,8 @@ func TestStop(t *testing.T) {
 	} {
 		if _, err := Stop(testkit.Soon(t), fakeOld(t, answer)); err == nil {
 			t.Errorf("Stop succeeded with the reply %s", name)
+		} else if name == "nothing" && !socket.IsAbsent(err) {
+			t.Errorf("of a proxy that was ending already: %v, want that none runs", err)
 		}
 	}
 	if _, err := Stop(testkit.Soon(t), filepath.Join(o.dir, "nobody")); !errors.Is(err, fs.ErrNotExist) {

@@ -204,8 +204,15 @@ func (t *Take) GiveUp(err error) {
 }
 
 // Stop asks the proxy at the control socket path to stop, and returns its pid when its work has
-// ended.
+// ended. If the proxy was ending already, Stop asks again whether one listens there.
 func Stop(ctx context.Context, path string) (pid int, err error) {
+	if pid, err = stop(ctx, path); pid == 0 && errors.Is(err, ErrGone) {
+		pid, err = stop(ctx, path)
+	}
+	return pid, err
+}
+
+func stop(ctx context.Context, path string) (pid int, err error) {
 	conn, _, err := socket.Dial(ctx, path)
 	if err != nil {
 		return 0, fmt.Errorf("stop: %w", err)
