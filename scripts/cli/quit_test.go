@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Until a command has attached, the terminal makes SIGQUIT of the first detach key. It must end the command as other
+// Until a command has made the terminal raw, the terminal makes SIGQUIT of the first detach key. It must end the command as other
 // signals do, and not by the default action, which prints all goroutines.
 func TestDetachKeysBeforeAttach(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"attach", "s"}, {"attach"}, {"new"}, {"reopen", "s"}, {"revive", "s"}} {
+	for _, args := range [][]string{{"attach", "s"}, {"attach"}, {"new"}, {"reopen", "s"}, {"revive", "s"}, {"play", "s"}} {
 		t.Run(args[0], func(t *testing.T) {
 			w := newWorld(t)
 			w.mkdir("")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,6 +64,7 @@ func (a *app) playCommand() *cobra.Command {
 			return o.play(cmd.Context(), c, id, a.ending.open())
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) error {
+		a.ending.catchToo(syscall.SIGQUIT) // the default action would leave the terminal raw, and print all goroutines
 		if !(o.speed > 0 && o.speed <= 1000) {
 			return exitcode.WrongUsage(errors.New("--speed must be greater than 0, and at most 1000"))
 		}
