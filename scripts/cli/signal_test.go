@@ -264,3 +264,19 @@ func TestSignalDuringSSH(t *testing.T) {
 	w.signal(p.cmd.Process, syscall.SIGTERM)
 	p.ends(143, "")
 }
+
+// If events ends by a signal before --count is reached, it must not succeed.
+func TestEventsInterrupted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.spawn("s", "cat")
+	for _, tt := range []struct {
+		count string
+		code  int
+	}{{"1000", 143}, {"0", 0}} {
+		p := w.open("events", "--since", "1h", "--count", tt.count)
+		p.expect("created s")
+		w.signal(p.cmd.Process, syscall.SIGTERM)
+		p.ends(tt.code, "")
+	}
+}

@@ -134,6 +134,9 @@ func (o *eventsOptions) print(ctx context.Context, c *client.Client, out io.Writ
 	}
 	n, err := o.printUntil(ctx, c, out)
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if err == nil && n < o.count {
+			err = ctx.Err() // without --count, a signal is the usual end
+		}
 		return err
 	}
 	if n < o.count { // err only tells that the connection was closed because of the timeout
