@@ -195,16 +195,22 @@ func (a *app) gaveUp(p *daemon.Process) error {
 	if !errors.As(p.Err(), &exit) || exit.ExitCode() <= 0 || exit.ExitCode() == sysexits.TempFail {
 		return nil
 	}
-	return exitcode.New(exit.ExitCode(), "the proxy that was started has ended: "+a.lastError())
+	return exitcode.New(exit.ExitCode(), "the proxy that was started has ended: "+a.lastError()+"; proxy doctor says more")
 }
 
-// lastError returns the last error in the log of a proxy that ran in the background.
+// lastError returns the last error in the log of a proxy that ran in the background, or the reason why the proxy could not
+// write a log.
 func (a *app) lastError() string {
 	dirs, err := a.dirs()
 	if err != nil {
 		return err.Error()
 	}
 	path := filepath.Join(dirs.State, a.proxy+".log")
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err.Error()
+	}
+	_ = f.Close()
 	var line struct {
 		Error string `json:"error"`
 	}

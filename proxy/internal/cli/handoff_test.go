@@ -99,3 +99,24 @@ func TestWaitServingLate(t *testing.T) {
 	default:
 	}
 }
+
+// If a proxy that was started cannot write its log, its user must be told so, and not the last error that is in the log.
+func TestLastError(t *testing.T) {
+	a := &app{dir: testkit.Dir(t), proxy: config.DefaultProxy}
+	path := filepath.Join(a.dir, "proxy.log")
+	if err := os.WriteFile(path, []byte(`{"error":"of today"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.lastError(); got != "of today" {
+		t.Errorf("the last error is %q", got)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil { // like a file of another user
+		t.Fatal(err)
+	}
+	if got := a.lastError(); got != "open "+path+": is a directory" {
+		t.Errorf("the last error is %q", got)
+	}
+}

@@ -24,6 +24,11 @@ func (l *inspection) directories() []Finding {
 		err := socket.CheckDir(dir)
 		switch {
 		case err == nil:
+			if names := foreign(dir); len(names) > 0 && (dir == l.Dirs.Runtime || dir == l.Dirs.State) {
+				found = append(found, Finding{"directories", Warning,
+					fmt.Sprintf("files in %s belong to another user, so that a proxy or a supervisor may not start: %s", dir, strings.Join(names, ", ")),
+					fmt.Sprintf("if you ran a command there as that user, as by sudo, take them back: sudo chown -R %d %s", os.Geteuid(), dir)})
+			}
 		case errors.Is(err, socket.ErrUnsafeDir):
 			problem, fix := cutFix(err.Error())
 			found = append(found, Finding{"directories", Error, problem, fix})
@@ -36,6 +41,21 @@ func (l *inspection) directories() []Finding {
 		}
 	}
 	return orOK(found, "directories", strings.Join(dirs, ", ")+": private to this user")
+}
+
+// foreign returns the names of the files in a directory that belong to another user. The settings are only read, and links
+// may lead to files of others.
+func foreign(dir string) (names []string) {
+	entries, _ := os.ReadDir(dir) // an error means that no file is known
+	for _, e := range entries {
+		if e.Name() == config.FileName || e.Type() == fs.ModeSymlink {
+			continue
+		}
+		if uid, err := socket.Owner(filepath.Join(dir, e.Name())); err == nil && uid != os.Geteuid() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
 }
 
 // cutFix splits a message of package socket, which ends with "; " and the advice.

@@ -223,6 +223,13 @@ func TestFindings(t *testing.T) {
 			}
 			m.must(os.Chown(m.Dirs.State, 65534, -1))
 		}, "directories", Error, "belongs to uid 65534", "choose another directory"},
+		{"another's file", func(m *machine) {
+			if os.Geteuid() != 0 {
+				m.t.Skip("only root can give a file away")
+			}
+			m.file("hf/proxy.log", "")
+			m.must(os.Chown(filepath.Join(m.Dirs.State, "proxy.log"), 65534, -1))
+		}, "directories", Warning, "may not start: proxy.log", "chown -R 0 "},
 		{"not made yet", func(m *machine) { m.Dirs.Config = filepath.Join(m.dir, "a/b") },
 			"directories", Note, "does not exist yet", "next command"},
 		{"cannot be made", func(m *machine) {
