@@ -184,3 +184,37 @@ func TestUpgradeOutputClosed(t *testing.T) {
 		t.Error("the proxy was not replaced")
 	}
 }
+
+// A proxy must serve also if the reader of its log has ended.
+func TestLogClosed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	defer out.Close()
+	cmd := exec.Command(w.Program("proxy"), "serve")
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = w.Env, w.Dir, out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	if !eventually(func() bool {
+		select {
+		case <-ended:
+			return true
+		default:
+			return w.proxy("status").Code == 0
+		}
+	}) {
+		t.Error("the proxy does not answer")
+	}
+	select {
+	case <-ended:
+		t.Errorf("the proxy has ended: %v", cmd.ProcessState)
+	default:
+	}
+}

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -98,6 +101,12 @@ func (p *App) HandOffAgent(ctx context.Context, dirs config.Dirs) (text string, 
 // EndsSlowly lets this command take any time to end after a signal, because it serves clients or ends processes of its
 // own. Other commands are ended if they take too long.
 func (p *App) EndsSlowly() { p.a.ending.needs(always) }
+
+// Serves is EndsSlowly for a command that must continue to serve clients also if nobody reads its log any more.
+func (p *App) Serves() {
+	p.EndsSlowly()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+}
 
 // Execute executes a program in this process, with argv[0] as its name. It returns only if that fails.
 func Execute(path string, argv []string) error { return execute(path, argv) }

@@ -86,7 +86,7 @@ const gateDir = "gate"
 
 // gate serves as a gate until ctx is done.
 func (a *app) gate(ctx context.Context, o *gateFlags) error {
-	a.EndsSlowly()
+	a.Serves()
 	dirs, err := a.MakeDirs()
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (a *app) takeOverGate(cmd *cobra.Command, o *gateFlags) error {
 		return err
 	}
 	defer end()
-	a.EndsSlowly()
+	a.Serves()
 	err = gate.Takeover{
 		ControlPath: dirs.Socket(gate.ControlSocket), HandoffPath: dirs.Socket(gate.HandoffSocket), Timeout: o.timeout,
 		Serving: func(pid int) {

@@ -250,7 +250,7 @@ func agentLog(dirs config.Dirs) string { return filepath.Join(dirs.State, "join.
 // runAgent runs the agent in this process. If it has a successor in the background, and this process belongs to a
 // service manager, it executes the program of the successor, which then takes over in turn.
 func (a *app) runAgent(ctx context.Context, dirs config.Dirs, flags *joinFlags) error {
-	a.EndsSlowly()
+	a.Serves()
 	cfg, err := config.Load(dirs, os.Getenv, nil)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func (a *app) serveCommand() *cobra.Command {
 
 // serve runs the proxy in this process until it ends.
 func (a *app) serve(ctx context.Context, o serve.Options) error {
-	a.EndsSlowly()
+	a.Serves()
 	dirs, err := a.Dirs()
 	if err != nil {
 		return err
