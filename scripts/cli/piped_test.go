@@ -185,6 +185,31 @@ func TestUpgradeOutputClosed(t *testing.T) {
 	}
 }
 
+// serveInto starts a proxy that logs to out, and returns it when it serves, or when it has ended. ended is closed at its end.
+func (w *world) serveInto(out *os.File) (cmd *exec.Cmd, ended <-chan struct{}) {
+	w.T.Helper()
+	cmd = exec.Command(w.Program("proxy"), "serve")
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = w.Env, w.Dir, out, out
+	if err := cmd.Start(); err != nil {
+		w.T.Fatal(err)
+	}
+	end := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(end) }()
+	if !eventually(func() bool {
+		select {
+		case <-end:
+			return true
+		default:
+			_, err := os.Lstat(w.Path("proxy.sock")) // a command that is too early starts another proxy
+			return err == nil
+		}
+	}) {
+		w.T.Fatal("the proxy does not serve")
+	}
+	w.must("status")
+	return cmd, end
+}
+
 // A proxy must serve also if the reader of its log has ended.
 func TestLogClosed(t *testing.T) {
 	t.Parallel()
@@ -195,26 +220,40 @@ func TestLogClosed(t *testing.T) {
 	}
 	_ = r.Close()
 	defer out.Close()
-	cmd := exec.Command(w.Program("proxy"), "serve")
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = w.Env, w.Dir, out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }()
-	if !eventually(func() bool {
-		select {
-		case <-ended:
-			return true
-		default:
-			return w.proxy("status").Code == 0
-		}
-	}) {
-		t.Error("the proxy does not answer")
-	}
+	cmd, ended := w.serveInto(out)
 	select {
 	case <-ended:
 		t.Errorf("the proxy has ended: %v", cmd.ProcessState)
 	default:
+	}
+}
+
+// A proxy must not wait for the reader of its log, and must tell the reader how many lines it has missed.
+func TestLogUnread(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w.serveInto(out)
+	w.fill(out)
+	_ = out.Close() // the proxy has its own duplicate
+	for range 2 {   // the first one ends with a line of the log
+		if !eventually(func() bool { return w.proxy("handoff", "--dry-run").Code == 0 }) {
+			t.Fatal("the proxy does not hand off")
+		}
+	}
+	if _, err := io.CopyN(io.Discard, r, int64(buffered(r))); err != nil {
+		t.Fatal(err)
+	}
+	stop := w.begin("stop")
+	log, err := io.ReadAll(r)
+	if got := w.wait(stop); got.Code != 0 || err != nil {
+		t.Errorf("stop: %v, %v", got, err)
+	}
+	if !strings.Contains(string(log), `"message":"lines of the log dropped`) || !strings.Contains(string(log), "proxy stops") {
+		t.Errorf("the log ends with %q", log)
 	}
 }

@@ -45,6 +45,24 @@ func (w *world) silence(args ...string) *background {
 	return b
 }
 
+// fill fills a pipe.
+func (w *world) fill(pipe *os.File) {
+	w.T.Helper()
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", pipe.Fd()), unix.O_WRONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for _, size := range []int{4096, 1} {
+		for err = nil; err == nil; {
+			_, err = unix.Write(fd, make([]byte, size))
+		}
+	}
+	if err != unix.EAGAIN {
+		w.T.Fatal(err)
+	}
+}
+
 // buffered returns how many bytes a pipe has.
 func buffered(pipe *os.File) int {
 	n, err := unix.IoctlGetInt(int(pipe.Fd()), unix.TIOCINQ)

@@ -1,0 +1,5 @@
+package logging
+
+import "os"
+
+func awaitRoom(*os.File, int) bool { return true }
