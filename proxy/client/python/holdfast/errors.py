@@ -48,8 +48,12 @@ class HoldfastError(Exception):
 
     @property
     def is_lost(self) -> bool:
-        """The result of a request is unknown and may be available later, because a connection was lost."""
-        return self.code in ("lost", "supervisor_unreachable", "upgrading")
+        """The result of a request is unknown and may be available later, because a connection was lost.
+
+        If the supervisor has died during the request, the proxy says that the request must not be made again, because the
+        supervisor may have died of it.
+        """
+        return self.code == "lost" or self.retryable and self.code in ("supervisor_unreachable", "upgrading")
 
 
 def as_error(err: BaseException) -> HoldfastError:

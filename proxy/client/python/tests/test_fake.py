@@ -202,6 +202,35 @@ def attached(writer: asyncio.StreamWriter) -> None:
 
 
 @run
+async def test_supervisor_died(fake: Fake, path: str) -> None:
+    """A request during which a supervisor has died is not made again, because the supervisor may have died of it."""
+    asked = 0
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        if m["type"] == "hello":
+            return
+        asked += 1
+        if asked == 1:
+            send(writer, type="error", request_id=m.get("request_id"), code="supervisor_unreachable", message="it died")
+        elif m["type"] == "attach":
+            attached(writer)
+        else:
+            send(writer, type="accepted" if m["type"] == "input" else "awaited", request_id=m["request_id"], offset=1)
+
+    fake.handler = handle
+    async with await Holdfast.connect(path, redial=Redial(min=0.001)) as client:
+        requests: List[Callable[[], Awaitable[Any]]] = [
+            lambda: client.input("s", "x"), lambda: client.await_("s", text="x", timeout_ms=100), lambda: client.attach("s"),
+        ]
+        for request in requests:
+            asked = 0
+            with pytest.raises(HoldfastError) as err:
+                await request()
+            assert (err.value.code, asked) == ("supervisor_unreachable", 1)
+
+
+@run
 async def test_silence(fake: Fake, path: str) -> None:
     """A request that is not answered in time fails, and is not made again. The next one uses another connection."""
     asked: List[str] = []

@@ -53,8 +53,9 @@ export function asError(err: unknown, code = 'decode'): HoldfastError {
 
 /**
  * lost reports whether the result of a request is unknown and may be available later, because the connection was lost
- * or the proxy cannot reach the supervisor.
+ * or the proxy cannot reach the supervisor. If the supervisor has died during the request, the proxy says that the request
+ * must not be made again, because the supervisor may have died of it.
  */
 export function lost(err: HoldfastError): boolean {
-  return err.code === 'lost' || err.code === 'supervisor_unreachable' || err.code === 'upgrading';
+  return err.code === 'lost' || (err.retryable && (err.code === 'supervisor_unreachable' || err.code === 'upgrading'));
 }

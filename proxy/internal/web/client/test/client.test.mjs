@@ -105,6 +105,22 @@ test('a request that is harmless is made again, another is not', async () => {
   await client.close();
 });
 
+test('a request during which a supervisor has died is not made again', async () => {
+  const fake = new Fake();
+  let asked = 0;
+  const die = (m) => (asked++ === 0
+    ? [{ type: 'error', request_id: m.request_id, code: 'supervisor_unreachable', message: 'it died', attachment: m.attachment }]
+    : [{ type: m.type === 'input' ? 'accepted' : 'awaited', request_id: m.request_id, offset: 1 }]);
+  Object.assign(fake.answers, { input: die, await: die, attach: die });
+  const client = await connect(fake);
+  for (const request of [() => client.input('s', 'x'), () => client.await({ session_id: 's', text: 'x', timeout_ms: 100 }), () => client.attach('s')]) {
+    asked = 0;
+    await assert.rejects(request(), { code: 'supervisor_unreachable', retryable: false });
+    assert.equal(asked, 1);
+  }
+  await client.close();
+});
+
 test('list selects by originator and labels', async () => {
   const fake = new Fake(), asked = [];
   const sessions = [{ id: 'a' }, { id: 'b' }, { id: 'c' }];
