@@ -55,7 +55,6 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._limit = frames.MAX_HELLO
-        self._late: Optional[HoldfastError] = None  # the error with which expire has ended the connection
         #: `received` when this connection received the last frame.
         self.heard = 0
         self._drains = asyncio.Lock()  # Python 3.9 permits one drain at a time
@@ -105,7 +104,7 @@ class Connection:
                 raise HoldfastError("decode", f"a frame of {length} bytes")
             body = await self._reader.readexactly(length)
         except (OSError, asyncio.IncompleteReadError) as err:
-            raise self._late or as_error(err) from err
+            raise as_error(err) from err
         Connection.received += 1
         self.heard = Connection.received
         return body[0], body[1:]
@@ -144,8 +143,11 @@ class Connection:
         self._writer.close()
 
     def expire(self, why: HoldfastError) -> None:
-        """End the connection with an error, because an answer is late. What waits to be sent is discarded, because it may never be read."""
-        self._late = why
+        """End the connection with an error, because an answer is late. What waits to be sent is discarded, because it may never be read.
+
+        The reader receives the error itself, because it may be the output of a process, which does not end with the input.
+        """
+        self._reader.set_exception(why)
         self._writer.transport.abort()
 
     def expire_if_silent(self, since: int) -> bool:

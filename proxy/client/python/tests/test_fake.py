@@ -290,6 +290,34 @@ async def test_silent_receiver(fake: Fake, path: str) -> None:
 
 
 @run
+async def test_endless_output(fake: Fake, path: str) -> None:
+    """A silent connection over the input and output of a process is replaced, also if the output does not end."""
+    copies: List[asyncio.Task[None]] = []
+
+    async def copy(source: asyncio.StreamReader, output: asyncio.StreamReader) -> None:
+        while piece := await source.read(4096):
+            output.feed_data(piece)
+
+    async def dial() -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_unix_connection(path)
+        output = asyncio.StreamReader()
+        copies.append(asyncio.create_task(copy(reader, output)))
+        return output, writer
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] == "list":
+            send(writer, type="sessions", request_id=m["request_id"], sessions=[])
+
+    fake.handler = handle
+    async with await Holdfast.connect(dial=dial, redial=Redial(min=0.001, give_up=1, answer=0.1)) as client:
+        with pytest.raises(HoldfastError) as err:
+            await client.info("s")
+        assert err.value.code == "timeout"
+        assert await client.list() == []
+    await asyncio.wait(copies)
+
+
+@run
 async def test_silent_attachment(fake: Fake, path: str) -> None:
     """If a resumed attachment or a subscription is not answered, it tries another connection."""
     asked = {"attach": 0, "events": 0}
