@@ -230,7 +230,8 @@ func (a *Attachment) connect(ctx context.Context, mayRetry func(error) bool) (*c
 	}
 }
 
-// mayResume reports whether an attachment that was lost with err, or could not be made again, may be made again.
+// mayResume reports whether an attachment or a subscription that was lost with err, or could not be made again, may be made
+// again.
 func mayResume(err error) bool {
 	var answer *protocol.Error
 	return lost(err) || errors.As(err, &answer) && answer.Retryable

@@ -42,7 +42,7 @@ type Events struct {
 func (c *Client) Events(ctx context.Context) (*Events, error) {
 	e := &Events{c: c}
 	e.ctx, e.end = context.WithCancel(context.Background())
-	if err := e.connect(ctx); err != nil {
+	if err := e.connect(ctx, lost); err != nil {
 		e.end()
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (c *Client) EventsAfter(ctx context.Context, after uint64) (*Events, error)
 	}
 	e.drop()
 	e.newest, e.seq = e.seq, after
-	if err := e.connect(ctx); err != nil {
+	if err := e.connect(ctx, lost); err != nil {
 		e.end()
 		return nil, err
 	}
@@ -77,7 +77,9 @@ func (e *Events) Close() error {
 	return nil
 }
 
-func (e *Events) connect(ctx context.Context) error {
+// connect subscribes over a new connection. If mayRetry permits it for an error, connect tries again for the time
+// Options.Redial.
+func (e *Events) connect(ctx context.Context, mayRetry func(error) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, e.c.o.Redial)
 	defer cancel()
 	for wait := (backoff{}); ; {
@@ -85,7 +87,7 @@ func (e *Events) connect(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if !lost(err) || wait.pause(ctx, err) != nil {
+		if !mayRetry(err) || wait.pause(ctx, err) != nil {
 			return orCanceled(ctx, err)
 		}
 	}
@@ -154,7 +156,7 @@ func (e *Events) Next() (*Event, error) {
 			}
 			e.drop()
 			_ = pause(e.ctx, backoffMin) // if a proxy drops each connection, this wait limits the attempts
-			if err := e.connect(e.ctx); err != nil && e.ctx.Err() == nil {
+			if err := e.connect(e.ctx, mayResume); err != nil && e.ctx.Err() == nil {
 				return nil, err
 			}
 			continue

@@ -543,10 +543,12 @@ func TestEventsResume(t *testing.T) {
 	}
 	_ = p.Close()
 	third := start(t, e.Next)
-	p = f.accept()
-	m = want[*api.Events](p)
-	equal(t, "again", *m, api.Events{Request: m.Request, Instance: "v", After: 12})
-	p.answer(m, &api.Error{Error: unreachable})
+	for _, refusal := range []protocol.Error{unreachable, {Code: protocol.CodePolicyUnavailable, Retryable: true}} {
+		p = f.accept()
+		m = want[*api.Events](p)
+		equal(t, "again", *m, api.Events{Request: m.Request, Instance: "v", After: 12})
+		p.answer(m, &api.Error{Error: refusal})
+	}
 	p = f.accept()
 	m = want[*api.Events](p)
 	equal(t, "once more", *m, api.Events{Request: m.Request, Instance: "v", After: 12})
