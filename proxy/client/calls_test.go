@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"holdfast/protocol"
@@ -84,6 +87,44 @@ func TestCalls(t *testing.T) {
 			wantErr(t, "refused", err, protocol.ErrSessionNotFound)
 		})
 	}
+}
+
+// A request to proxies that close each connection is repeated ever more rarely. If none answers the hello any more, it fails
+// after Redial.
+func TestStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var connections atomic.Int64
+		var refuses atomic.Bool
+		o := piped(func(nc net.Conn) {
+			defer nc.Close()
+			connections.Add(1)
+			p := &peer{Conn: nc, t: t, r: frame.NewReader(nc, frame.Max)}
+			if _, ok := p.next().(*api.Hello); ok && !refuses.Load() && p.write(p.control(welcome(nil))) == nil {
+				p.next()
+			}
+		})
+		o.Redial = 10 * time.Second
+		c, err := Dial(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := c.List(ctx, ""); err == nil || time.Minute/time.Duration(connections.Load()) < backoffMax/2 {
+			t.Errorf("%v after %d connections in a minute", err, connections.Load())
+		}
+
+		refuses.Store(true)
+		begun := time.Now()
+		ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err = c.List(ctx, "")
+		wantErr(t, "no proxy answers", err, ErrConnect)
+		if took := time.Since(begun); took > o.Redial+backoffMax {
+			t.Errorf("it was tried for %v", took)
+		}
+	})
 }
 
 // Replies may come in any order, and each reaches its call. A reply that no call waits for is dropped.

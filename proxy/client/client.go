@@ -370,13 +370,16 @@ const maxParts = 64
 // begin sends a request, and returns its id and its answers. If the request cannot be sent completely, no proxy has carried it out,
 // so begin sends it on the next connection.
 func (c *Client) begin(ctx context.Context, m request) (a *answers, id string, err error) {
-	for {
+	for wait := (backoff{}); ; {
 		conn, err := c.connection(ctx)
+		if errors.Is(err, ErrIO) && ctx.Err() == nil && !c.isClosed() {
+			err = failed(ErrConnect, errors.New(err.Error())) // dial has given up; an ErrIO would let the caller try again
+		}
 		if err != nil {
 			return nil, "", err
 		}
 		a, id, err = c.sendOn(conn, m)
-		if err == nil || !errors.Is(err, ErrIO) || c.isClosed() || pause(ctx, backoffMin) != nil {
+		if err == nil || !errors.Is(err, ErrIO) || c.isClosed() || wait.pause(ctx, nil) != nil {
 			return a, id, err
 		}
 	}
@@ -418,9 +421,9 @@ func (c *Client) finish(id string) {
 func (c *Client) call(ctx context.Context, m request, each func(protocol.Message) (more bool)) error {
 	kind, _ := api.Messages.Request(m.MessageType())
 	mayRepeat := kind.MayRepeat(m) && !kind.IsLong
-	for {
+	for wait := (backoff{}); ; {
 		err := c.once(ctx, m, each)
-		if !mayRepeat || !errors.Is(err, ErrIO) || c.isClosed() || pause(ctx, backoffMin) != nil {
+		if !mayRepeat || !errors.Is(err, ErrIO) || c.isClosed() || wait.pause(ctx, nil) != nil {
 			return err
 		}
 	}
