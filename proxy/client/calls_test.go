@@ -127,6 +127,23 @@ func TestStorm(t *testing.T) {
 	})
 }
 
+// Type fails if a proxy answers that it has accepted none of the input, or more than that, because Type would not end, or input
+// would be lost.
+func TestTypeWithoutProgress(t *testing.T) {
+	_, c, p := dialed(t)
+	for _, offset := range []uint64{0, 4, 1 << 63} {
+		line := protocol.Error{Code: protocol.CodeLineTooLong, Offset: &offset}
+		for _, answer := range []interface {
+			protocol.Message
+			SetID(string)
+		}{&api.Accepted{Offset: offset}, &api.Error{Error: line}} {
+			wait := startErr(t, func() error { return c.Type(t.Context(), "s", []byte("abc")) })
+			p.answer(want[*api.Input](p), answer)
+			wantErr(t, fmt.Sprintf("%s with offset %d", answer.MessageType(), offset), wait(), ErrDecode)
+		}
+	}
+}
+
 // Replies may come in any order, and each reaches its call. A reply that no call waits for is dropped.
 func TestAnswersInAnyOrder(t *testing.T) {
 	testkit.CheckLeaks(t)

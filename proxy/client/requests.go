@@ -318,16 +318,12 @@ func (c *Client) Type(ctx context.Context, id protocol.SessionID, data []byte) e
 	var warned error
 	for offset, since := 0, time.Now(); offset < len(data); {
 		part := data[offset:min(len(data), offset+atOnce)]
-		a, err := ask[*api.Accepted](ctx, c, &api.Input{SessionID: id, Data: part, Writer: writer, Offset: uint64(offset)})
-		if err == nil {
-			offset, since = int(a.Offset), time.Now()
-			continue
+		to, err := c.typePart(ctx, &api.Input{SessionID: id, Data: part, Writer: writer, Offset: uint64(offset)})
+		if protocol.CodeOf(err) == protocol.CodeLineTooLong {
+			warned, err = cmp.Or(warned, err), nil
 		}
-		if e := protocol.AsError(err); e.Code == protocol.CodeLineTooLong {
-			warned, since = cmp.Or(warned, err), time.Now()
-			if offset += len(part); e.Offset != nil {
-				offset = int(*e.Offset)
-			}
+		if err == nil {
+			offset, since = to, time.Now()
 			continue
 		}
 		if c.isClosed() {
@@ -345,6 +341,26 @@ func (c *Client) Type(ctx context.Context, id protocol.SessionID, data []byte) e
 		}
 	}
 	return warned
+}
+
+// typePart sends input, and returns the offset up to which it was accepted, also with the error line_too_long. The error is
+// ErrDecode if the proxy has accepted none of the input, because Type would not end, or more than that.
+func (c *Client) typePart(ctx context.Context, m *api.Input) (int, error) {
+	end := m.Offset + uint64(len(m.Data))
+	a, err := ask[*api.Accepted](ctx, c, m)
+	to := end
+	switch e := protocol.AsError(err); {
+	case err == nil:
+		to = a.Offset
+	case e.Code != protocol.CodeLineTooLong:
+		return 0, err
+	case e.Offset != nil:
+		to = *e.Offset
+	}
+	if to <= m.Offset || to > end {
+		return 0, failed(ErrDecode, fmt.Errorf("input from %d to %d answered by accepted %d", m.Offset, end, to))
+	}
+	return int(to), err
 }
 
 // awaitRoom waits before input is sent again that failed with why: the child reads more slowly than the input comes, or the

@@ -533,12 +533,12 @@ class Holdfast:
             is_whole = "keys" in m or "paste" in m
             try:
                 accepted = await self._ask({**m, "writer": writer, "offset": offset}, "accepted")
-                offset = end if is_whole else integer(accepted, "offset")
+                offset = end if is_whole else _accepted_to(integer(accepted, "offset"), offset, end)
                 continue
             except HoldfastError as err:
                 if err.code == "line_too_long":
                     warned = warned or err
-                    offset = end if is_whole or err.offset is None else err.offset
+                    offset = end if is_whole or err.offset is None else _accepted_to(err.offset, offset, end)
                     continue
                 if self._state == "closed" or err.code != "input_full" and not err.is_lost:
                     raise
@@ -614,3 +614,14 @@ def _reply_to(m: Message, parts: List[Message], wanted: str) -> Message:
     if parts[0]["type"] != wanted:
         raise HoldfastError("decode", f"{m['type']} answered by {parts[0]['type']}")
     return parts[0]
+
+
+def _accepted_to(offset: int, start: int, end: int) -> int:
+    """Return the offset up to which the proxy has accepted input.
+
+    It must have accepted some of the input, because otherwise the client would send it without an end, and not more
+    than there is.
+    """
+    if not start < offset <= end:
+        raise HoldfastError("decode", f"input from {start} to {end} answered by accepted {offset}")
+    return offset

@@ -231,6 +231,27 @@ async def test_supervisor_died(fake: Fake, path: str) -> None:
 
 
 @run
+async def test_input_without_progress(fake: Fake, path: str) -> None:
+    """Input fails if a proxy answers that it has accepted none of it, or more than there is."""
+    asked: List[Dict[str, Any]] = []
+    answer: Dict[str, Any] = {}
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] == "input":
+            asked.append(m)
+            send(writer, **(answer if len(asked) == 1 else {"type": "error", "code": "busy"}), request_id=m["request_id"])
+
+    fake.handler = handle
+    async with await Holdfast.connect(path) as client:
+        for offset in (0, 4):
+            for answer in ({"type": "accepted", "offset": offset}, {"type": "error", "code": "line_too_long", "offset": offset}):
+                asked.clear()
+                with pytest.raises(HoldfastError) as err:
+                    await client.input("s", "abc")
+                assert err.value.code == "decode"
+
+
+@run
 async def test_silence(fake: Fake, path: str) -> None:
     """A request that is not answered in time fails, and is not made again. The next one uses another connection."""
     asked: List[str] = []

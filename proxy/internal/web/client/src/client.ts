@@ -85,6 +85,13 @@ function utf8(text: string): Uint8Array {
   return new TextEncoder().encode(text);
 }
 
+// acceptedTo returns the offset up to which the proxy has accepted input. It must have accepted some of the input, because
+// otherwise the client would send it without an end, and not more than there is.
+function acceptedTo(offset: number, from: number, to: number): number {
+  if (offset <= from || offset > to) throw new HoldfastError('decode', `input from ${from} to ${to} answered by accepted ${offset}`);
+  return offset;
+}
+
 interface Waiting {
   conn: Connection; // that carries the request
   parts: Message[];
@@ -549,13 +556,13 @@ export class HoldfastClient {
       const m = part(offset, to), whole = m.paste === true || m.keys !== undefined;
       try {
         const accepted = await this.ask({ ...m, writer, offset }, 'accepted');
-        offset = whole ? to : int(accepted, 'offset');
+        offset = whole ? to : acceptedTo(int(accepted, 'offset'), offset, to);
         continue;
       } catch (err) {
         const why = asError(err);
         if (why.code === 'line_too_long') {
           warned ??= why;
-          offset = whole ? to : (why.offset ?? to);
+          offset = whole ? to : acceptedTo(why.offset ?? to, offset, to);
           continue;
         }
         if (this.state === 'closed' || (why.code !== 'input_full' && !lost(why))) throw why;

@@ -310,6 +310,19 @@ test('paste is whole, and keys count one each', async () => {
   await client.close();
 });
 
+test('input of which the proxy accepts nothing, or more than there is, fails', async () => {
+  const fake = new Fake();
+  const client = await connect(fake);
+  for (const offset of [0, 4]) {
+    for (const answer of [{ type: 'accepted', offset }, { type: 'error', code: 'line_too_long', message: 'long', offset }]) {
+      let asked = 0;
+      fake.answers.input = (m) => (asked++ === 0 ? [{ ...answer, request_id: m.request_id }] : [{ type: 'error', request_id: m.request_id, code: 'busy', message: 'again' }]);
+      await assert.rejects(client.input(SESSION, 'abc'), { code: 'decode' });
+    }
+  }
+  await client.close();
+});
+
 test('half of a surrogate pair is no input', async () => {
   const fake = new Fake();
   const client = await connect(fake);
