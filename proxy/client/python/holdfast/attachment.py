@@ -350,6 +350,7 @@ class Attachment:
         elif kind == "ok":
             if m.get("request_id") == f"size-{self._resizes}":
                 self._unconfirmed = None
+            self._send_pending()  # a later size may have waited for room
         elif kind == "detached":
             self._detached.set()
         elif kind == "resync":

@@ -516,3 +516,34 @@ async def test_silent_connections(fake: Fake, path: str) -> None:
         assert err.value.code == "timeout"
         while fake.welcomes < 7:  # one for each connection
             await asyncio.sleep(0.001)
+
+
+@run
+async def test_size_waits_for_room(fake: Fake, path: str) -> None:
+    """A size for which there is no room, because the proxy does not read, is sent when the proxy reads again."""
+    arrived = asyncio.Event()
+    stuck: List[asyncio.StreamWriter] = []
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] == "attach":
+            attached(writer)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            stuck.append(writer)
+        elif m["type"] == "resize":
+            send(writer, type="ok", request_id=m["request_id"])
+            if m["cols"] == 91:
+                arrived.set()
+        elif m["type"] == "detach":
+            send(writer, type="detached", attachment=1)
+
+    fake.handler = handle
+    async with await Holdfast.connect(path) as client:
+        attachment = await client.attach("s")
+        attachment.resize(90, 30)
+        conn = attachment._conn
+        assert conn is not None
+        while not conn.is_full:
+            attachment.set_appearance(version="x" * 100_000)
+        attachment.resize(91, 30)
+        stuck[0].transport.resume_reading()  # type: ignore[attr-defined]
+        await arrived.wait()
