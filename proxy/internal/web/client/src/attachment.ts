@@ -303,7 +303,7 @@ export class Attachment {
         return this.flowed();
       case 'ok':
         if (m.request_id === sizeID(this.resizes)) this.unconfirmed = undefined;
-        return;
+        return this.flushInput(); // a later size may have waited for room
       case 'detached':
         return this.detached.done();
       case 'resync':
@@ -531,12 +531,15 @@ export class Attachment {
   private flushInput(): void {
     const conn = this.conn;
     if (conn === undefined || this.over) return;
-    if (this.size !== undefined) {
+    if (this.size !== undefined && !conn.full) {
       this.unconfirmed = this.size;
       conn.send({ type: 'resize', request_id: sizeID(++this.resizes), attachment: NUMBER, ...this.size });
+      this.size = undefined;
     }
-    if (this.looks !== undefined) conn.send({ type: 'appearance', attachment: NUMBER, ...this.looks });
-    this.size = this.looks = undefined;
+    if (this.looks !== undefined && !conn.full) {
+      conn.send({ type: 'appearance', attachment: NUMBER, ...this.looks });
+      this.looks = undefined;
+    }
     for (let part = this.full ? undefined : this.input.next(); part !== undefined; part = this.input.next()) {
       conn.data(frames.INPUT, frames.inputPayload(NUMBER, part.offset, part.data));
     }
@@ -579,9 +582,12 @@ export class Attachment {
     this.flushInput();
   }
 
-  /** interrupt sends SIGINT to the foreground process group, after the input before it. Without a connection it has no effect. */
+  /**
+   * interrupt sends SIGINT to the foreground process group, after the input before it. Without a connection, and while 2 MiB
+   * wait to be sent, it has no effect.
+   */
   interrupt(): void {
-    this.conn?.send({ type: 'interrupt', attachment: NUMBER });
+    if (this.conn?.full === false) this.conn.send({ type: 'interrupt', attachment: NUMBER });
   }
 
   /** detach ends the attachment; the session continues. If there is a connection, it sends the written input first. */

@@ -16,6 +16,8 @@ const HELLO_MS = 5000;
 const MAX_RETRY_AFTER_MS = 30000;
 /** The longest time of setTimeout. A longer one would end at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
+/** Bytes that may wait to be sent before this client sends no more sizes and interrupts. */
+const MAX_UNSENT = 2 << 20;
 const MAX_EARLY = 64; // messages that may arrive before begin sets a handler
 
 /** The times, in milliseconds, between attempts to replace a lost connection, and for the answer to a request. */
@@ -155,6 +157,11 @@ export class Connection {
     const silent = this.heard <= since;
     if (silent) this.close(new HoldfastError('lost', 'the connection was silent although an answer was due'));
     return silent;
+  }
+
+  /** So much waits to be sent that no size and no interrupt should be added. */
+  get full(): boolean {
+    return (this.transport.unsent ?? 0) >= MAX_UNSENT;
   }
 
   get pausable(): boolean {

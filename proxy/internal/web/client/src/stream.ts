@@ -27,6 +27,10 @@ export class StreamTransport implements Transport {
     this.reader.max = n;
   }
 
+  get unsent(): number {
+    return this.output.writableLength;
+  }
+
   open(handler: TransportHandler): void {
     this.handler = handler;
     this.input.on('close', () => this.end(new HoldfastError('lost', 'the connection was lost')));

@@ -30,6 +30,8 @@ export interface Transport {
   resume?(): void;
   /** Largest size of a received frame. The client raises it when the proxy has accepted the hello. */
   limit?: number;
+  /** Bytes that wait to be sent. If there are many, the client adds no sizes and no interrupts. */
+  readonly unsent?: number;
 }
 
 /** Names another host, and how ssh reaches the proxy there. In Node and Electron. */
@@ -99,6 +101,7 @@ export interface WebSocketLike {
   onmessage: ((event: never) => void) | null;
   onclose: ((event: never) => void) | null;
   onerror: ((event: never) => void) | null;
+  readonly bufferedAmount?: number;
   send(data: string | Uint8Array): void;
   close(code?: number, reason?: string): void;
   pause?(): void;
@@ -178,6 +181,10 @@ export class WebSocketTransport implements Transport {
     ws.onclose = (event: { code?: number; reason?: string }) => this.came(() => this.end(
       new HoldfastError('lost', `the WebSocket was closed with ${event.code ?? 0} ${event.reason ?? ''}`.trim()),
     ));
+  }
+
+  get unsent(): number {
+    return this.ws.bufferedAmount ?? 0;
   }
 
   private came(what: () => void): void {

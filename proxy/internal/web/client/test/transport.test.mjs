@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer as createHTTPServer } from 'node:http';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
+import * as frames from '../dist/frames.js';
 import { HoldfastClient } from '../dist/index.js';
 
 // listen starts a server of this computer, and returns its URL.
@@ -65,4 +69,61 @@ test('close ends a WebSocket whose other side is stopped', { timeout: 30_000 }, 
   t.mock.timers.tick(1000);
   if (last.readyState !== WebSocket.CLOSED) await once(last, 'close');
   for (const ws of proxy.clients) ws.terminate();
+});
+
+test('few sizes and interrupts wait for a proxy that does not read, and the last size arrives', { timeout: 30_000 }, async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'holdfast-'));
+  t.after(() => rm(dir, { recursive: true }));
+  const size = { cols: 80, rows: 24 }, count = 20_000, widest = 2000;
+  let received, last, stuck;
+  // answer plays a proxy that stops reading after the attach.
+  const answer = (conn, send, text) => {
+    const m = JSON.parse(text);
+    if (m.type === 'hello') send({ type: 'welcome', protocol: { min: 1, max: 1 }, agreed: 1, pid: 1, version: '', instance: '' });
+    if (m.type === 'attach') {
+      send({ type: 'attached', attachment: 1, session: { id: 's', instance: 'i', size }, replay: 'exact', offset: 0, input_offset: 0 });
+      conn.pause();
+      stuck = conn;
+    }
+    if (m.type === 'detach') send({ type: 'detached', attachment: 1 });
+    if (m.type === 'interrupt' || m.type === 'resize') received++;
+    if (m.type !== 'resize') return;
+    send({ type: 'ok', request_id: m.request_id });
+    if (m.cols === widest) last();
+  };
+  const path = process.platform === 'win32' ? '\\\\.\\pipe\\holdfast-stuck' : join(dir, 's');
+  const server = createServer((sock) => {
+    const reader = new frames.FrameReader(), send = (m) => sock.write(frames.frame(frames.CONTROL, new TextEncoder().encode(JSON.stringify(m))));
+    sock.on('error', () => {}).on('data', (piece) => {
+      sock.cork();
+      reader.read(piece, (kind, payload) => kind === frames.CONTROL && answer(sock, send, new TextDecoder().decode(payload)));
+      sock.uncork();
+    });
+  }).listen(path);
+  const proxy = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+  t.after(() => { server.close(); proxy.close(); });
+  proxy.on('connection', (ws) => ws.on('message', (data, isBinary) => isBinary || answer(ws, (m) => ws.send(JSON.stringify(m)), data)));
+  await Promise.all([once(server, 'listening'), once(proxy, 'listening')]);
+  let isFull = true; // the buffers of TCP may hold all that this test sends
+  class Full extends WebSocket {
+    get bufferedAmount() {
+      return isFull ? 4 << 20 : 0;
+    }
+  }
+  for (const way of [{ socketPath: path }, { url: `ws://127.0.0.1:${proxy.address().port}`, WebSocket: Full }]) {
+    received = 0;
+    const client = await HoldfastClient.connect(way), a = await client.attach('s');
+    a.write(new Uint8Array(1 << 20));
+    for (let i = 1; i <= count; i++) {
+      a.interrupt();
+      a.resize(i % 1000 + 1, 24);
+    }
+    isFull = way.url === undefined;
+    const arrived = new Promise((done) => { last = done; });
+    a.resize(widest, 24);
+    stuck.resume();
+    await arrived;
+    assert.ok(received < 1.5 * count, `${received} messages`);
+    await client.close();
+  }
 });
