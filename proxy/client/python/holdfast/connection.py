@@ -17,13 +17,16 @@ from .errors import HoldfastError, as_error
 from .message import Message, error_of, going_away, integer, member, parse, utf8
 from .wire import WelcomeMessage
 
+Streams = Tuple[asyncio.StreamReader, asyncio.StreamWriter]
 #: Makes a stream to a proxy. It is called again after each lost connection. An exception fails the attempt with `connect`.
-Dial = Callable[[], Awaitable[Tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+Dial = Callable[[], Awaitable[Streams]]
 
 #: The lowest and highest version of the protocol that this client supports.
 SPOKEN = {"min": 1, "max": 1}
 HELLO_S = 5.0
 CONNECT_S = 5.0
+#: The longest time for a call of the function `dial`, which may ask the user for a password.
+DIAL_S = 600.0
 #: The longest time that a proxy can ask a client to wait before the next attempt.
 MAX_RETRY_AFTER_S = 30.0
 #: Bytes that may wait to be sent before this client sends no more input and no more sizes.
@@ -212,13 +215,7 @@ class Dialer:
 
     async def dial(self) -> Connection:
         """Make one attempt. Errors: `connect`, and those of the hello."""
-        try:
-            reader, writer = await self._dial()
-        except HoldfastError:
-            raise
-        except Exception as err:  # the caller's function may raise others than OSError, such as EOFError
-            raise HoldfastError("connect", str(err) or type(err).__name__) from err
-        conn = Connection(reader, writer)
+        conn = Connection(*await self._streams())
         # Before Python 3.12, asyncio.wait_for loses a cancellation that comes with the result.
         timer = asyncio.get_running_loop().call_later(HELLO_S, conn.expire, HoldfastError("lost", f"no welcome within {HELLO_S} s"))
         try:
@@ -232,6 +229,26 @@ class Dialer:
             raise
         finally:
             timer.cancel()
+
+    async def _streams(self) -> Streams:
+        """Call the function `dial`. Errors: `connect`, also if it does not return in time.
+
+        It is a task of its own, because it may swallow a cancellation and return a connection nevertheless.
+        """
+        attempt = asyncio.ensure_future(self._dial())
+        try:
+            if await asyncio.wait([attempt], timeout=DIAL_S) == (set(), {attempt}):
+                raise HoldfastError("connect", f"no connection within {DIAL_S:g} s")
+        except BaseException:
+            attempt.cancel()
+            attempt.add_done_callback(_discard)
+            raise
+        try:
+            return attempt.result()
+        except HoldfastError:
+            raise
+        except Exception as err:  # the caller's function may raise others than OSError, such as EOFError
+            raise HoldfastError("connect", str(err) or type(err).__name__) from err
 
     async def redial(self, give_up: Optional[float] = None) -> Connection:
         """Make attempts until there is a connection, for at most `give_up` seconds.
@@ -249,6 +266,12 @@ class Dialer:
                     raise
                 await asyncio.sleep(pause)
             wait = min(2 * wait, self.times.max)
+
+
+def _discard(attempt: asyncio.Future[Streams]) -> None:
+    """Close the connection of an attempt that was given up, if it has made one."""
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result()[1].close()
 
 
 class Room:

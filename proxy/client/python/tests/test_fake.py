@@ -10,7 +10,7 @@ from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
 
 import pytest
 
-from holdfast import Holdfast, HoldfastError, Redial, Resized, StateChanged, frames
+from holdfast import Holdfast, HoldfastError, Redial, Resized, StateChanged, connection, frames
 from holdfast.connection import Connection
 
 LIMIT_S = 30.0  # long, because the machine may be busy; a test that passes does not wait for it
@@ -134,6 +134,44 @@ async def test_dial(fake: Fake, path: str) -> None:
     with pytest.raises(HoldfastError) as err:
         await Holdfast.connect(dial=dial)
     assert err.value.code == "connect"
+
+
+@run
+async def test_endless_dial(fake: Fake, path: str) -> None:
+    """A function `dial` that does not return is given up, and the next attempt is made. A connection that it makes later is closed."""
+    hangs = False
+    late: List[asyncio.StreamWriter] = []
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] == "list":
+            send(writer, type="sessions", request_id=m["request_id"], sessions=[])
+
+    async def dial() -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        nonlocal hangs
+        reader, writer = await asyncio.open_unix_connection(path)
+        if hangs:
+            hangs = False
+            try:
+                await asyncio.sleep(LIMIT_S)
+            except asyncio.CancelledError:
+                late.append(writer)
+        return reader, writer
+
+    fake.handler = handle
+    limit, connection.DIAL_S = connection.DIAL_S, 0.1
+    try:
+        async with await Holdfast.connect(dial=dial, redial=Redial(min=0.001, give_up=2)) as client:
+            hangs = True
+            fake.close_all()
+            assert await client.list() == []
+            await late[0].wait_closed()
+            hangs = True
+            fake.close_all()
+            while hangs:
+                await asyncio.sleep(0.001)
+    finally:
+        connection.DIAL_S = limit
+    await late[1].wait_closed()
 
 
 @run
