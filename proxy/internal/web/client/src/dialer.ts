@@ -12,6 +12,8 @@ import type { VersionRange, Welcome } from './types.js';
 /** The lowest and highest version of the protocol that this client supports. */
 const SPOKEN: VersionRange = { min: 1, max: 1 };
 const HELLO_MS = 5000;
+/** The longest time until a transport comes. ssh may ask the user for a password. */
+const DIAL_MS = 600_000;
 /** The longest time that a proxy can ask a client to wait before the next attempt. */
 const MAX_RETRY_AFTER_MS = 30000;
 /** The longest time of setTimeout. A longer one would end at once. */
@@ -266,11 +268,39 @@ export class Dialer {
     return webSocket(String(this.o.url), this.o.WebSocket, undefined, signal);
   }
 
+  // reached returns a transport. If the signal is aborted, or if the transport takes too long, reached ends the attempt, and
+  // closes the transport if it comes nevertheless.
+  private reached(signal: AbortSignal): Promise<Transport> {
+    const attempt = new AbortController();
+    return new Promise((done, failed) => {
+      const settle = (): void => {
+        clearTimeout(late);
+        signal.removeEventListener('abort', stop);
+      };
+      const stop = (): void => {
+        settle();
+        failed(new HoldfastError('connect', `no connection within ${DIAL_MS} ms`));
+        attempt.abort();
+      };
+      const late = setTimeout(stop, DIAL_MS);
+      signal.addEventListener('abort', stop);
+      if (signal.aborted) stop();
+      (async () => this.transport(attempt.signal))().then((transport) => {
+        settle();
+        if (attempt.signal.aborted) transport.close();
+        else done(transport);
+      }, (err: unknown) => {
+        settle();
+        failed(err);
+      });
+    });
+  }
+
   /** dial makes one attempt. */
   async dial(signal: AbortSignal): Promise<Connection> {
     let transport: Transport;
     try {
-      transport = await this.transport(signal);
+      transport = await this.reached(signal);
     } catch (err) {
       throw asError(err, 'connect');
     }

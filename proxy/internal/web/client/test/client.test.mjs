@@ -220,6 +220,32 @@ test('a client that is closed meanwhile makes no connection', async () => {
   assert.deepEqual(fake.live, []);
 });
 
+test('a transport that does not come is given up, and the next attempt is made', { timeout: 30_000 }, async (t) => {
+  const fake = new Fake();
+  let arrive; // of the transport that does not come
+  const transport = () => (fake.refuses ? new Promise((done) => { arrive = done; }) : fake.transport());
+  fake.answers.list = (m) => [{ type: 'sessions', request_id: m.request_id, sessions: [] }];
+  const client = await connect(fake, { transport });
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const until = async (is) => {
+    while (!is()) {
+      t.mock.timers.tick(1);
+      await new Promise((done) => { setImmediate(done); });
+    }
+  };
+  fake.refuses = true;
+  fake.live[0].breaks();
+  await until(() => arrive !== undefined);
+  fake.refuses = false;
+  t.mock.timers.tick(600_000);
+  await until(() => client.state === 'connected');
+  t.mock.timers.reset();
+  arrive(await fake.transport());
+  await client.list();
+  assert.equal(fake.live.length, 1); // the transport that came later is closed
+  await client.close();
+});
+
 test('close ends an attach that is under way', async () => {
   for (const kind of ['hello', 'attach']) { // the message that is not answered
     const fake = new Fake();
