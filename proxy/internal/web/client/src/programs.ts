@@ -38,11 +38,12 @@ export async function start(options: StartOptions): Promise<HoldfastClient> {
   await mkdir(dir, { recursive: true, mode: 0o700 });
   const mine = await copyOf(source ?? packaged(), dir);
   const path = socketPath(dir);
+  let starting: Promise<void> | undefined;
   const reach = async (): Promise<Transport> => {
     try {
       return await unixSocket(path);
-    } catch {
-      await startNewest(mine, dir); // the proxy has not been started yet, or has crashed
+    } catch { // the proxy has not been started yet, or has crashed, which all connections notice at once
+      await (starting ??= startNewest(mine, dir).finally(() => { starting = undefined; }));
       return unixSocket(path);
     }
   };
