@@ -144,6 +144,40 @@ func TestTypeWithoutProgress(t *testing.T) {
 	}
 }
 
+// A call returns soon after its context is done, also if the proxy does not read the request. Then a later request uses another
+// connection.
+func TestCancelledSend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var connections atomic.Int64
+		c, err := Dial(t.Context(), piped(func(nc net.Conn) {
+			p := &peer{Conn: nc, t: t, r: frame.NewReader(nc, frame.Max)}
+			if _, ok := p.next().(*api.Hello); !ok || p.write(p.control(welcome(nil))) != nil || connections.Add(1) == 1 {
+				return // it does not read the first connection any more
+			}
+			if m, ok := p.next().(*api.List); ok {
+				p.answer(m, &api.Sessions{})
+			}
+			p.next()
+			_ = p.Close()
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err = c.List(ctx, "")
+		wantErr(t, "list", err, context.DeadlineExceeded)
+		if took := time.Since(begun); took > 5*time.Second+stuckTime {
+			t.Errorf("the call took %v", took)
+		}
+		if _, err := c.List(t.Context(), ""); err != nil {
+			t.Errorf("a later request: %v", err)
+		}
+	})
+}
+
 // Replies may come in any order, and each reaches its call. A reply that no call waits for is dropped.
 func TestAnswersInAnyOrder(t *testing.T) {
 	testkit.CheckLeaks(t)

@@ -378,7 +378,7 @@ func (c *Client) begin(ctx context.Context, m request) (a *answers, id string, e
 		if err != nil {
 			return nil, "", err
 		}
-		a, id, err = c.sendOn(conn, m)
+		a, id, err = c.sendOn(ctx, conn, m)
 		if err == nil || !errors.Is(err, ErrIO) || c.isClosed() || wait.pause(ctx, nil) != nil {
 			return a, id, err
 		}
@@ -386,7 +386,7 @@ func (c *Client) begin(ctx context.Context, m request) (a *answers, id string, e
 }
 
 // sendOn sends a request on conn.
-func (c *Client) sendOn(conn *conn, m request) (a *answers, id string, err error) {
+func (c *Client) sendOn(ctx context.Context, conn *conn, m request) (a *answers, id string, err error) {
 	a = &answers{c: make(chan protocol.Message, maxParts)}
 	c.mu.Lock()
 	if conn.isBroken || conn.isGiven {
@@ -398,7 +398,7 @@ func (c *Client) sendOn(conn *conn, m request) (a *answers, id string, err error
 	c.waiting[id] = waiter{conn, a}
 	c.mu.Unlock()
 	m.SetID(id)
-	if err := conn.send(m); err != nil {
+	if err := conn.sendFor(ctx, m); err != nil {
 		c.finish(id)
 		return nil, "", err
 	}

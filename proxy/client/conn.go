@@ -58,7 +58,11 @@ func (e *goawayError) Error() string {
 
 func goingAway(m *api.Goaway) error { return failed(ErrIO, &goawayError{m}) }
 
-const helloTimeout = 5 * time.Second
+const (
+	helloTimeout = 5 * time.Second
+	// stuckTime is how long a proxy may take to read a request after the request was canceled.
+	stuckTime = time.Second
+)
 
 // A conn is a connection to a proxy after hello and welcome.
 type conn struct {
@@ -139,6 +143,25 @@ func (c *conn) send(m protocol.Message) error {
 		return protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("%s of %d bytes", m.MessageType(), len(b)))
 	}
 	return c.write(frame.Append(make([]byte, 0, frame.HeaderLen+len(b)), frame.Control, b))
+}
+
+// sendFor sends a message for a caller with a context. If the proxy has not read all of it stuckTime after the end of ctx, sendFor
+// closes the connection, because nothing can follow a part of a message.
+func (c *conn) sendFor(ctx context.Context, m protocol.Message) error {
+	sent := make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-sent:
+		case <-time.After(stuckTime):
+			_ = c.Close()
+		}
+	})()
+	defer close(sent)
+	err := c.send(m)
+	if errors.Is(err, ErrIO) && ctx.Err() != nil {
+		err = failed(ErrIO, ctx.Err())
+	}
+	return err
 }
 
 func (c *conn) write(raw []byte) error {
