@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import time
 from collections import deque
@@ -34,6 +35,8 @@ INPUT_WINDOW = 1 << 20
 DETACH_S = 1.0
 RETRY_FULL_S = 0.02
 MAX_COLS, MAX_ROWS = 2000, 1000
+#: Pixels of the widest and of the highest cell.
+MAX_CELL = 1024
 
 #: The number of each attachment. A connection carries one attachment, so that a slow caller delays no other attachment.
 NUMBER = 1
@@ -557,7 +560,17 @@ class Attachment:
         self._send_pending()
 
     def set_appearance(self, **looks: Unpack[AppearanceSpec]) -> None:
-        """Send the properties of this viewer's terminal, which replace all earlier ones."""
+        """Send the properties of this viewer's terminal, which replace all earlier ones.
+
+        Errors: `invalid_argument` if a colour is not `#rrggbb`, or a size of a cell no number of pixels. The proxy would
+        refuse it as well, but that would end the attachment.
+        """
+        for colour in (looks.get("foreground"), looks.get("background"), looks.get("cursor")):
+            if colour and not re.fullmatch("#[0-9A-Fa-f]{6}", colour):
+                raise HoldfastError("invalid_argument", f"a colour must be #rrggbb, but it is {colour!r}")
+        for pixels in (looks.get("cell_width", 0), looks.get("cell_height", 0)):
+            if not isinstance(pixels, int) or not 0 <= pixels <= MAX_CELL:
+                raise HoldfastError("invalid_argument", f"cell_width and cell_height must be whole numbers up to {MAX_CELL}")
         self._spec["appearance"] = looks
         self._looks = looks
         self._send_pending()

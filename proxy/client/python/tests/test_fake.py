@@ -290,6 +290,31 @@ async def test_input_without_progress(fake: Fake, path: str) -> None:
 
 
 @run
+async def test_invalid_appearance(fake: Fake, path: str) -> None:
+    """An appearance that the proxy would refuse is refused, and does not end the attachment."""
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] == "attach":
+            attached(writer)
+        elif m["type"] == "appearance":
+            send(writer, type="error", code="invalid_argument", message="a colour must be #rrggbb")
+        elif m["type"] == "detach":
+            send(writer, type="detached", attachment=1)
+
+    fake.handler = handle
+    fake.input = lambda offset, data, writer: send(writer, type="accepted", attachment=1, offset=offset + len(data))
+    async with await Holdfast.connect(path) as client:
+        attachment = await client.attach("s")
+        looks: List[Any] = [{"background": "#fff"}, {"cell_width": 8.5}, {"cell_height": 2000}]
+        for refused in looks:
+            with pytest.raises(HoldfastError) as err:
+                attachment.set_appearance(**refused)
+            assert err.value.code == "invalid_argument"
+        await attachment.write("x")
+        await attachment.flush()
+
+
+@run
 async def test_silence(fake: Fake, path: str) -> None:
     """A request that is not answered in time fails, and is not made again. The next one uses another connection."""
     asked: List[str] = []

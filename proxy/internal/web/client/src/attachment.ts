@@ -23,6 +23,8 @@ const DETACH_MS = 1000;
 const RETRY_FULL_MS = 20;
 const MAX_COLS = 2000;
 const MAX_ROWS = 1000;
+/** Pixels of the widest and of the highest cell. */
+const MAX_CELL = 1024;
 
 /** The number of each attachment. A connection carries one attachment, so that a slow listener delays no other attachment. */
 const NUMBER = 1;
@@ -71,6 +73,16 @@ let attempts = 0;
 // are greater.
 function attempt(): number {
   return (attempts = Math.max(attempts + 1, Date.now() * 1000));
+}
+
+// checkAppearance throws `invalid_argument` for values that the proxy refuses, because its refusal would end the attachment.
+function checkAppearance(looks: Appearance): void {
+  for (const colour of [looks.foreground, looks.background, looks.cursor]) {
+    if (colour && !/^#[0-9a-f]{6}$/i.test(colour)) throw new HoldfastError('invalid_argument', `a colour must be #rrggbb, but it is ${JSON.stringify(colour)}`);
+  }
+  for (const pixels of [looks.cell_width ?? 0, looks.cell_height ?? 0]) {
+    if (!Number.isInteger(pixels) || pixels < 0 || pixels > MAX_CELL) throw new HoldfastError('invalid_argument', `cell_width and cell_height must be whole numbers up to ${MAX_CELL}`);
+  }
 }
 
 // sizeID returns the request id of the n-th size that is sent.
@@ -575,8 +587,12 @@ export class Attachment {
     this.flushInput();
   }
 
-  /** setAppearance sends the properties of this viewer's terminal, which replace all earlier ones. */
+  /**
+   * setAppearance sends the properties of this viewer's terminal, which replace all earlier ones. It throws
+   * `invalid_argument` if a colour is not `#rrggbb`, or a size of a cell no number of pixels.
+   */
   setAppearance(looks: Appearance): void {
+    checkAppearance(looks);
     this.spec = { ...this.spec, appearance: looks };
     this.looks = looks;
     this.flushInput();

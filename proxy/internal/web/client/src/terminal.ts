@@ -179,8 +179,8 @@ class Joined implements AttachedTerminal {
   }
 
   setAppearance(appearance: Appearance): void {
+    this.send(withPictures(this.xterm, this.options, appearance)!); // throws if the appearance is invalid
     this.looks = appearance;
-    this.send(withPictures(this.xterm, this.options, appearance)!);
   }
 
   private send(appearance: Appearance): void {

@@ -345,6 +345,19 @@ test('a size that the proxy has not confirmed is sent again over the next connec
   await client.close();
 });
 
+test('an appearance that the proxy would refuse is refused, and does not end the attachment', async () => {
+  const fake = new Fake();
+  fake.answers.appearance = () => [{ type: 'error', code: 'invalid_argument', message: 'a colour must be #rrggbb' }];
+  const client = await HoldfastClient.connect({ transport: fake.transport, redial });
+  const a = await client.attach(SESSION);
+  for (const looks of [{ background: '#fff' }, { cell_width: 8.5 }, { cell_height: 2000 }]) {
+    assert.throws(() => a.setAppearance(looks), { code: 'invalid_argument' });
+  }
+  a.write('x');
+  await a.flush();
+  await client.close();
+});
+
 /** severs makes the fake proxy's present connections lose everything in both directions, without notice. */
 function severs(fake) {
   for (const c of fake.live) c.received = c.send = () => {};
