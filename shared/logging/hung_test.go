@@ -4,6 +4,7 @@ package logging
 
 import (
 	"bufio"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +49,32 @@ func TestHungDisk(t *testing.T) {
 		}
 	}
 	if err := closer.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// If too many lines wait, the further ones are dropped, and the log tells how many they were.
+func TestDroppedLines(t *testing.T) {
+	r, w := io.Pipe()
+	q := newQueue(w)
+	const dropped = 5
+	for range 1 + maxLines + dropped { // the goroutine of the queue has taken one
+		if n, err := q.Write([]byte("line\n")); n != 5 || err != nil {
+			t.Fatalf("Write: %d, %v", n, err)
+		}
+	}
+	lines := bufio.NewScanner(r)
+	seen := 0
+	for lines.Scan() && lines.Text() == "line" {
+		seen++
+	}
+	if want := `{"level":"warn","count":5,"message":"lines of the log dropped, because they could not be written"}`; seen == 0 || lines.Text() != want {
+		t.Errorf("after %d lines: %q, want %q", seen, lines.Text(), want)
+	}
+	for seen < 1+maxLines && lines.Scan() {
+		seen++
+	}
+	if err := q.Close(); err != nil {
 		t.Error(err)
 	}
 }

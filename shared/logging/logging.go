@@ -16,7 +16,6 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -65,45 +64,10 @@ func open(opts Options) (io.WriteCloser, error) {
 	if opts.Path != "" {
 		return openRotated(opts.Path, cmp.Or(opts.MaxBytes, DefaultMaxBytes), cmp.Or(opts.Keep, DefaultKeep))
 	}
-	out := &unread{file: os.Stderr}
 	if term.IsTerminal(int(os.Stderr.Fd())) {
-		return keepOpen{zerolog.ConsoleWriter{Out: out, TimeFormat: time.TimeOnly}}, nil
+		return keepOpen{zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: time.TimeOnly}}, nil
 	}
-	return keepOpen{out}, nil
-}
-
-// roomWait is how long a line waits for the reader of a pipe, or for a paused terminal, in milliseconds.
-const roomWait = 100
-
-// An unread writes lines to a file, and drops them while nobody reads it: a pipe that is full, or a terminal that is paused
-// (Ctrl-S), must not stop the process that logs.
-type unread struct {
-	file *os.File
-
-	mu      sync.Mutex
-	dropped int // lines since the last one that was written
-}
-
-// Write writes a line, or drops it.
-func (u *unread) Write(line []byte) (int, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	limit := roomWait
-	if u.dropped > 0 {
-		limit = 0
-	}
-	if !awaitRoom(u.file, limit) {
-		u.dropped++
-		return len(line), nil
-	}
-	if n := u.dropped; n > 0 {
-		u.dropped = 0
-		line = append(fmt.Appendf(nil, `{"level":"warn","lines":%d,"message":"lines of the log dropped, because nobody read it"}`+"\n", n), line...)
-	}
-	if _, err := u.file.Write(line); err != nil {
-		return 0, err
-	}
-	return len(line), nil
+	return keepOpen{os.Stderr}, nil
 }
 
 // A keepOpen writes to standard error. Close has no effect, because standard error must stay

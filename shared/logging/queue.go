@@ -2,6 +2,7 @@ package logging
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
@@ -11,18 +12,20 @@ const (
 	// lineTime is how long a process waits for the disk, or the terminal, that takes its log. A line that takes longer
 	// is written later, and the process waits for no other line until then.
 	lineTime = 200 * time.Millisecond
-	// maxLines is how many lines may wait. Further ones are dropped.
+	// maxLines is how many lines may wait. Further ones are dropped, and counted.
 	maxLines = 1000
 )
 
 // A queue writes lines in a goroutine of its own, so that a disk that does not answer, such as a network file system
-// without its server, does not stop the process. Otherwise a line is written when Write returns.
+// without its server, a full pipe that nobody reads, or a paused terminal (Ctrl-S) does not stop the process. Otherwise a
+// line is written when Write returns.
 type queue struct {
-	out    io.WriteCloser
-	lines  chan line
-	isLate atomic.Bool   // a line was not written in time, and lines wait
-	closed chan struct{} // closed by Close
-	ended  chan error    // receives the error of out.Close
+	out     io.WriteCloser
+	lines   chan line
+	isLate  atomic.Bool   // a line was not written in time, and lines wait
+	dropped atomic.Int64  // lines for which there was no room
+	closed  chan struct{} // closed by Close
+	ended   chan error    // receives the error of out.Close
 }
 
 type line struct {
@@ -41,6 +44,7 @@ func (q *queue) Write(p []byte) (int, error) {
 	select {
 	case q.lines <- l:
 	default:
+		q.dropped.Add(1)
 		return len(p), nil // zerolog would write an error to standard error, which may be what does not answer
 	}
 	if q.isLate.Load() {
@@ -75,6 +79,9 @@ func (q *queue) run() {
 func (q *queue) write(l line) {
 	_, err := q.out.Write(l.text)
 	l.written <- err
+	if n := q.dropped.Swap(0); n > 0 {
+		_, _ = fmt.Fprintf(q.out, `{"level":"warn","%s":%d,"message":"lines of the log dropped, because they could not be written"}`+"\n", Count, n)
+	}
 	if len(q.lines) == 0 {
 		q.isLate.Store(false)
 	}

@@ -1,5 +1,0 @@
-package logging
-
-import "os"
-
-func awaitRoom(*os.File, int) bool { return true }
