@@ -45,7 +45,7 @@ func (q *queue) Write(p []byte) (int, error) {
 	case q.lines <- l:
 	default:
 		q.dropped.Add(1)
-		return len(p), nil // zerolog would write an error to standard error, which may be what does not answer
+		return len(p), nil // zerolog would write an error to standard error, which may be the log that does not answer
 	}
 	if q.isLate.Load() {
 		return len(p), nil

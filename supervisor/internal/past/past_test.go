@@ -681,7 +681,7 @@ func TestGapBehindKeyframe(t *testing.T) {
 	must(t, w.Keyframe(400, []byte("newer")), w.Append(400, textAt(400, 1)), w.Sync())
 	exact(401)
 	must(t, w.Close())
-	w = open(t, s, Full)
+	open(t, s, Full)
 	if all := names(t, s.path(aLife)); slices.Contains(all, openName(100)) {
 		t.Errorf("the files are %q, of which one has no output", all)
 	}
