@@ -164,6 +164,7 @@ type event struct {
 type history struct {
 	mu     sync.Mutex
 	events []event
+	looks  sync.Map // a mutex for each gate and host, held by sees and enters until they have noted the answer: notes have the order of the answers
 }
 
 func (h *history) add(e event) {
@@ -439,8 +440,16 @@ func (c *citizen) rows() string {
 	return strings.Join(rows, " ")
 }
 
+// look waits until no other goroutine looks at a host in this way, and returns the function that ends the look.
+func (h *history) look(way string, b *bench, host string) (end func()) {
+	mu, _ := h.looks.LoadOrStore([3]string{way, b.public, host}, new(sync.Mutex))
+	mu.(*sync.Mutex).Lock()
+	return mu.(*sync.Mutex).Unlock
+}
+
 // sees returns the sessions of a host as a gate tells them, and notes them.
 func (h *history) sees(ctx context.Context, b *bench, host string) (string, error) {
+	defer h.look("sees", b, host)()
 	e, err := b.store.ClientEntry()
 	if err != nil {
 		return "", err
@@ -459,6 +468,7 @@ func (h *history) sees(ctx context.Context, b *bench, host string) (string, erro
 
 // enters returns the key of the host that answers to a name at a gate, and notes it.
 func (h *history) enters(ctx context.Context, b *bench, host string) (key string, err error) {
+	defer h.look("enters", b, host)()
 	e, err := b.store.ClientEntry()
 	if err != nil {
 		return "", err
