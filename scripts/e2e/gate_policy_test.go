@@ -58,6 +58,7 @@ func TestGatePolicy(t *testing.T) {
 	f.die()
 	f.serve(f.withPolicy()...)
 	f.await("red", "ready")
+	f.await("blue", "idle") // otherwise a client of blue may be refused because the host has not connected yet
 
 	text := strings.TrimSpace(f.Must("proxy", "gate", "client-token", "--without-token"))
 	ann, bob := user{f, annsToken, text}, user{f, bobsToken, text}
