@@ -12,12 +12,10 @@ import (
 	"maps"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -241,7 +239,7 @@ func openLog(o *options, s settings, process string, isDependedOn bool) (zerolog
 		if !isDependedOn {
 			return log, nil, failed
 		}
-		surviveBrokenPipe()
+		machine.SurviveBrokenPipe()
 		var err error
 		if log, closer, err = logging.New(logging.Options{Process: process}); err != nil {
 			return log, nil, err
@@ -253,10 +251,6 @@ func openLog(o *options, s settings, process string, isDependedOn bool) (zerolog
 	}
 	return log, func() { _ = closer.Close() }, nil
 }
-
-// surviveBrokenPipe prevents the end of this process by a write to its standard error if that is
-// a pipe that nobody reads any more. The handler does nothing, and children do not inherit it.
-func surviveBrokenPipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 func stop(ctx context.Context, o *options, sessions string) error {
 	if sessions != "keep" && sessions != "end" {

@@ -6,12 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +18,7 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/fleet/rollout"
+	"holdfast/shared/machine"
 	"holdfast/shared/plain"
 	"holdfast/shared/sysexits"
 )
@@ -119,8 +117,8 @@ func (a *app) rollOut(cmd *cobra.Command, f *rolloutFlags, isTrial bool) error {
 	if err != nil {
 		return exitcode.WrongUsage(err)
 	}
-	a.ending.needs(always)                                  // hosts that have begun end their work
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // nor must the rollout end with the reader of its output
+	a.ending.needs(always)      // hosts that have begun end their work
+	machine.SurviveBrokenPipe() // nor must the rollout end with the reader of its output
 	o, err := a.gateSettings()
 	if err != nil {
 		return err

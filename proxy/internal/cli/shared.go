@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +16,7 @@ import (
 	"holdfast/proxy/internal/daemon"
 	"holdfast/proxy/internal/doctor"
 	"holdfast/shared/config"
+	"holdfast/shared/machine"
 )
 
 // An App is this command line, for the commands of package operate. Each method does the same as the function
@@ -105,7 +103,7 @@ func (p *App) EndsSlowly() { p.a.ending.needs(always) }
 // Serves is EndsSlowly for a command that must continue to serve clients also if nobody reads its log any more.
 func (p *App) Serves() {
 	p.EndsSlowly()
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	machine.SurviveBrokenPipe()
 }
 
 // Execute executes a program in this process, with argv[0] as its name. It returns only if that fails.

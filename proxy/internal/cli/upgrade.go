@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +17,7 @@ import (
 	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/installed"
 	"holdfast/shared/link"
+	"holdfast/shared/machine"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
 	"holdfast/shared/sysexits"
@@ -67,7 +65,7 @@ func (a *app) upgradeCommand() *cobra.Command {
 				return err
 			}
 			u.dryRun = dryRun
-			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // it would end this command between the two replacements
+			machine.SurviveBrokenPipe() // it would end this command between the two replacements
 			return a.explainTimeout(cmd.Context(), u.run(cmd.Context()))
 		},
 	})
