@@ -30,24 +30,31 @@ import (
 
 const limit = 30 * time.Second
 
-// listenAsGate returns the files of a new gate, and a listener that has its certificate.
-func listenAsGate(t *testing.T) (*credential.Store, net.Listener) {
+// listenAsGate returns the files of a new gate, a listener that has its certificate, and the text with which a host joins there.
+func listenAsGate(t *testing.T) (store *credential.Store, ln net.Listener, text string) {
 	t.Helper()
 	store, err := credential.Open(filepath.Join(t.TempDir(), "gate"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{store.Certificate()}, MinVersion: tls.VersionTLS13})
+	ln, err = tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{store.Certificate()}, MinVersion: tls.VersionTLS13})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return store, ln
+	if err := store.SetAddress(ln.Addr().String(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	entry, err := store.NewJoinEntry(gate.ForHosts, time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, ln, entry.String()
 }
 
 // A gate that admits the host and closes the connection without a reply knows the host. The same command
 // joins again with the same key.
 func TestJoinIsRepeated(t *testing.T) {
-	store, ln := listenAsGate(t)
+	store, ln, text := listenAsGate(t)
 	var wg sync.WaitGroup
 	t.Cleanup(func() {
 		_ = ln.Close()
@@ -62,16 +69,9 @@ func TestJoinIsRepeated(t *testing.T) {
 			answerJoin(t, store, conn, n > 0)
 		}
 	})
-	if err := store.SetAddress(ln.Addr().String(), time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	entry, err := store.NewJoinEntry(gate.ForHosts, time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), joinFile)
 	ctx := testkit.Soon(t)
-	err = joinGate(ctx, path, &joinFlags{name: "red", labels: map[string]string{"a": "b"}}, entry.String())
+	err := joinGate(ctx, path, &joinFlags{name: "red", labels: map[string]string{"a": "b"}}, text)
 	if !errors.Is(err, member.ErrNoAnswer) || exitcode.Of(err) != sysexits.Unavailable {
 		t.Errorf("without a reply: %v, code %d", err, exitcode.Of(err))
 	}
@@ -79,7 +79,7 @@ func TestJoinIsRepeated(t *testing.T) {
 	if err != nil || !first.IsPending {
 		t.Fatalf("without a reply the state is pending %v, %v", first.IsPending, err)
 	}
-	if err := joinGate(ctx, path, &joinFlags{}, entry.String()); err != nil {
+	if err := joinGate(ctx, path, &joinFlags{}, text); err != nil {
 		t.Fatalf("the second attempt: %v", err)
 	}
 	second, err := member.Load(path)
@@ -90,7 +90,7 @@ func TestJoinIsRepeated(t *testing.T) {
 	if members, err := store.Members(); err != nil || len(members.Hosts) != 1 {
 		t.Errorf("the gate knows %d hosts, %v", len(members.Hosts), err)
 	}
-	if err := joinGate(ctx, path, &joinFlags{}, entry.String()); exitcode.Of(err) != sysexits.Usage {
+	if err := joinGate(ctx, path, &joinFlags{}, text); exitcode.Of(err) != sysexits.Usage {
 		t.Errorf("a host that has joined: %v", err)
 	}
 }
@@ -98,7 +98,7 @@ func TestJoinIsRepeated(t *testing.T) {
 // A gate that cannot store the host now may have stored its key. The command ends with the code for a later attempt, and the
 // same command joins again with the same key.
 func TestJoinWhileGateIsBusy(t *testing.T) {
-	store, ln := listenAsGate(t)
+	_, ln, text := listenAsGate(t)
 	defer func() { _ = ln.Close() }()
 	keys := make(chan string, 2)
 	go func() {
@@ -114,18 +114,11 @@ func TestJoinWhileGateIsBusy(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	if err := store.SetAddress(ln.Addr().String(), time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	entry, err := store.NewJoinEntry(gate.ForHosts, time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), joinFile)
-	if err := joinGate(testkit.Soon(t), path, &joinFlags{name: "red"}, entry.String()); exitcode.Of(err) != sysexits.TempFail || !strings.Contains(err.Error(), "full") {
+	if err := joinGate(testkit.Soon(t), path, &joinFlags{name: "red"}, text); exitcode.Of(err) != sysexits.TempFail || !strings.Contains(err.Error(), "full") {
 		t.Errorf("while the gate is busy: %v, code %d", err, exitcode.Of(err))
 	}
-	if err := joinGate(testkit.Soon(t), path, &joinFlags{}, entry.String()); err != nil {
+	if err := joinGate(testkit.Soon(t), path, &joinFlags{}, text); err != nil {
 		t.Errorf("the second attempt: %v", err)
 	}
 	if first, second := testkit.Within(t, limit, "a join", keys), testkit.Within(t, limit, "another join", keys); first != second {
@@ -135,7 +128,7 @@ func TestJoinWhileGateIsBusy(t *testing.T) {
 
 // While the gate has not answered a join, another join of the host is refused, so that it does not replace the key.
 func TestJoinTwice(t *testing.T) {
-	store, ln := listenAsGate(t)
+	_, ln, text := listenAsGate(t)
 	defer func() { _ = ln.Close() }()
 	asked, answer := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -153,18 +146,11 @@ func TestJoinTwice(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	if err := store.SetAddress(ln.Addr().String(), time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	entry, err := store.NewJoinEntry(gate.ForHosts, time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), joinFile)
 	first := make(chan error, 1)
-	go func() { first <- joinGate(testkit.Soon(t), path, &joinFlags{name: "red"}, entry.String()) }()
+	go func() { first <- joinGate(testkit.Soon(t), path, &joinFlags{name: "red"}, text) }()
 	testkit.Within(t, limit, "the first join", asked)
-	if err := joinGate(testkit.Soon(t), path, &joinFlags{name: "blue"}, entry.String()); exitcode.Of(err) != sysexits.TempFail {
+	if err := joinGate(testkit.Soon(t), path, &joinFlags{name: "blue"}, text); exitcode.Of(err) != sysexits.TempFail {
 		t.Errorf("another join meanwhile: %v, code %d", err, exitcode.Of(err))
 	}
 	close(answer)
