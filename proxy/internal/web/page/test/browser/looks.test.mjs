@@ -180,6 +180,8 @@ for (const theme of ['light', 'dark']) {
       assert.ok(ratio >= 4.5, `${ratio.toFixed(2)} to 1: ${text}`);
       await picture(page, ['theme', theme, name].filter(Boolean).join('-'));
       if (keys) await page.keyboard.press('Escape');
+      // The browser closes a dialog at once, but tells the page later, which then removes the dialog.
+      await page.locator('dialog').waitFor({ state: 'detached' });
     }
     // The choice is remembered, and goes before the system's.
     const other = theme === 'dark' ? 'light' : 'dark';
