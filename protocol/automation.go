@@ -76,12 +76,16 @@ const OutputIdleMS = 2000
 // MaxMark is the largest size of a mark in bytes.
 const MaxMark = 64 << 10
 
-// MarkInfo is the position of a session at one moment. If an await names the mark, lines that
+// MarkInfo is the position of a session at one moment. If an await names its Mark, lines that
 // were on the screen at that moment do not match.
 type MarkInfo struct {
 	Instance Instance `json:"instance"`
 	Offset   uint64   `json:"offset"` // output offset at that moment
 	Mark     []byte   `json:"mark"`   // value for AwaitSpec.Since; opaque to clients; base64, at most MaxMark bytes
+	// Inclusive is a mark of the same moment that includes the lines on the screen: they match. An await with it
+	// is the same as one that began at that moment without a mark, and can be repeated. Empty if the supervisor
+	// does not support it.
+	Inclusive []byte `json:"inclusive,omitempty"`
 }
 
 // AwaitSpec asks to wait for exactly one of Text, Prompt and IdleMS.

@@ -23,9 +23,8 @@ func (c *Client) Mark(ctx context.Context, id protocol.SessionID) (*protocol.Mar
 
 // Await waits until a session meets the condition in spec, or has ended; in that case the answer
 // has its Exit. If timeout is negative, Await waits until ctx is done. To see the effect of an
-// input, call Mark, send the input, and call Await with the mark as Since. A wait without a mark
-// may miss lines that appear and disappear while the connection is lost, or while the proxy or its
-// supervisor is replaced within the first second of the wait.
+// input, call Mark, send the input, and call Await with the mark as Since. If spec has a Text and no
+// Since, Await takes an inclusive mark first, so that it misses no line if the connection is lost.
 // If no answer comes within the timeout, because the supervisor was stopped, for example, Await fails
 // with timeout some seconds later.
 //
@@ -34,6 +33,20 @@ func (c *Client) Mark(ctx context.Context, id protocol.SessionID) (*protocol.Mar
 func (c *Client) Await(ctx context.Context, spec protocol.AwaitSpec, timeout time.Duration) (*protocol.AwaitedInfo, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
+	}
+	if spec.Text != "" && len(spec.Since) == 0 {
+		begun := time.Now()
+		mark, err := waitFor(ctx, c, timeout, func(ctx context.Context, _ *int64) (*api.Marked, error) {
+			return ask[*api.Marked](ctx, c, &api.Mark{SessionID: spec.SessionID})
+		})
+		if err == nil { // otherwise the await fails for the same reason
+			spec.Since = mark.Inclusive
+		} else if ctx.Err() != nil || errors.Is(err, protocol.ErrTimeout) {
+			return nil, err
+		}
+		if timeout >= 0 {
+			timeout = max(0, timeout-time.Since(begun))
+		}
 	}
 	a, err := waitFor(ctx, c, timeout, func(ctx context.Context, ms *int64) (*api.Awaited, error) {
 		return ask[*api.Awaited](ctx, c, &api.Await{AwaitSpec: spec, TimeoutMS: ms})

@@ -417,7 +417,8 @@ func TestDialGivenUp(t *testing.T) {
 	}
 }
 
-// Await is repeated with the same mark if the connection or the link is lost.
+// Await is repeated with the same mark if the connection or the link is lost. An await for a text without a mark has that of its
+// beginning.
 func TestAwaitAsksAgain(t *testing.T) {
 	f, c, p := dialed(t)
 	spec := protocol.AwaitSpec{SessionID: "s", Text: "x", Since: []byte("mark")}
@@ -434,10 +435,24 @@ func TestAwaitAsksAgain(t *testing.T) {
 	if got, err := await(); err != nil || got.Line != "xy" {
 		t.Errorf("got %+v, %v", got, err)
 	}
+	spec.Since = nil
+	await = start(t, func() (*protocol.AwaitedInfo, error) { return c.Await(t.Context(), spec, -1) })
+	p.answer(want[*api.Mark](p), &api.Marked{MarkInfo: protocol.MarkInfo{Mark: []byte("mark"), Inclusive: []byte("all")}})
+	want[*api.Await](p)
+	_ = p.Close()
+	p = f.accept()
+	m = want[*api.Await](p)
+	if string(m.Since) != "all" {
+		t.Errorf("asked %+v, want the inclusive mark of the beginning", m)
+	}
+	p.answer(m, &api.Awaited{AwaitedInfo: protocol.AwaitedInfo{Line: "x"}})
+	if got, err := await(); err != nil || got.Line != "x" {
+		t.Errorf("got %+v, %v", got, err)
+	}
 	_, err := c.Await(t.Context(), protocol.AwaitSpec{SessionID: "s", Text: "("}, -1)
 	wantErr(t, "no pattern", err, &protocol.Error{Code: protocol.CodeInvalidArgument})
 	mark := start(t, func() (*protocol.MarkInfo, error) { return c.Mark(t.Context(), "s") })
-	p.answer(want[*api.Mark](p), &api.Marked{MarkInfo: protocol.MarkInfo{Mark: spec.Since}})
+	p.answer(want[*api.Mark](p), &api.Marked{MarkInfo: protocol.MarkInfo{Mark: []byte("mark")}})
 	if got, err := mark(); err != nil || string(got.Mark) != "mark" {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -61,18 +61,20 @@ func (c *conn) reopenRequest(ctx context.Context, q *request, m *api.Reopen) err
 	return l.asNotFound(c.spawnAndReply(ctx, q, m.Request, m.EarlyExitMS, reopen))
 }
 
-// await answers an await request. If the request awaits a text and has no mark, it gets one of its beginning. With that, the
-// next proxy finds also a line that leaves the screen while the request is moved.
+// await answers an await request. If the request awaits a text and has no mark, it gets the inclusive mark of its beginning. With
+// that, a repetition at another supervisor or by the next proxy finds also a line that has left the screen in the meantime.
 func (c *conn) await(ctx context.Context, q *request, m *api.Await) error {
 	reply, err := passOn(ctx, &c.caller, m, policy.VerbRead, func(p *passing, m *api.Await) protocol.Message {
 		p.isInstanceChosen = len(m.Since) > 0 // a mark belongs to one instance
-		if m.Text != "" && len(m.Since) == 0 {
-			if r, err := c.s.cfg.Link.Call(ctx, wire.Mark{SessionID: p.id, Instance: p.instance}); err == nil {
-				c.requests.setMark(q, r)
-			}
-		}
 		a := wire.Await{AwaitSpec: m.AwaitSpec, Instance: p.instance, TimeoutMS: m.TimeoutMS}
 		a.SessionID = p.id
+		if m.Text != "" && len(m.Since) == 0 {
+			reply, err := c.s.cfg.Link.Call(ctx, wire.Mark{SessionID: p.id, Instance: p.instance})
+			if marked, ok := reply.(*wire.Marked); ok && err == nil { // otherwise a repetition begins anew
+				a.Since = marked.Inclusive
+				c.requests.setSince(q, a.Since)
+			}
+		}
 		return a
 	}, func(p *passing, r *wire.Awaited) (protocol.Message, error) {
 		return api.Awaited{Request: p.Request, AwaitedInfo: r.AwaitedInfo}, nil

@@ -14,7 +14,6 @@ import (
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
-	"holdfast/proxy/internal/linkclient"
 	"holdfast/shared/link"
 	"holdfast/shared/testkit"
 )
@@ -136,27 +135,24 @@ func TestFreezeOverLostLink(t *testing.T) {
 	w.server.Forget()
 }
 
-// An await without a mark that is moved gets the mark of its beginning, so that the next proxy finds also a line that has left
-// the screen meanwhile. Without it, the wait for such a line would not end.
+// An await without a mark has the inclusive mark of its beginning, also if it is moved, so that a repetition finds also a line
+// that has left the screen meanwhile. Without it, the wait for such a line would not end.
 func TestMovedAwaitHasMark(t *testing.T) {
-	for age, want := range map[time.Duration]string{0: "", 2 * linkclient.FirstCheck: "mark"} { // a young one may not have been compared with the screen
+	for inclusive, want := range map[string]string{"all": "all", "": ""} { // an older supervisor has none
 		w := newWorld(t, nil)
+		var since atomic.Value
 		w.Answer(func(st *link.Stream, m protocol.Message) {
-			if _, ok := m.(*wire.Mark); ok {
-				_ = st.Send(wire.Marked{MarkInfo: protocol.MarkInfo{Mark: []byte("mark")}})
-				return
+			switch m := m.(type) {
+			case *wire.Mark:
+				_ = st.Send(wire.Marked{MarkInfo: protocol.MarkInfo{Mark: []byte("mark"), Inclusive: []byte(inclusive)}})
+			case *wire.Await:
+				since.Store(string(m.Since))
+				_, _ = st.Receive() // until the request is moved
 			}
-			_, _ = st.Receive() // until the request is moved
 		})
 		c := w.client()
 		c.send(api.Await{Request: req("r"), AwaitSpec: protocol.AwaitSpec{SessionID: "s", Text: "x"}})
-		testkit.Eventually(t, patience, func() bool { return len(w.Requests("await")) == 1 }, "the supervisor waits")
-		p := &w.server.allConns()[0].requests
-		p.mu.Lock()
-		for q := range p.all {
-			q.markedAt = q.markedAt.Add(-age)
-		}
-		p.mu.Unlock()
+		testkit.Eventually(t, patience, func() bool { return since.Load() != nil }, "the supervisor waits")
 		var moved []json.RawMessage
 		_, err := w.server.Freeze(testkit.Soon(t), 12, func(frozen []*Frozen) error {
 			moved = frozen[0].Record.Requests
@@ -166,8 +162,8 @@ func TestMovedAwaitHasMark(t *testing.T) {
 			t.Fatalf("moved %s, %v", moved, err)
 		}
 		m, _, err := api.Messages.Decode(moved[0])
-		if await, ok := m.(*api.Await); !ok || string(await.Since) != want || await.Text != "x" || await.RequestID != "r" {
-			t.Errorf("after %v the await is moved as %s, %v", age, moved[0], err)
+		if await, ok := m.(*api.Await); !ok || string(await.Since) != want || await.Text != "x" || await.RequestID != "r" || since.Load() != want {
+			t.Errorf("the supervisor receives the mark %q, and the await is moved as %s, %v", since.Load(), moved[0], err)
 		}
 		w.server.Forget()
 	}

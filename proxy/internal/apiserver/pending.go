@@ -9,8 +9,6 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
-	wire "holdfast/protocol/link"
-	"holdfast/proxy/internal/linkclient"
 )
 
 // request is a request in progress.
@@ -21,8 +19,7 @@ type request struct {
 	cancel context.CancelFunc
 	state  requestState // guarded by the mu of pendingRequests
 
-	mark     []byte    // mark of the beginning of an await, or nil; guarded by the same
-	markedAt time.Time // when it was taken
+	since []byte // inclusive mark of the beginning of an await that has no mark, or nil; guarded by the same
 
 	attachment *attachment // the reserved attachment of an attach request, or
 	refused    error       // the reason why none was reserved
@@ -67,13 +64,11 @@ func (p *pendingRequests) remove(q *request) {
 	delete(p.all, q)
 }
 
-// setMark stores the mark of an await that has none.
-func (p *pendingRequests) setMark(q *request, reply protocol.Message) {
+// setSince stores the inclusive mark of the beginning of an await.
+func (p *pendingRequests) setSince(q *request, mark []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if marked, ok := reply.(*wire.Marked); ok {
-		q.mark, q.markedAt = marked.Mark, time.Now()
-	}
+	q.since = mark
 }
 
 // postpone leaves a request to the next proxy.
@@ -110,8 +105,8 @@ func (p *pendingRequests) freeze() (repeated []json.RawMessage) {
 	return append(repeated, p.unstarted...)
 }
 
-// left returns the request for the next proxy. A time limit is what is left of it. An await without a mark gets the mark of
-// its beginning if the supervisor has compared that with the screen.
+// left returns the request for the next proxy. A time limit is what is left of it. An await without a mark gets that of
+// its beginning.
 func (q *request) left() json.RawMessage {
 	left := func(ms *int64) *int64 {
 		n := max(0, *ms-time.Since(q.begun).Milliseconds())
@@ -129,8 +124,8 @@ func (q *request) left() json.RawMessage {
 		if await.TimeoutMS != nil {
 			await.TimeoutMS = left(await.TimeoutMS)
 		}
-		if len(await.Since) == 0 && time.Since(q.markedAt) > linkclient.FirstCheck {
-			await.Since = q.mark
+		if len(await.Since) == 0 {
+			await.Since = q.since
 		}
 		m = await
 	}

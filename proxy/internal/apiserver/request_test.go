@@ -57,7 +57,7 @@ func TestRequests(t *testing.T) {
 	}
 	old := protocol.PastSearchContent{Instance: "life", Start: 1, End: 9, Matches: []protocol.PastMatch{{Offset: 3, Text: "x", Ranges: []protocol.Range{{End: 1}}}}, Before: 3, More: true}
 	exit := protocol.ExitRecord{ExitCode: 3, Reason: protocol.ReasonExited, LastLines: []string{"a"}, Tail: []string{"a"}}
-	mark := protocol.MarkInfo{Instance: "life", Offset: 9, Mark: []byte("x\xff")}
+	mark := protocol.MarkInfo{Instance: "life", Offset: 9, Mark: []byte("x\xff"), Inclusive: []byte("y\xff")}
 	awaited := protocol.AwaitSpec{SessionID: "s", Text: "a(b)", Since: mark.Mark}
 	found := protocol.AwaitedInfo{
 		Instance: "life", Offset: 9, Line: "xab", Groups: []string{"ab", "b"}, Command: &protocol.CommandInfo{Prompt: true, Count: 2}, Exit: &exit,

@@ -92,26 +92,7 @@ type question struct {
 	pid        int               // pid of that supervisor
 	deaths     int               // supervisors that died while they worked on the request
 	wasTried   bool
-	mayBeDone  bool      // the request may have been carried out
-	mark       []byte    // mark of the beginning of an Await that has none, or nil
-	markedAt   time.Time // when it was taken
-}
-
-// FirstCheck is the time after which the supervisor has compared an Await with the screen of its beginning, so that only
-// later changes matter.
-const FirstCheck = time.Second
-
-// noteMark notes a mark of the beginning of an Await that has none. With that, a repetition finds also a line that has left
-// the screen since.
-func (q *question) noteMark(ctx context.Context, conn *link.Conn) {
-	await, ok := q.m.(wire.Await)
-	if !ok || await.Text == "" || len(await.Since) > 0 {
-		return
-	}
-	reply, err := conn.Call(ctx, wire.Mark{SessionID: await.SessionID, Instance: await.Instance})
-	if marked, ok := reply.(*wire.Marked); ok && err == nil { // otherwise a repetition begins anew
-		q.mark, q.markedAt = marked.Mark, time.Now()
-	}
+	mayBeDone  bool // the request may have been carried out
 }
 
 // over calls try with the live link, and again with later links if the request may be repeated.
@@ -127,7 +108,6 @@ func (c *Client) over(ctx context.Context, request protocol.Message, try func(*l
 		return err
 	}
 	q.instance, q.pid = welcome.Instance, welcome.PID
-	q.noteMark(ctx, conn)
 	var late time.Time
 	var pause backoff
 	for {
@@ -248,9 +228,6 @@ func (q *question) current() protocol.Message {
 		return m
 	case wire.Await:
 		m.TimeoutMS = timeout
-		if len(m.Since) == 0 && time.Since(q.markedAt) > FirstCheck {
-			m.Since = q.mark
-		}
 		return m
 	}
 	return q.m

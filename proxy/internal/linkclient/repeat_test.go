@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -317,43 +316,6 @@ func TestStranger(t *testing.T) {
 	s.Answer(func(*link.Stream, protocol.Message) { s.Stop() })
 	_, err = c.Call(testkit.Soon(t), wire.Info{SessionID: "s"})
 	wantCode(t, "Call whose supervisor dies", err, protocol.CodeSupervisorUnreachable)
-}
-
-// A repeated await for a text without a mark has the mark of its beginning, unless the first one may not have been compared with
-// the screen. Without it, a line that has left the screen meanwhile would be awaited for ever.
-func TestAwaitAgain(t *testing.T) {
-	s, c := running(t)
-	s.Reply(func(m protocol.Message) (protocol.Message, error) {
-		if _, ok := m.(*wire.Mark); ok {
-			return wire.Marked{MarkInfo: protocol.MarkInfo{Mark: []byte("mark")}}, nil
-		}
-		return wire.Awaited{}, nil
-	})
-	for _, spec := range []protocol.AwaitSpec{{Text: "x"}, {Text: "x", Since: []byte("own")}, {Prompt: true}} {
-		if _, err := c.Call(testkit.Soon(t), wire.Await{AwaitSpec: spec}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var asked []string
-	for _, m := range s.Requests() {
-		asked = append(asked, m.MessageType())
-	}
-	if got := strings.Join(asked, " "); got != "mark await await await" {
-		t.Errorf("the requests are %s", got)
-	}
-	for _, tt := range []struct {
-		age      time.Duration
-		wasTried bool
-		own      string
-		want     string
-	}{
-		{2 * FirstCheck, true, "", "mark"}, {0, true, "", ""}, {2 * FirstCheck, false, "", ""}, {2 * FirstCheck, true, "own", "own"},
-	} {
-		q := &question{m: wire.Await{AwaitSpec: protocol.AwaitSpec{Text: "x", Since: []byte(tt.own)}}, wasTried: tt.wasTried, mark: []byte("mark"), markedAt: time.Now().Add(-tt.age)}
-		if got := q.current().(wire.Await); string(got.Since) != tt.want || got.TimeoutMS != nil {
-			t.Errorf("%+v: the request has the mark %q and the timeout %v", tt, got.Since, got.TimeoutMS)
-		}
-	}
 }
 
 // A wait that is repeated ends at its original time-out.

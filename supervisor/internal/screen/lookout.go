@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
+	"math"
 	"regexp"
 	"slices"
 
@@ -45,6 +46,15 @@ func top(n protocol.LineNumbers) uint64 {
 	}
 	return n.Screen
 }
+
+// Inclusive returns a fingerprint without hashes. With it, a Lookout ignores no line that is on the screen now, and none
+// that comes later.
+func (s *Screen) Inclusive() *Fingerprint {
+	return &Fingerprint{offset: s.offset, first: s.lineNumbers().Screen}
+}
+
+// isInclusive reports whether the fingerprint is one of Inclusive. Others have a hash of each line of the screen.
+func (m *Fingerprint) isInclusive() bool { return len(m.lines) == 0 }
 
 // hash returns the hash of a line's text. It must be the same in all programs and versions,
 // because fingerprints are sent to clients.
@@ -120,7 +130,8 @@ const (
 // that the history has dropped by then.
 type Lookout struct {
 	pattern *regexp.Regexp
-	since   *Fingerprint // owned by the Lookout; if nil, all lines on the screen are new
+	since   *Fingerprint // owned by the Lookout; if nil, all lines from first on are new
+	first   uint64       // number of the first line that may be new; math.MaxUint64: the first one on the screen at the first Take
 	began   bool
 	seen    uint64 // lines before this number have been searched, and do not change any more
 	taken   []string
@@ -137,7 +148,14 @@ func NewLookout(pattern string, since *Fingerprint) (*Lookout, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Lookout{pattern: re, since: since}, nil
+	l := &Lookout{pattern: re, first: math.MaxUint64}
+	if since != nil {
+		l.first = since.first
+		if !since.isInclusive() {
+			l.since = since
+		}
+	}
+	return l, nil
 }
 
 // Take copies new lines for Match, and reports whether there are more to be copied.
@@ -145,8 +163,8 @@ func (l *Lookout) Take(s *Screen) (more bool) {
 	n := s.lineNumbers()
 	if !l.began {
 		l.began, l.seen = true, n.Screen
-		if l.since != nil && l.since.first <= n.Next {
-			l.seen = l.since.first
+		if l.first <= n.Next {
+			l.seen = l.first
 		}
 	}
 	l.taken, l.masker = l.taken[:0], s.masker

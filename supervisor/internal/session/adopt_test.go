@@ -356,22 +356,30 @@ func TestNextLifeOfPacked(t *testing.T) {
 }
 
 // A client that awaits a text with a mark of an earlier supervisor is notified of lines that were printed after the
-// mark, and of no line from before it.
+// mark, and of no line from before it. With the inclusive mark, it is also notified of a line that was on the screen then.
 func TestNextLifeAwaits(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`a='\e]133;A\a$ '; printf "old\n$a"; echo READY; read -r; printf "\e]133;C\anew\n"; seq 1 5000; printf "$a"; echo SAID; read -r`))
 	v := look(t, s, fromStart(s))
 	v.until(t, "READY")
-	m := marked(t, s)
+	mark, err := s.Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := v.a.Type(0, []byte("\n")); err != nil {
 		t.Fatal(err)
 	}
 	v.until(t, "SAID")
 	l = l.restart(Heritage{})
 	s = l.get(s.ID())
+	m := mark.Mark
 	info, err := s.Await(testkit.Soon(t), protocol.AwaitSpec{Text: "^(old|new)$", Since: m})
 	if err != nil || info.Line != "new" {
 		t.Errorf("the await ended with %+v, %v, want the line that was printed after the mark", info, err)
+	}
+	info, err = s.Await(testkit.Soon(t), protocol.AwaitSpec{Text: "^old$", Since: mark.Inclusive})
+	if err != nil || info.Line != "old" {
+		t.Errorf("the await ended with %+v, %v, want the line that was on the screen at the mark", info, err)
 	}
 	info, err = s.Await(testkit.Soon(t), protocol.AwaitSpec{Prompt: true, Since: m})
 	if err != nil || info.Command == nil || !info.Command.Prompt {

@@ -44,6 +44,7 @@ func (s *Session) Mark() (protocol.MarkInfo, error) {
 	err := s.askScreen(func(sc *screen.Screen) {
 		m := sc.Fingerprint()
 		info.Offset, info.Mark = m.Offset(), newMark(s.instance, s.cfg.Now(), m)
+		info.Inclusive = newMark(s.instance, s.cfg.Now(), sc.Inclusive())
 	})
 	return info, err
 }

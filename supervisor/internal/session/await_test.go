@@ -58,7 +58,7 @@ func marked(t *testing.T, s *Session) []byte {
 }
 
 // Each text is printed before the mark or after it. An await with the mark must match only lines that changed after
-// it.
+// it. An await with the inclusive mark must match those that an await without a mark has matched.
 func TestAwaitText(t *testing.T) {
 	const clear = "\x1b[H\x1b[2J"
 	lines := func(n int) string { return strings.ReplaceAll(numbers(n), "\n", "\r\n") }
@@ -70,6 +70,7 @@ func TestAwaitText(t *testing.T) {
 		want          string
 	}{
 		{"shown", "done\r\n", "", true, "done", "done"},
+		{"shown, and then above the screen", "done\r\n", lines(100), true, "done", "done"},
 		{"shown before the mark", "done\r\n", "", false, "done", ""},
 		{"printed since", "", "done\r\n", false, "done", "done"},
 		{"the same again, on another line", "done\r\n", "done\r\n", false, "done", "done"},
@@ -102,15 +103,20 @@ func TestAwaitText(t *testing.T) {
 				s := create(t, tb, bash(""))
 				show(by(s), tt.before)
 				spec := protocol.AwaitSpec{Text: tt.pattern}
+				mark, err := s.Mark()
+				if err != nil {
+					t.Fatal(err)
+				}
 				if !tt.unmarked {
-					spec.Since = marked(t, s)
+					spec.Since = mark.Mark
 				}
 				sooner := awaits(t, s, spec)
 				show(by(s), tt.after)
 				sooner.is(t, "awaited before", tt.want)
-				if !tt.unmarked {
-					awaits(t, s, spec).is(t, "awaited after", tt.want)
+				if tt.unmarked {
+					spec.Since = mark.Inclusive
 				}
+				awaits(t, s, spec).is(t, "awaited after", tt.want)
 			})
 		})
 	}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import math
 import secrets
 import time
@@ -553,8 +554,20 @@ class Holdfast:
         return cast(MarkedMessage, await self._ask({"type": "mark", "session_id": session_id}, "marked"))
 
     async def await_(self, session_id: str, **spec: Unpack[AwaitSpec]) -> AwaitedMessage:
-        """Wait for one of `text` (RE2), `prompt` and `idle_ms` on a session's screen. Errors: `timeout`."""
-        return cast(AwaitedMessage, await self._long({"type": "await", "session_id": session_id, **spec}, "awaited", spec.get("timeout_ms")))
+        """Wait for one of `text` (RE2), `prompt` and `idle_ms` on a session's screen. Errors: `timeout`.
+
+        For a text without `since`, take an inclusive mark first, in order to miss no line if the connection is lost.
+        """
+        timeout_ms = spec.get("timeout_ms")
+        if spec.get("text") and not spec.get("since"):
+            begun = time.monotonic()
+            with contextlib.suppress(HoldfastError):  # the await has the same reason to fail
+                mark = await self.mark(session_id)
+                if "inclusive" in mark:  # older supervisors have none
+                    spec["since"] = mark["inclusive"]
+            if timeout_ms is not None:
+                timeout_ms = max(0, timeout_ms - int((time.monotonic() - begun) * 1000))
+        return cast(AwaitedMessage, await self._long({"type": "await", "session_id": session_id, **spec}, "awaited", timeout_ms))
 
     async def away(self, session_id: str) -> AwayContentMessage:
         """Return the events since the last viewer left."""

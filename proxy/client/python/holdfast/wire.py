@@ -605,6 +605,10 @@ class MarkedMessage(TypedDict):
     offset: int
     # value for AwaitSpec.Since; opaque to clients; base64, at most MaxMark bytes
     mark: str
+    # Inclusive is a mark of the same moment that includes the lines on the screen: they match. An await with it is the
+    # same as one that began at that moment without a mark, and can be repeated. Empty if the supervisor does not
+    # support it.
+    inclusive: NotRequired[str]
 
 
 class OkMessage(TypedDict):

@@ -259,7 +259,7 @@ async def test_supervisor_died(fake: Fake, path: str) -> None:
     fake.handler = handle
     async with await Holdfast.connect(path, redial=Redial(min=0.001)) as client:
         requests: List[Callable[[], Awaitable[Any]]] = [
-            lambda: client.input("s", "x"), lambda: client.await_("s", text="x", timeout_ms=100), lambda: client.attach("s"),
+            lambda: client.input("s", "x"), lambda: client.await_("s", prompt=True, timeout_ms=100), lambda: client.attach("s"),
         ]
         for request in requests:
             asked = 0
@@ -315,6 +315,31 @@ async def test_invalid_appearance(fake: Fake, path: str) -> None:
 
 
 @run
+async def test_await_again(fake: Fake, path: str) -> None:
+    """An await for a text has the inclusive mark of its beginning, also after a lost connection."""
+    asked: List[Any] = []
+    marks = 0
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        nonlocal marks
+        if m["type"] == "mark":
+            marks += 1
+            send(writer, type="marked", request_id=m["request_id"], instance="i", offset=5, mark="AA==", inclusive=str(marks))
+        elif m["type"] == "await":
+            asked.append((m.get("since"), m.get("timeout_ms") is not None))
+            if len(asked) == 1:
+                return writer.close()
+            send(writer, type="awaited", request_id=m["request_id"], instance="i", offset=6, line="x")
+
+    fake.handler = handle
+    async with await Holdfast.connect(path, redial=Redial(min=0.001)) as client:
+        assert (await client.await_("s", text="x", timeout_ms=60000)).get("line") == "x"
+        await client.await_("s", text="x", since="own")
+        await client.await_("s", prompt=True)
+    assert asked == [("1", True), ("1", True), ("own", False), (None, False)]
+
+
+@run
 async def test_silence(fake: Fake, path: str) -> None:
     """A request that is not answered in time fails, and is not made again. The next one uses another connection."""
     asked: List[str] = []
@@ -337,9 +362,9 @@ async def test_silence(fake: Fake, path: str) -> None:
         with pytest.raises(HoldfastError) as err:
             await client.attach("s")
         assert err.value.code == "timeout"
-        assert [kind for kind in asked if kind != "hello"] == ["info", "signal", "spawn", "wait", "await", "attach"]
+        assert [kind for kind in asked if kind != "hello"] == ["info", "signal", "spawn", "wait", "mark", "await", "attach"]
         assert await client.list() == []
-        assert fake.welcomes == 7, "each of the six connections was silent"
+        assert fake.welcomes == 8, "each of the seven connections was silent"
 
 
 @run

@@ -578,9 +578,18 @@ export class HoldfastClient {
     return this.get({ type: 'mark', session_id: id }, 'marked');
   }
 
-  /** await waits for one of text, prompt and idle_ms on a session's screen. Errors: `timeout`. */
+  /**
+   * await waits for one of text, prompt and idle_ms on a session's screen. For a text without `since` it takes an inclusive
+   * mark first, so that it misses no line if the connection is lost. Errors: `timeout`.
+   */
   async await(spec: AwaitSpec): Promise<Awaited> {
-    const { type: _, request_id: _id, ...rest } = await this.long({ type: 'await', ...spec }, 'awaited', spec.timeout_ms);
+    let { since, timeout_ms } = spec;
+    if (spec.text && !since) {
+      const begun = Date.now();
+      since = (await this.mark(spec.session_id).catch(() => undefined))?.inclusive; // if this fails, the await has the same reason to fail
+      if (timeout_ms !== undefined) timeout_ms = Math.max(0, timeout_ms - (Date.now() - begun));
+    }
+    const { type: _, request_id: _id, ...rest } = await this.long({ type: 'await', ...spec, since }, 'awaited', timeout_ms);
     return rest as unknown as Awaited;
   }
 

@@ -520,6 +520,12 @@ export interface MarkedMessage {
   offset: number;
   /** value for AwaitSpec.Since; opaque to clients; base64, at most MaxMark bytes */
   mark: string;
+  /**
+   * Inclusive is a mark of the same moment that includes the lines on the screen: they match. An await with it is the
+   * same as one that began at that moment without a mark, and can be repeated. Empty if the supervisor does not support
+   * it.
+   */
+  inclusive?: string;
 }
 
 /** OK is the reply to a request that succeeded and has no result. */

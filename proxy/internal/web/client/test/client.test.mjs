@@ -80,6 +80,24 @@ test('requests are what the protocol has', async () => {
   await client.close();
 });
 
+test('an await for a text has the inclusive mark of its beginning, also after a lost connection', async () => {
+  const fake = new Fake(), asked = [];
+  let marks = 0;
+  fake.answers.mark = (m) => [{ type: 'marked', request_id: m.request_id, instance: 'i', offset: 5, mark: 'AA==', inclusive: `${++marks}` }];
+  fake.answers.await = (m, c) => {
+    const { since, timeout_ms } = m;
+    asked.push({ since, timed: timeout_ms !== undefined });
+    if (asked.length === 1) return void c.breaks();
+    return [{ type: 'awaited', request_id: m.request_id, instance: 'i', offset: 6, line: 'x' }];
+  };
+  const client = await connect(fake);
+  assert.equal((await client.await({ session_id: 's', text: 'x', timeout_ms: 60_000 })).line, 'x');
+  await client.await({ session_id: 's', text: 'x', since: 'own' });
+  await client.await({ session_id: 's', prompt: true });
+  assert.deepEqual(asked, [{ since: '1', timed: true }, { since: '1', timed: true }, { since: 'own', timed: false }, { since: undefined, timed: false }]);
+  await client.close();
+});
+
 test('a request that is harmless is made again, another is not', async () => {
   const fake = new Fake();
   const spawns = [];
@@ -480,7 +498,7 @@ test('a subscription that is not read holds a bounded number of events, and miss
 
 test('a request that is not answered in time fails, and is not made again', async () => {
   const fake = new Fake();
-  for (const type of ['info', 'signal', 'spawn', 'wait', 'await', 'attach']) fake.answers[type] = () => [];
+  for (const type of ['info', 'signal', 'spawn', 'wait', 'mark', 'await', 'attach']) fake.answers[type] = () => [];
   fake.answers.list = (m) => [{ type: 'sessions', request_id: m.request_id, sessions: [] }];
   const client = await connect(fake, { redial: { ...redial, answer: 30 } });
   const late = (retryable) => ({ name: 'HoldfastError', code: 'timeout', retryable });
@@ -490,9 +508,9 @@ test('a request that is not answered in time fails, and is not made again', asyn
   await assert.rejects(client.wait('s', { timeoutMs: 10 }), late(true));
   await assert.rejects(client.await({ session_id: 's', text: 'x', timeout_ms: 10 }), late(true));
   await assert.rejects(client.attach('s'), late(true));
-  assert.deepEqual(fake.asked.map((m) => m.type).filter((type) => type !== 'hello'), ['info', 'signal', 'spawn', 'wait', 'await', 'attach']);
+  assert.deepEqual(fake.asked.map((m) => m.type).filter((type) => type !== 'hello'), ['info', 'signal', 'spawn', 'wait', 'mark', 'await', 'attach']);
   assert.deepEqual(await client.list(), []);
-  assert.equal(fake.connections.length, 7, 'each of the six connections was silent');
+  assert.equal(fake.connections.length, 8, 'each of the seven connections was silent');
   assert.equal(fake.live.length, 1);
   await client.close();
 });
