@@ -5,7 +5,10 @@ package linkserver
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -210,7 +213,11 @@ func TestGiantFrame(t *testing.T) {
 // again when the child reads.
 func TestInputFull(t *testing.T) {
 	r := newRig(t, session.Config{InputBytes: 64 << 10}, "")
-	s := r.session(t, `stty raw -echo; echo READY; kill -STOP $$; head -c 400000 | cksum; exec sleep 1000`)
+	wake := filepath.Join(t.TempDir(), "wake")
+	if err := syscall.Mkfifo(wake, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := r.session(t, fmt.Sprintf(`stty raw -echo; echo READY; cat %s; head -c 400000 | cksum; exec sleep 1000`, wake))
 	v := attach(t, r.link(t), 1, protocol.AttachSpec{SessionID: s.ID()})
 	v.until(t, "READY")
 	input := strings.Repeat("0123456789", 40_000)
@@ -230,12 +237,9 @@ func TestInputFull(t *testing.T) {
 	if _, err := s.Info(); err != nil {
 		t.Fatal(err)
 	}
-	wake := make(chan struct{})
-	go func() {
-		defer close(wake)
-		_, _ = r.link(t).Call(testkit.Soon(t), wire.Signal{SessionID: s.ID(), Signal: "CONT"})
-	}()
-	<-wake
+	if err := os.WriteFile(wake, nil, 0); err != nil { // returns when the child has opened the pipe
+		t.Fatal(err)
+	}
 	for at < len(input) {
 		v.typeAt(t, uint64(at), input[at:min(len(input), at+frame.MaxData)])
 		switch m := v.message(t).(type) {
