@@ -118,6 +118,9 @@ func (t *text) changedLines(r *protocol.ChangesContent, e exchange) {
 			}
 			j += t.firstLines(texts[j:], movedCount)
 			end = l.Line + uint64(j)
+			if l.Cut {
+				t.rest(l.Line, 0)
+			}
 		}
 	}
 }
@@ -174,27 +177,45 @@ func hasLine(r *protocol.ChangesContent, line string) bool {
 	return false
 }
 
-// earlier adds the newest lines of a history that fit into a number of bytes, and how to read the lines before them.
+// earlier adds the newest lines of a history that fit into a number of bytes, and how to read the lines before them. If not
+// even the newest line fits, earlier adds its beginning, because the agent could not read the lines before it otherwise.
 func (t *text) earlier(h *protocol.HistoryContent, room int) {
 	var lines []string // the newest first, as in h
-	for _, l := range h.Lines {
+	newestCut := len(h.Lines) > 0 && h.Lines[0].Cut
+	left := room
+	for i, l := range h.Lines {
 		text := lineText(l)
-		if room -= len(text) + 1; room < 0 {
+		if i == 0 && len(text) >= room {
+			text, newestCut = plain.Cut(text, room-1), true
+		}
+		if left -= len(text) + 1; left < 0 {
 			break
 		}
 		lines = append(lines, text)
 	}
-	if n := len(lines); n < len(h.Lines) || h.More {
+	n := len(lines)
+	if n < len(h.Lines) || h.More {
 		first := uint64(0)
 		if n > 0 {
 			first = h.Lines[n-1].Line
-		} else if len(h.Lines) > 0 {
-			first = h.Lines[0].Line + 1
 		}
 		t.earlierLines(first)
 	}
 	slices.Reverse(lines)
 	t.lines(lines)
+	if newestCut {
+		t.rest(h.Lines[0].Line, room)
+	}
+}
+
+// rest adds that a line goes on, and how to read more of it if the answer had less room than it could have.
+func (t *text) rest(line uint64, room int) {
+	t.leftOut = true
+	more := ""
+	if room < MaxBytes {
+		more = fmt.Sprintf("; read more: history with before %d, lines 1 and max_bytes %d", line+1, MaxBytes)
+	}
+	t.line("the rest of line %d is left out%s", line, more)
 }
 
 // earlierLines adds how to read the lines before one.

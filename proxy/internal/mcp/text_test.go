@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +74,39 @@ func TestLinesNotRepeated(t *testing.T) {
 				t.Errorf("the answer is\n%s\nwant\n%s", got.String(), tt.want)
 			}
 		})
+	}
+}
+
+// An agent that follows the remarks of its answers reads the beginning of each line, also of a line that is longer than an answer.
+func TestEarlier(t *testing.T) {
+	all := []string{"first", strings.Repeat("é", 100), "third", strings.Repeat("x", 40), "last"}
+	const room = 40
+	var read []string
+	for before := uint64(len(all)); ; {
+		h := &protocol.HistoryContent{}
+		for i := int(before) - 1; i >= 0; i-- {
+			h.Lines = append(h.Lines, protocol.HistoryLine{Line: uint64(i), Spans: []protocol.Span{{Text: all[i]}}})
+		}
+		var got text
+		got.earlier(h, room)
+		read = append(strings.Split(got.String(), "\n"), read...)
+		was := before
+		if n, _ := fmt.Sscanf(read[0], "earlier lines are left out; read them: history with before %d", &before); n == 0 {
+			break
+		}
+		if read = read[1:]; before >= was {
+			t.Fatalf("the answer to before %d tells to read before %d", was, before)
+		}
+	}
+	const rest = "the rest of line %d is left out; read more: history with before %d, lines 1 and max_bytes 65536"
+	want := []string{"first", strings.Repeat("é", 19), fmt.Sprintf(rest, 1, 2), "third", strings.Repeat("x", 39), fmt.Sprintf(rest, 3, 4), "last"}
+	if !slices.Equal(read, want) {
+		t.Errorf("the answers are\n%q\nwant\n%q", read, want)
+	}
+	var got text
+	got.earlier(&protocol.HistoryContent{Lines: []protocol.HistoryLine{{Line: 7, Spans: []protocol.Span{{Text: "a"}}, Cut: true}}}, MaxBytes)
+	if want := "a\nthe rest of line 7 is left out"; got.String() != want {
+		t.Errorf("the answer is %q, want %q", got.String(), want)
 	}
 }
 
