@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -92,5 +94,46 @@ func TestReadAgain(t *testing.T) {
 		if text, err := s.readNew(testkit.Soon(t), in); err != nil || strings.Contains(text, "the result") != want {
 			t.Errorf("the answer is %q, %v; want the result: %v", text, err, want)
 		}
+	}
+}
+
+// A send that waits for the prompt of the shell ends when the program that runs waits for input, and not while it works. Without
+// that, each line for an interpreter takes as long as the timeout.
+func TestSendUntilInput(t *testing.T) {
+	const checks = 3 // until the program waits for input
+	w := fakelink.New(t)
+	var awaits atomic.Int64
+	w.Reply(func(m protocol.Message) (protocol.Message, error) {
+		switch m.(type) {
+		case *wire.Mark:
+			return wire.Marked{MarkInfo: protocol.MarkInfo{Mark: []byte("mark")}}, nil
+		case *wire.Write:
+			return wire.Accepted{}, nil
+		case *wire.Await:
+			awaits.Add(1)
+			return nil, protocol.ErrTimeout
+		case *wire.Info:
+			info := protocol.SessionInfo{ID: "s", State: protocol.StateRunning, LastIOAt: time.Now(), Command: &protocol.CommandInfo{Line: "python3", StartedAt: time.Now()}}
+			if awaits.Load() == checks {
+				info.LastIOAt = info.LastIOAt.Add(-settled)
+			}
+			return wire.Session{Session: info}, nil
+		case *wire.Screen:
+			return wire.ScreenContent{ScreenContent: protocol.ScreenContent{Cols: 80, Rows: 24, Input: protocol.InputKeys, Cursor: protocol.Cursor{X: 4}, Cells: cells(">>> ")}}, nil
+		case *wire.Changes:
+			return wire.ChangesContent{ChangesContent: protocol.ChangesContent{Mark: []byte("mark")}}, nil
+		case *wire.Away:
+			return wire.AwayContent{}, nil
+		}
+		return wire.OK{}, nil
+	})
+	s := &server{Options: Options{Client: connect(t, w), Control: ControlAll}, read: map[protocol.SessionID]reading{}}
+	text, err := s.send(testkit.Soon(t), sendInput{Session: "s", Enter: true, TimeoutS: 60})
+	if want := `"python3" runs; may need input, cursor behind ">>>"`; err != nil || text != want || awaits.Load() != checks {
+		t.Errorf("the answer after %d checks is %q, %v; want %q after %d", awaits.Load(), text, err, want, checks)
+	}
+	text, err = s.send(testkit.Soon(t), sendInput{Session: "s", Enter: true, TimeoutS: 0.1})
+	if want := "\"python3\" runs\nthe time is over, and it has not happened"; err != nil || text != want || awaits.Load() != checks+1 {
+		t.Errorf("the answer after %d more checks is %q, %v; want %q after one", awaits.Load()-checks, text, err, want)
 	}
 }

@@ -20,8 +20,8 @@ func shortState(s *protocol.SessionInfo, now time.Time) string {
 // fullState describes the state of a session, and the evidence for it. The state is one that the system or the shell has
 // reported. A program that waits for the terminal and for something else at once, and one that computes without output,
 // cannot be told apart from outside. For such programs fullState says “may”, and names the evidence: how long the
-// session has been silent, the mode of the terminal for input, and the text before the cursor. content may be nil.
-func fullState(s *protocol.SessionInfo, content *protocol.ScreenContent, now time.Time) string {
+// session has been silent, the mode of the terminal for input, and the text before the cursor. screen may be nil.
+func fullState(s *protocol.SessionInfo, screen *shown, now time.Time) string {
 	switch {
 	case s.State == protocol.StateLost:
 		return "lost with the machine"
@@ -32,7 +32,11 @@ func fullState(s *protocol.SessionInfo, content *protocol.ScreenContent, now tim
 	case s.Program != nil && isNewer(s.Program, s.Command):
 		return programState(s.Program, now)
 	case s.Command != nil:
-		return commandState(s.Command, now)
+		state := commandState(s.Command, now)
+		if isRunning := !s.Command.StartedAt.IsZero() && s.Command.FinishedAt.IsZero(); isRunning && waitsForInput(s, screen, now) {
+			state += "; " + inputText(s, screen, now.Sub(s.LastIOAt))
+		}
+		return state
 	}
 	program := ""
 	if f := s.Foreground; f != nil && f.PID != s.PID && f.Name != "" { // the caller knows which program it has started
@@ -42,51 +46,75 @@ func fullState(s *protocol.SessionInfo, content *protocol.ScreenContent, now tim
 	case f != nil && f.Stopped:
 		return "stopped" + program + ": it continues after SIGCONT"
 	case f != nil && f.Reads:
-		return "needs input" + hiddenText(content) + ": it reads the terminal" + behindCursor(content)
+		return inputText(s, screen, 0)
 	}
 	silence := now.Sub(s.LastIOAt)
 	text := "running" + program
-	if silence >= protocol.OutputIdleMS*time.Millisecond {
+	if silence >= longSilence {
 		text += ", silent for " + rounded(silence)
 	}
-	question := lineBeforeCursor(content)
-	switch {
-	case content == nil:
-	case content.Input == protocol.InputHidden:
-		text += "; may need input, for example a password: the terminal hides it" + behindCursor(content)
-	case content.Alternate && content.Input == protocol.InputKeys:
-		text += "; may need input: it fills the screen and gets each key"
-	case question != "" && endsAsQuestion(question):
-		text += "; may need input" + behindCursor(content)
-	case silence >= protocol.OutputIdleMS*time.Millisecond:
+	if input := inputText(s, screen, silence); input != "" {
+		text += "; " + input
+	} else if screen != nil && silence >= longSilence {
 		text += "; may be idle or compute"
 	}
 	return text
 }
 
+// inputText names the evidence that a program waits for input, if it has printed nothing for the time silence. It returns "" if
+// there is none. screen may be nil.
+func inputText(s *protocol.SessionInfo, screen *shown, silence time.Duration) string {
+	if f := s.Foreground; f != nil && f.Reads {
+		return "needs input" + hiddenText(screen) + ": it reads the terminal" + behindCursor(screen)
+	}
+	switch {
+	case screen == nil:
+	case screen.input == protocol.InputHidden:
+		return "may need input, for example a password: the terminal hides it" + behindCursor(screen)
+	case screen.isAlternate && screen.input == protocol.InputKeys:
+		return "may need input: it fills the screen and gets each key"
+	case screen.before != "" && endsAsQuestion(screen.before):
+		return "may need input" + behindCursor(screen)
+	case screen.input == protocol.InputKeys && silence >= longSilence:
+		return "may need input: it gets each key" + behindCursor(screen)
+	}
+	return ""
+}
+
+// waitsForInput reports whether a program probably waits for input: it has reported that it does not work, or there is other
+// evidence and it is silent. If the only evidence is a text that ends as questions do, the silence must be longer, and fewer
+// endings count, because a report of progress may end with a percentage or a parenthesis.
+func waitsForInput(s *protocol.SessionInfo, screen *shown, now time.Time) bool {
+	if p := s.Program; p != nil && isNewer(p, s.Command) {
+		return p.State != protocol.ProgramWorking
+	}
+	silence := now.Sub(s.LastIOAt)
+	if silence < settled || inputText(s, screen, silence) == "" {
+		return false
+	}
+	if s.Foreground != nil && s.Foreground.Reads || screen.input == protocol.InputHidden || screen.input == protocol.InputKeys {
+		return true
+	}
+	return silence >= longSilence && strings.ContainsAny(screen.before[len(screen.before)-1:], "?:>]")
+}
+
+// longSilence is the time without output after which a session counts as silent.
+const longSilence = protocol.OutputIdleMS * time.Millisecond
+
 // hiddenText tells that the terminal does not show the input.
-func hiddenText(content *protocol.ScreenContent) string {
-	if content == nil || content.Input != protocol.InputHidden {
+func hiddenText(screen *shown) string {
+	if screen == nil || screen.input != protocol.InputHidden {
 		return ""
 	}
 	return " that the terminal hides, as a password"
 }
 
-// lineBeforeCursor returns the text before the cursor, or "" if the cursor is hidden or there is none.
-func lineBeforeCursor(content *protocol.ScreenContent) string {
-	if content == nil || content.Cursor.Hidden || content.Cursor.Y >= len(content.Lines) {
-		return ""
-	}
-	return beforeCursor(content.Lines[content.Cursor.Y], content.Cursor.X)
-}
-
 // behindCursor names the text before the cursor, if there is one.
-func behindCursor(content *protocol.ScreenContent) string {
-	before := lineBeforeCursor(content)
-	if before == "" {
+func behindCursor(screen *shown) string {
+	if screen == nil || screen.before == "" {
 		return ""
 	}
-	return ", cursor behind " + encoded(before)
+	return ", cursor behind " + encoded(screen.before)
 }
 
 // bellText tells how often a program has rung the bell since the last answer.
@@ -165,13 +193,6 @@ func durationText(preposition string, d time.Duration) string {
 		return ""
 	}
 	return preposition + rounded(d)
-}
-
-// beforeCursor returns the text of a row before a column, without spaces around it. Columns and characters
-// differ if the row has wide characters; then the text may be longer, which is harmless in a description.
-func beforeCursor(row string, column int) string {
-	runes := []rune(row)
-	return strings.TrimSpace(string(runes[:min(column, len(runes))]))
 }
 
 // endsAsQuestion reports whether a text ends as prompts usually do.

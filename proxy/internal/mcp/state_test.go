@@ -1,12 +1,54 @@
 package mcp
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"holdfast/protocol"
 )
+
+// cells returns rows of a screen. A row that begins with "+" continues the row above.
+func cells(rows ...string) (all []protocol.ScreenLine) {
+	for _, text := range rows {
+		text, isWrapped := strings.CutPrefix(text, "+")
+		row := protocol.ScreenLine{Wrapped: isWrapped}
+		for _, r := range text {
+			cell := protocol.ScreenCell{Text: string(r)}
+			if r == '世' {
+				cell.Width = 2
+			}
+			row.Cells = append(row.Cells, cell)
+		}
+		all = append(all, row)
+	}
+	return all
+}
+
+// Rows that were wrapped are one line, and the place of the cursor is in that line.
+func TestShown(t *testing.T) {
+	c := &protocol.ScreenContent{Cols: 4, Rows: 6, Cells: cells("a世", "+bc", "+d  e", "", "ok> ", "+xy")}
+	want := []string{"a世 bc  d  e", "", "ok> xy"}
+	for _, tt := range []struct {
+		cursor       protocol.Cursor
+		line, column int
+		before       string
+	}{
+		{protocol.Cursor{X: 3, Y: 0}, 0, 3, "a世"}, {protocol.Cursor{X: 2, Y: 0}, 0, 2, "a"}, {protocol.Cursor{X: 4, Y: 2}, 0, 12, "d  e"},
+		{protocol.Cursor{X: 2, Y: 3}, 1, 2, ""}, {protocol.Cursor{X: 2, Y: 4}, 2, 2, "ok"}, {protocol.Cursor{X: 1, Y: 5}, 2, 5, "x"},
+		{protocol.Cursor{X: 1, Y: 5, Hidden: true}, 2, 5, ""}, {protocol.Cursor{X: 1, Y: 9}, 9, 1, ""},
+	} {
+		c.Cursor = tt.cursor
+		got := newShown(c)
+		if !slices.Equal(got.lines, want) || got.line != tt.line || got.column != tt.column || got.before != tt.before {
+			t.Errorf("with the cursor at %+v: %q, cursor at %d of line %d behind %q", tt.cursor, got.lines, got.column, got.line, got.before)
+		}
+	}
+	if c.Truncated, c.Cursor = true, (protocol.Cursor{X: 2, Y: 4}); newShown(c).before != "" {
+		t.Error("the place of the cursor is not known if rows are missing")
+	}
+}
 
 // A state that neither the system nor the shell has reported is one that may be.
 func TestFullState(t *testing.T) {
@@ -25,20 +67,25 @@ func TestFullState(t *testing.T) {
 		return s
 	}
 	other := protocol.SessionInfo{State: protocol.StateRunning, LastIOAt: now.Add(-90 * time.Second), Foreground: &protocol.Foreground{PID: 2, Name: "ssh"}, PID: 1}
-	screen := func(row string, x int, hidden bool) *protocol.ScreenContent {
-		return &protocol.ScreenContent{Lines: []string{"above", row}, Cursor: protocol.Cursor{X: x, Y: 1, Hidden: hidden}}
+	screen := func(row string, x int, hidden bool) *shown {
+		return newShown(&protocol.ScreenContent{Cols: 80, Rows: 24, Cells: cells("above", row), Cursor: protocol.Cursor{X: x, Y: 1, Hidden: hidden}})
 	}
-	mode := func(c *protocol.ScreenContent, m protocol.InputMode, full bool) *protocol.ScreenContent {
-		c.Input, c.Alternate = m, full
-		return c
+	mode := func(v *shown, m protocol.InputMode, full bool) *shown {
+		v.input, v.isAlternate = m, full
+		return v
 	}
 	reads := protocol.SessionInfo{State: protocol.StateRunning, LastIOAt: now, Foreground: &protocol.Foreground{Name: "cat", Reads: true}}
+	asks := func(silence time.Duration) protocol.SessionInfo {
+		s := shell(protocol.CommandInfo{Line: "apt", StartedAt: now.Add(-time.Minute)})
+		s.LastIOAt = now.Add(-silence)
+		return s
+	}
 	printing := protocol.SessionInfo{State: protocol.StateRunning, LastIOAt: now}
 	const idle = "; may be idle or compute"
 	for _, tt := range []struct {
 		name    string
 		info    protocol.SessionInfo
-		content *protocol.ScreenContent
+		content *shown
 		want    string
 	}{
 		{"ended", exited(protocol.ExitRecord{ExitCode: 3}), nil, "ended with code 3"},
@@ -68,6 +115,14 @@ func TestFullState(t *testing.T) {
 		{"a question", other, screen("[y/N] ", 6, false), `running "ssh", silent for 1m30s; may need input, cursor behind "[y/N]"`},
 		{"a password", other, mode(screen("Password: ", 10, false), protocol.InputHidden, false), `running "ssh", silent for 1m30s; may need input, for example a password: the terminal hides it, cursor behind "Password:"`},
 		{"a full screen", other, mode(screen("", 0, false), protocol.InputKeys, true), `running "ssh", silent for 1m30s; may need input: it fills the screen and gets each key`},
+		{"keys", other, mode(screen("~ x", 3, false), protocol.InputKeys, false), `running "ssh", silent for 1m30s; may need input: it gets each key, cursor behind "~ x"`},
+		{"keys, and output", printing, mode(screen("linking", 7, false), protocol.InputKeys, false), `running`},
+		{"a command that asks", asks(time.Second), screen("[y/N]", 5, false), `"apt" runs for 1m0s`},
+		{"a command that has asked for long", asks(3 * time.Second), screen("[y/N]", 5, false), `"apt" runs for 1m0s; may need input, cursor behind "[y/N]"`},
+		{"a command that reports progress", asks(3 * time.Second), screen("45 %", 4, false), `"apt" runs for 1m0s`},
+		{"a command that edits a line", asks(time.Second), mode(screen(">>>", 3, false), protocol.InputKeys, false), `"apt" runs for 1m0s; may need input, cursor behind ">>>"`},
+		{"a command that fills the screen", asks(time.Second), mode(screen("", 0, false), protocol.InputKeys, true), `"apt" runs for 1m0s; may need input: it fills the screen and gets each key`},
+		{"a command that prints", asks(0), mode(screen(">>>", 3, false), protocol.InputKeys, false), `"apt" runs for 1m0s`},
 		{"a read", reads, screen("name? ", 6, false), `needs input: it reads the terminal, cursor behind "name?"`},
 		{"a read of a password", reads, mode(screen("", 0, true), protocol.InputHidden, false), `needs input that the terminal hides, as a password: it reads the terminal`},
 		{"a read in a list", reads, nil, `needs input: it reads the terminal`},
@@ -77,7 +132,7 @@ func TestFullState(t *testing.T) {
 		{"a cursor at the left", other, screen("$ ", 0, false), `running "ssh", silent for 1m30s` + idle},
 		{"a cursor behind the row", other, screen("$", 40, false), `running "ssh", silent for 1m30s; may need input, cursor behind "$"`},
 		{"no screen", other, nil, `running "ssh", silent for 1m30s`},
-		{"a screen without rows", other, &protocol.ScreenContent{Cursor: protocol.Cursor{Y: 5}}, `running "ssh", silent for 1m30s` + idle},
+		{"a screen without rows", other, newShown(&protocol.ScreenContent{Cursor: protocol.Cursor{Y: 5}}), `running "ssh", silent for 1m30s` + idle},
 	} {
 		if got := fullState(&tt.info, tt.content, now); got != tt.want {
 			t.Errorf("%s:\n%s\n%s", tt.name, got, tt.want)
@@ -100,9 +155,22 @@ func TestText(t *testing.T) {
 		t.Errorf("%q\n%q", got, want)
 	}
 	lines := strings.Split(strings.Repeat("0123456789 ", 9)+"0", " ")
-	kept, cut := lastLines(lines, 33)
-	if len(kept) != 3 || cut != 7 {
-		t.Errorf("%d lines of 33 bytes, and %d cut", len(kept), cut)
+	for room, want := range map[int]string{
+		99:  "the first 1 lines are left out\n" + strings.Join(lines[1:], "\n"),
+		101: strings.Join(lines, "\n"),
+		24:  "the first 7 lines are left out\n0123456789\n0123456789\n0",
+		2:   "the first 9 lines are left out\n0",
+	} {
+		var t2 text
+		t2.lastLines(lines, room)
+		if got := t2.String(); got != want {
+			t.Errorf("in %d bytes: %q, want %q", room, got, want)
+		}
+	}
+	var long text
+	long.lastLines([]string{"first", "0123456789"}, 4)
+	if want := "the first 1 lines are left out\n0123\nthe rest of the line is left out"; long.String() != want {
+		t.Errorf("%q, want %q", long.String(), want)
 	}
 }
 

@@ -232,14 +232,27 @@ func sizeOf(lines []string) (size int) {
 	return size
 }
 
-// lastLines returns the last lines that fit into a number of bytes, and how many it has cut off.
-func lastLines(all []string, room int) (lines []string, cut int) {
-	for i := len(all) - 1; i >= 0; i-- {
-		if room -= len(all[i]) + 1; room < 0 {
-			return all[i+1:], i + 1
-		}
+// lastLines adds the last lines that fit into a number of bytes, or the beginning of the last one if not even that fits, and
+// tells what it has left out.
+func (t *text) lastLines(all []string, room int) {
+	first := len(all)
+	for first > 0 && len(all[first-1]) < room {
+		first--
+		room -= len(all[first]) + 1
 	}
-	return all, 0
+	isCut := first == len(all) && first > 0
+	if isCut {
+		first--
+	}
+	if first > 0 {
+		t.line("the first %d lines are left out", first)
+	}
+	if isCut {
+		t.line("%s", plain.Cut(all[first], room))
+		t.line("the rest of the line is left out")
+		return
+	}
+	t.lines(all[first:])
 }
 
 // lineText returns a line without its styles.

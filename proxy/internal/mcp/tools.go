@@ -49,7 +49,7 @@ type screenInput struct {
 
 func (s *server) screen(ctx context.Context, in screenInput) (string, error) {
 	id := protocol.SessionID(in.Session)
-	content, err := s.Client.Screen(ctx, id, client.ScreenOptions{})
+	screen, err := s.shown(ctx, id)
 	if err != nil {
 		return "", err
 	}
@@ -58,13 +58,9 @@ func (s *server) screen(ctx context.Context, in screenInput) (string, error) {
 		return "", err
 	}
 	var t text
-	t.line("%s", fullState(info, content, time.Now()))
-	t.line("%d columns, %d rows; cursor at column %d of row %d, from 0", content.Cols, content.Rows, content.Cursor.X, content.Cursor.Y)
-	lines, cut := lastLines(content.Lines, limitBytes(in.MaxBytes))
-	if cut > 0 {
-		t.line("the first %d rows are left out", cut)
-	}
-	t.lines(lines)
+	t.line("%s", fullState(info, screen, time.Now()))
+	t.line("%d columns, %d rows; cursor at column %d of line %d, from 0", screen.cols, screen.rows, screen.column, screen.line)
+	t.lastLines(screen.lines, limitBytes(in.MaxBytes))
 	return t.String(), nil
 }
 
@@ -161,8 +157,46 @@ func (s *server) run(ctx context.Context, in runInput) (string, error) {
 		_, err := s.Client.Await(ctx, protocol.AwaitSpec{SessionID: id, Prompt: true}, min(timeout, shellTime))
 		return s.newsAfter(ctx, a, err)
 	}
-	_, err = s.Client.Wait(ctx, id, timeout)
+	err = s.untilInput(ctx, id, timeout, func(part time.Duration) error {
+		_, err := s.Client.Wait(ctx, id, part)
+		return err
+	})
 	return s.newsAfter(ctx, a, err)
+}
+
+const (
+	// firstCheck is the time after which a tool that waits checks for the first time whether the program waits for
+	// input: settled, and some time for its output.
+	firstCheck = settled + settled/5
+	// longestCheck is the longest time between two such checks.
+	longestCheck = 2 * time.Second
+)
+
+// untilInput waits for an event: it calls wait, which returns the error timeout if the event has not happened within a part of
+// the timeout. If the program waits for input, untilInput returns nil, because the event then needs input.
+func (s *server) untilInput(ctx context.Context, id protocol.SessionID, timeout time.Duration, wait func(part time.Duration) error) error {
+	end := time.Now().Add(timeout)
+	for part := firstCheck; ; part = min(2*part, longestCheck) {
+		left := max(0, time.Until(end))
+		err := wait(min(part, left))
+		if protocol.CodeOf(err) != protocol.CodeTimeout || left <= part {
+			return err
+		}
+		info, err := s.Client.SessionInfo(ctx, id)
+		if err != nil {
+			return err
+		}
+		if info.State != protocol.StateRunning {
+			continue
+		}
+		screen, err := s.shown(ctx, id)
+		if err != nil {
+			return err
+		}
+		if waitsForInput(info, screen, time.Now()) {
+			return nil
+		}
+	}
 }
 
 type sendInput struct {
@@ -171,7 +205,7 @@ type sendInput struct {
 	Keys     []string `json:"keys,omitempty" jsonschema:"to press after the text: Enter, Tab, Escape, Up, PageDown, F1, C-c, M-x"`
 	Enter    bool     `json:"enter,omitempty" jsonschema:"press Enter at the end"`
 	WaitText string   `json:"wait_text,omitempty" jsonschema:"wait for a new line that matches this RE2, other than the echo"`
-	IdleMS   int64    `json:"idle_ms,omitempty" jsonschema:"wait until it is silent for so long; default: until the shell waits for a command, if it reports that, else 500"`
+	IdleMS   int64    `json:"idle_ms,omitempty" jsonschema:"wait until it is silent for so long; default: until the shell waits for a command, if it reports that, or the program for input, else 500"`
 	TimeoutS float64  `json:"timeout_s,omitempty"`
 	MaxBytes int      `json:"max_bytes,omitempty"`
 }
@@ -220,7 +254,15 @@ func (s *server) send(ctx context.Context, in sendInput) (string, error) {
 			spec.IdleMS = settled.Milliseconds()
 		}
 	}
-	found, err := s.Client.Await(ctx, spec, timeout)
+	found := &protocol.AwaitedInfo{}
+	if spec.Prompt {
+		err = s.untilInput(ctx, id, timeout, func(part time.Duration) error {
+			_, err := s.Client.Await(ctx, spec, part)
+			return err
+		})
+	} else {
+		found, err = s.Client.Await(ctx, spec, timeout)
+	}
 	a := answer{session: id, maxBytes: in.MaxBytes}
 	if len(in.Keys) > 0 && in.Keys[0] == "Enter" {
 		a.typed = in.Text
@@ -336,9 +378,9 @@ func (s *server) news(ctx context.Context, a answer) (string, error) {
 	if bells < 0 { // the count began anew, because a person has left the session
 		bells = away.Bells
 	}
-	var content *protocol.ScreenContent // for evidence of a question, which only a running session asks
+	screen := &shown{} // for evidence of a question, which only a running session asks
 	if info.State == protocol.StateRunning {
-		if content, err = s.Client.Screen(ctx, a.session, client.ScreenOptions{}); err != nil {
+		if screen, err = s.shown(ctx, a.session); err != nil {
 			return "", err
 		}
 	}
@@ -350,8 +392,8 @@ func (s *server) news(ctx context.Context, a answer) (string, error) {
 			known.Line, info.Command = "", &known
 		}
 	}
-	state := fullState(info, content, time.Now())
-	prompt := lineBeforeCursor(content)
+	state := fullState(info, screen, time.Now())
+	prompt := screen.before
 	if prompt == was.prompt && info.Command != nil && info.Command.Prompt || prompt != "" && strings.Contains(state, encoded(prompt)) {
 		e.told = prompt
 	}
