@@ -83,15 +83,26 @@ test('the past of a session is shown by a slider, and no key of it reaches the s
   assert.deepEqual(c.wrongs, []);
 });
 
-// powerCut kills the programs and the children of sessions at once, as a loss of power does. They are stopped first, so
-// that none sees the end of another. A process that was sent SIGSTOP may run for a moment longer.
+// stat returns the fields of a process or thread, from its state on. It returns [] if the process has ended.
+function stat(path) {
+  try {
+    return readFileSync(`/proc/${path}/stat`, 'utf8').replace(/.*\) /s, '').split(' ');
+  } catch {
+    return [];
+  }
+}
+
+// powerCut kills the programs and the children of sessions at once, as a loss of power does. It stops them first, so
+// that no process notices the end of another. It kills a parent after its children, because the end of a parent
+// continues its stopped children. A thread of a process that was sent SIGSTOP may run for a moment longer.
 async function powerCut() {
   const { proxy, supervisor } = await status();
-  const stat = (pid) => readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/.*\) /s, '').split(' '); // from the state on
-  const all = [proxy.pid, Number(stat(supervisor.pid)[1]), supervisor.pid, ...(await json('ls')).filter((s) => s.state === 'running').map((s) => s.pid)];
+  const children = (await json('ls')).filter((s) => s.state === 'running').map((s) => s.pid);
+  const all = [proxy.pid, ...children, supervisor.pid, Number(stat(supervisor.pid)[1])]; // the last one is the keeper
   for (const pid of all) process.kill(pid, 'SIGSTOP');
-  await eventually('all are stopped', () => all.every((pid) => stat(pid)[0] === 'T'));
+  await eventually('all are stopped', () => all.every((pid) => readdirSync(`/proc/${pid}/task`).every((thread) => stat(`${pid}/task/${thread}`)[0] === 'T')));
   for (const pid of all) process.kill(pid, 'SIGKILL');
+  await eventually('all have ended', () => all.every((pid) => [undefined, 'Z'].includes(stat(pid)[0])));
 }
 
 // stored returns when the directory of a session contains its output.
