@@ -6,6 +6,14 @@ import { Fake, random, seed, SESSION, Shown } from './fake.mjs';
 const redial = { min: 1, max: 2, giveUp: 200 };
 const connect = (fake, more) => HoldfastClient.connect({ transport: fake.transport, redial, ...more });
 
+/** pass lets the mocked time pass by one millisecond per turn, until is returns true. So a busy machine makes no answer late. */
+async function pass(t, is) {
+  while (!is()) {
+    t.mock.timers.tick(1);
+    await new Promise((done) => { setImmediate(done); });
+  }
+}
+
 test('connect says what keeps it from a proxy', async () => {
   const fake = new Fake();
   fake.refuses = true;
@@ -496,26 +504,35 @@ test('a subscription that is not read holds a bounded number of events, and miss
   }
 });
 
-test('a request that is not answered in time fails, and is not made again', async () => {
+test('a request that is not answered in time fails, and is not made again', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout', 'Date'] });
   const fake = new Fake();
   for (const type of ['info', 'signal', 'spawn', 'wait', 'mark', 'await', 'attach']) fake.answers[type] = () => [];
   fake.answers.list = (m) => [{ type: 'sessions', request_id: m.request_id, sessions: [] }];
   const client = await connect(fake, { redial: { ...redial, answer: 30 } });
-  const late = (retryable) => ({ name: 'HoldfastError', code: 'timeout', retryable });
-  await assert.rejects(client.info('s'), late(true));
-  await assert.rejects(client.signal('s', 'INT'), late(false));
-  await assert.rejects(client.spawn({ early_exit_ms: 20 }), late(true));
-  await assert.rejects(client.wait('s', { timeoutMs: 10 }), late(true));
-  await assert.rejects(client.await({ session_id: 's', text: 'x', timeout_ms: 10 }), late(true));
-  await assert.rejects(client.attach('s'), late(true));
+  // late returns when a request has failed because its time has passed.
+  const late = async (asked, retryable) => {
+    let over = false;
+    const failed = assert.rejects(asked, { name: 'HoldfastError', code: 'timeout', retryable }).finally(() => { over = true; });
+    await pass(t, () => over);
+    await failed;
+  };
+  await late(client.info('s'), true);
+  await late(client.signal('s', 'INT'), false);
+  await late(client.spawn({ early_exit_ms: 20 }), true);
+  await late(client.wait('s', { timeoutMs: 10 }), true);
+  await late(client.await({ session_id: 's', text: 'x', timeout_ms: 10 }), true);
+  await late(client.attach('s'), true);
   assert.deepEqual(fake.asked.map((m) => m.type).filter((type) => type !== 'hello'), ['info', 'signal', 'spawn', 'wait', 'mark', 'await', 'attach']);
+  await pass(t, () => client.state === 'connected');
   assert.deepEqual(await client.list(), []);
   assert.equal(fake.connections.length, 8, 'each of the seven connections was silent');
   assert.equal(fake.live.length, 1);
   await client.close();
 });
 
-test('if only one request is not answered, its connection continues, and so do the other requests', async () => {
+test('if only one request is not answered, its connection continues, and so do the other requests', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout', 'Date'] });
   const fake = new Fake();
   fake.answers.info = fake.answers.wait = () => [];
   fake.answers.list = (m) => [{ type: 'sessions', request_id: m.request_id, sessions: [] }];
@@ -523,7 +540,10 @@ test('if only one request is not answered, its connection continues, and so do t
   let waits = true, slow = true;
   const waited = client.wait('s').catch((err) => { waits = false; return err.code; });
   const asked = assert.rejects(client.info('s'), { code: 'timeout' }).finally(() => { slow = false; });
-  while (slow) await client.list();
+  while (slow) {
+    await client.list();
+    t.mock.timers.tick(1);
+  }
   await asked;
   assert.ok(waits, 'a wait may have no time limit');
   assert.equal(fake.connections.length, 1);
@@ -531,7 +551,8 @@ test('if only one request is not answered, its connection continues, and so do t
   await waited;
 });
 
-test('a resumed attachment and a subscription that are not answered try another connection', async () => {
+test('a resumed attachment and a subscription that are not answered try another connection', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout', 'Date'] });
   const fake = new Fake();
   let silent = 0;
   fake.answers.events = () => (fake.silent-- > 0 ? [] : [{ type: 'subscribed', instance: 'i', seq: 0 }]);
@@ -543,9 +564,9 @@ test('a resumed attachment and a subscription that are not answered try another 
   fake.silent = 1;
   for (const c of fake.live) c.breaks();
   fake.print('after');
-  await shown.shows('after');
+  await pass(t, () => shown.text.includes('after'));
   assert.equal(silent, 2);
-  while (fake.asked.filter((m) => m.type === 'events').length < 3) await new Promise((done) => { setImmediate(done); });
+  await pass(t, () => fake.asked.filter((m) => m.type === 'events').length >= 3);
   await client.close();
 });
 
