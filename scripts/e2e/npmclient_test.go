@@ -62,7 +62,7 @@ func TestNPMClientItself(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no tests: %v", err)
 	}
-	args := []string{"--test"}
+	args := []string{"--test", "--test-reporter", "spec"} // repeats the failures at the end
 	for _, p := range paths {
 		args = append(args, filepath.Join("test", filepath.Base(p)))
 	}
