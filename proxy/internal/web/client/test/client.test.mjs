@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { HoldfastClient } from '../dist/index.js';
 import { Fake, random, seed, SESSION, Shown } from './fake.mjs';
 
-const redial = { min: 1, max: 2, giveUp: 200 };
+const redial = { min: 1, max: 2, giveUp: 60_000 };
 const connect = (fake, more) => HoldfastClient.connect({ transport: fake.transport, redial, ...more });
 
 /** pass lets the mocked time pass by one millisecond per turn, until is returns true. So a busy machine makes no answer late. */
@@ -289,7 +289,7 @@ test('close ends an attach that is under way', async () => {
 test('a request gives up where there is no proxy, and the client goes on', async () => {
   const fake = new Fake();
   fake.answers.status = (m) => [{ type: 'status_report', request_id: m.request_id, proxy: { pid: 3 } }];
-  const client = await connect(fake), errors = [];
+  const client = await connect(fake, { redial: { ...redial, giveUp: 200 } }), errors = [];
   client.on('error', (err) => errors.push(err.code));
   fake.refuses = true;
   fake.connections[0].breaks();
@@ -297,6 +297,7 @@ test('a request gives up where there is no proxy, and the client goes on', async
   await assert.rejects(client.status(), { code: 'connect' });
   assert.ok(errors.includes('connect'));
   fake.refuses = false;
+  while (client.state !== 'connected') await new Promise((done) => { setImmediate(done); });
   assert.equal((await client.status()).proxy.pid, 3);
   await client.close();
 });
