@@ -218,14 +218,17 @@ func TestHandoffFails(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.run(b, "x", &over) }()
 	type message map[string]any
-	take := message{"do": "take", "versions": protocol.VersionRange{Min: 1, Max: 99}, "records": records, "timeout_ms": 500}
+	takeWithin := func(limit time.Duration) message {
+		return message{"do": "take", "versions": protocol.VersionRange{Min: 1, Max: 99}, "records": records, "timeout_ms": limit.Milliseconds()}
+	}
+	take := takeWithin(limit)
 	for _, tt := range []struct {
 		name string
 		says []message // one after the answer to the one before
 		dies bool      // otherwise it stops, until the old gate has given up
 	}{
 		{"dies after the offer", []message{take}, true},
-		{"stops after the offer", []message{take}, false},
+		{"stops after the offer", []message{takeWithin(2 * time.Second)}, false}, // the test has to wait so long
 		{"dies after it was prepared", []message{take, {"do": "prepared"}}, true},
 		{"stops after it was prepared", []message{take, {"do": "prepared"}}, false},
 		{"fails", []message{take, {"do": "error", "error": protocol.Errorf(protocol.CodeInternal, "broken")}}, true},
@@ -235,6 +238,7 @@ func TestHandoffFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { _ = conn.Close() }) // the old gate kills the process of a refused successor that does not end the conversation
 		_ = conn.SetDeadline(time.Now().Add(limit))
 		answer := func() (m message) {
 			buf := make([]byte, socket.MaxPayload)
@@ -259,7 +263,9 @@ func TestHandoffFails(t *testing.T) {
 				t.Fatalf("%s: %v", tt.name, err)
 			}
 			if m["do"] != "error" && m["do"] != "look" {
-				answer()
+				if got := answer(); got["do"] == "error" {
+					t.Fatalf("%s: the old gate answers %v to %v", tt.name, got, m["do"])
+				}
 			}
 		}
 		if !tt.dies {
@@ -267,7 +273,9 @@ func TestHandoffFails(t *testing.T) {
 				t.Errorf("%s: the old gate answers %v", tt.name, m)
 			}
 		}
-		_ = conn.Close()
+		if err := conn.CloseWrite(); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
 		if got, err := b.open("x"); err != nil {
 			t.Errorf("a successor %s: %v", tt.name, err)
 		} else {
@@ -275,6 +283,9 @@ func TestHandoffFails(t *testing.T) {
 		}
 		before := c.count.Load()
 		testkit.Eventually(t, limit, func() bool { return len(ended) > 0 || c.count.Load() > before }, "calls are answered after a successor that "+tt.name)
+		if _, err := io.Copy(io.Discard, conn); err != nil { // the old gate refuses the next successor until it has closed this conversation
+			t.Fatalf("%s: the end of the conversation: %v", tt.name, err)
+		}
 	}
 	if err := testkit.Within(t, limit, "the old gate ends", b.handOver()); err != nil { // it can still be replaced
 		t.Error(err)
