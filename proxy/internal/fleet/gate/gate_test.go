@@ -63,6 +63,14 @@ func newBench(t *testing.T) *bench {
 // another starts another gate of the same hosts.
 func (b *bench) another() *bench {
 	b.t.Helper()
+	n := b.enlisted()
+	n.start()
+	return n
+}
+
+// enlisted adds another gate of the same hosts, which the caller must start.
+func (b *bench) enlisted() *bench {
+	b.t.Helper()
 	e, err := b.store.NewJoinEntry(gate.ForGates, time.Minute, time.Now())
 	if err != nil {
 		b.t.Fatal(err)
@@ -71,7 +79,6 @@ func (b *bench) another() *bench {
 	if err := Enlist(testkit.Soon(b.t), filepath.Join(n.dir, "gate"), e); err != nil {
 		b.t.Fatal(err)
 	}
-	n.start()
 	return n
 }
 
