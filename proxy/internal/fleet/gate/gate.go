@@ -724,7 +724,7 @@ func (g *Gate) dial(key, at string, m record.Dial) (conn net.Conn, code gate.Ref
 // isAt reports whether a host is connected to the gate at, and can show a ticket to this gate. The caller may have asked the
 // directory before a change after which failDials was called. mu is held.
 func (g *Gate) isAt(key, at string) bool {
-	return !g.isMoved && g.dir.Gate(key) == at && g.dir.IsGateReachable(at) && (at != predecessor || !g.left[key])
+	return !g.isMoved && g.dir.Gate(key) == at && g.dir.IsGateReachable(at) && (at != predecessor || !g.hasLeftLocked(key))
 }
 
 // takeDial returns the dial of a ticket, which is invalid from then on, or nil.

@@ -172,7 +172,8 @@ func (g *Gate) missing(ctx context.Context, address, token string) (name string,
 	for after := ""; ; {
 		page, next := g.dir.Hosts(nil, after, time.Now())
 		for _, h := range page {
-			if t := theirs[h.Name]; h.IsReachable && (!t.IsReachable || t.Sessions != h.Sessions) {
+			hasLeft := h.Gate == predecessor // the gate before has ended, and the host is not connected with this one yet
+			if t := theirs[h.Name]; h.IsReachable && !hasLeft && (!t.IsReachable || t.Sessions != h.Sessions) {
 				return h.Name, nil
 			}
 		}

@@ -507,3 +507,44 @@ func TestDialElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// A host that is not connected with this gate yet when the gate before has ended is still shown as reachable, because it
+// connects soon. A client that enters it waits for it, and does not fail.
+func TestHostReturnsAfterEnd(t *testing.T) {
+	next := newBench(t) // stands for the successor of g
+	store, err := credential.Open(filepath.Join(next.dir, "gate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := newGate(t.Context(), store, zerolog.Nop(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.close)
+	key := newKey(t)
+	p := &peer{address: predecessor, link: silentLink{}, ended: make(chan struct{}), end: func() {}}
+	g.peers[predecessor] = p
+	g.counts.hasTakenOver.Store(true)
+	g.dir.SetGate(predecessor, true)
+	g.dir.Join(key, "x")
+	g.dir.Host(key, predecessor, record.Host{Stamp: record.Stamp{Epoch: 1, Seq: 1}, Link: 1}, time.Now())
+	isShown := func() bool {
+		list, _ := g.dir.Hosts(nil, "", time.Now())
+		return list[0].IsReachable
+	}
+	begin := time.Now()
+	g.predecessorEnded(p)
+	if !isShown() && time.Since(begin) < returnLimit {
+		t.Error("the host is not shown as reachable")
+	}
+	if _, code, why, mayReturn := g.reach(nil, &gate.Enter{Host: "x"}); code != gate.RefusedUnreachable || !mayReturn {
+		t.Errorf("a client is told %s, %q, may wait: %v", code, why, mayReturn)
+	}
+	if conn, _, why, isLost := g.dial(key, predecessor, record.Dial{Ticket: protocol.NewToken(gate.TokenBytes)}); conn != nil || !isLost {
+		t.Errorf("a dial that has begun before ends with %q, lost: %v", why, isLost)
+	}
+	if missing, err := g.missing(testkit.Soon(t), next.address, next.client.Secret); err != nil || missing != "" {
+		t.Errorf("a successor would be refused because it does not reach %q, %v", missing, err)
+	}
+	testkit.Eventually(t, limit, func() bool { return !isShown() }, "the host that has not come is shown as unreachable")
+}

@@ -258,13 +258,18 @@ func (g *Gate) isAlone() bool {
 	}
 }
 
-// predecessorEnded notes that the gate before this one has closed all its connections.
+// predecessorEnded notes that the gate before this one has closed all its connections. Its hosts that are not connected with
+// this gate yet are still shown as reachable for returnLimit, as those that have left it.
 func (g *Gate) predecessorEnded(p *peer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.peers[predecessor] == p {
 		delete(g.peers, predecessor)
-		g.dir.SetGate(predecessor, false)
+		if g.counts.hasTakenOver.Load() {
+			time.AfterFunc(returnLimit, func() { g.dir.SetGate(predecessor, false) })
+		} else {
+			g.dir.SetGate(predecessor, false)
+		}
 		g.failDials(func(d *dial) bool { return d.gate == predecessor })
 		close(p.ended)
 		p.end()
@@ -295,9 +300,12 @@ func (g *Gate) hostLeft(key string, m record.Lost) {
 	time.AfterFunc(returnLimit, func() { g.dir.Lost(key, predecessor, m) })
 }
 
-// hasLeft reports whether a host has left the gate before this one.
+// hasLeft reports whether a host has left the gate before this one, or that gate has ended.
 func (g *Gate) hasLeft(key string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.left[key]
+	return g.hasLeftLocked(key)
 }
+
+// hasLeftLocked is hasLeft if mu is held.
+func (g *Gate) hasLeftLocked(key string) bool { return g.left[key] || g.peers[predecessor] == nil }
