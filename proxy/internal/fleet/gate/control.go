@@ -22,8 +22,8 @@ import (
 const ControlSocket = "gate.sock"
 
 const (
-	maxControl   = 512 // bytes of a line
-	controlLimit = 5 * time.Second
+	maxControl   = 512             // bytes of a line
+	controlLimit = 5 * time.Second // for a line, and for its answer
 )
 
 // A Control accepts connections of the gate's user.
@@ -62,7 +62,7 @@ func (g *Gate) control(l Control) {
 }
 
 func (g *Gate) answerControl(conn net.Conn) {
-	_ = conn.SetDeadline(time.Now().Add(controlLimit))
+	_ = conn.SetReadDeadline(time.Now().Add(controlLimit)) // not for the answer, before which the work may take longer
 	line, err := bufio.NewReader(io.LimitReader(conn, maxControl)).ReadString('\n')
 	command, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 	isKnown, result := false, ""
@@ -95,6 +95,7 @@ func (g *Gate) answerControl(conn net.Conn) {
 	case isKnown:
 		answer = strings.TrimSpace("ok " + result)
 	}
+	_ = conn.SetWriteDeadline(time.Now().Add(controlLimit))
 	_, _ = fmt.Fprintln(conn, answer) // the command may have been interrupted
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/directory"
 	"holdfast/proxy/internal/fleet/record"
+	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
 )
 
@@ -270,8 +272,8 @@ func TestGatesRevoke(t *testing.T) {
 		t.Fatalf("revoke: %v, %v", had, err)
 	}
 	for _, conn := range []net.Conn{client, arrived} {
-		if _, err := conn.Read(make([]byte, 1)); err == nil {
-			t.Error("a connection of the host is open")
+		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a connection of the host is open: %v", err)
 		}
 	}
 	testkit.Within(t, limit, "the host loses the bus", h.lost)
@@ -547,4 +549,30 @@ func TestHostReturnsAfterEnd(t *testing.T) {
 		t.Errorf("a successor would be refused because it does not reach %q, %v", missing, err)
 	}
 	testkit.Eventually(t, limit, func() bool { return !isShown() }, "the host that has not come is shown as unreachable")
+}
+
+// A revocation that has to wait for the gate before longer than a command may take to arrive is answered.
+func TestSlowCommandIsAnswered(t *testing.T) {
+	t.Parallel()
+	g := bareGate(t)
+	e, err := g.store.NewJoinEntry(gate.ForHosts, time.Minute, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.store.Join(gate.Join{Secret: e.Secret, Name: "x", Key: newKey(t)}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	g.mu.Lock()
+	g.peers[predecessor] = &peer{address: predecessor, link: silentLink{}, ended: make(chan struct{}), end: func() {}} // it closes nothing
+	g.mu.Unlock()
+	path := filepath.Join(testkit.Dir(t), ControlSocket)
+	l, err := socket.Listen(path, socket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	g.wg.Go(func() { g.control(l) })
+	if isKnown, err := Revoke(testkit.Soon(t), g.store, path, "x"); !isKnown || err != nil {
+		t.Errorf("revoke: %v, %v", isKnown, err)
+	}
 }
