@@ -269,7 +269,7 @@ func TestPublishWithoutConnection(t *testing.T) {
 	for _, isUp := range []bool{false, true} { // true if the loss was not noticed yet
 		p.isUp.Store(isUp)
 		go func() { told <- p.flush(time.Millisecond) }()
-		if err := testkit.Within(t, time.Second, "a flush returns", told); err == nil {
+		if err := testkit.Within(t, limit, "a flush returns", told); err == nil {
 			t.Errorf("a flush with the link up %v succeeds without a connection", isUp)
 		}
 	}

@@ -478,19 +478,15 @@ func TestRevoke(t *testing.T) {
 	b := newBench(t)
 	h, other := b.join("h"), b.join("other")
 	client, arrived, _ := b.enter(h, "h")
-	begin := time.Now()
 	if had, err := Revoke(testkit.Soon(t), b.store, b.control, "h"); !had || err != nil {
 		t.Fatalf("revoke: %v, %v", had, err)
 	}
 	for _, conn := range []net.Conn{client, arrived} {
-		if _, err := conn.Read(make([]byte, 1)); err == nil {
-			t.Error("a connection of the host is open")
+		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a connection of the host is open: %v", err)
 		}
 	}
 	testkit.Within(t, limit, "the host loses the bus", h.lost)
-	if took := time.Since(begin); took > 5*time.Second { // includes the writing of the store on a busy machine; without the revocation, they stay open
-		t.Errorf("the end of the connections took %v", took)
-	}
 	if _, _, err := b.prove(h.key, h.pair); !says(err, gate.RefusedUnauthorized) {
 		t.Errorf("the host comes back: %v", err)
 	}
@@ -546,8 +542,8 @@ func TestRenewClientToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, conn := range []net.Conn{client, arrived, asking} {
-		if _, err := conn.Read(make([]byte, 1)); err == nil {
-			t.Error("a connection with the token before is open")
+		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a connection with the token before is open: %v", err)
 		}
 	}
 	for _, m := range []protocol.Message{gate.Enter{Token: before.Secret, Host: "h"}, gate.Hosts{Token: before.Secret}, gate.Sessions{Token: before.Secret}} {
