@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -32,17 +33,20 @@ func (w *world) silence(args ...string) *background {
 	_ = out.Close() // the program has its own duplicate
 	// The number of bytes in the pipe does not tell whether it is full, because a short write that does not fit waits for
 	// more room than there is.
-	waits := fmt.Sprintf("%d %#x ", unix.SYS_WRITE, unix.Stdout)
-	if !eventually(func() bool {
-		calls, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", b.Pid))
-		return slices.ContainsFunc(calls, func(call string) bool {
-			text, _ := os.ReadFile(call)
-			return strings.HasPrefix(string(text), waits)
-		})
-	}) {
+	if !eventually(func() bool { return waitsInWrite(b.Pid, unix.Stdout) }) {
 		w.T.Fatalf("%v does not wait in a write: the pipe has %d bytes", args, buffered(r))
 	}
 	return b
+}
+
+// waitsInWrite reports whether a process waits in a write to a file.
+func waitsInWrite(pid, fd int) bool {
+	waits := fmt.Sprintf("%d %#x ", unix.SYS_WRITE, fd)
+	calls, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
+	return slices.ContainsFunc(calls, func(call string) bool {
+		text, _ := os.ReadFile(call)
+		return strings.HasPrefix(string(text), waits)
+	})
 }
 
 // fill fills a pipe.
@@ -296,5 +300,40 @@ func TestEventsInterrupted(t *testing.T) {
 		p.expect("created s")
 		w.signal(p.cmd.Process, syscall.SIGTERM)
 		p.ends(tt.code, "")
+	}
+}
+
+// A signal that comes while a command prints its last message must not take the message away.
+func TestSignalDuringLastMessage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("start")
+	r, errout, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w.fill(errout)
+	cmd := exec.Command(w.Program("proxy"), "info", "nothing")
+	cmd.Env, cmd.Dir, cmd.Stderr = w.Env, w.Dir, errout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = errout.Close() // the program has its own duplicate
+	if !eventually(func() bool { return waitsInWrite(cmd.Process.Pid, unix.Stderr) }) {
+		t.Fatal("the command does not wait in a write to its standard error")
+	}
+	w.signal(cmd.Process, syscall.SIGTERM)
+	const pending = "ShdPnd:\t0000000000004000"
+	if !eventually(func() bool {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+		return !strings.Contains(string(status), pending)
+	}) {
+		t.Fatal("the command has not received the signal")
+	}
+	text, err := io.ReadAll(r)
+	_ = cmd.Wait() // the exit code contains the result
+	if code := cmd.ProcessState.ExitCode(); code != 66 || err != nil || !strings.Contains(string(text), "session_not_found") {
+		t.Errorf("exit %d, %v, with the message %q; want 66, and that there is no such session", code, err, strings.TrimLeft(string(text), "\x00"))
 	}
 }

@@ -40,12 +40,17 @@ import (
 // holdfast.
 func Main(operate func(*App) []*cobra.Command) int {
 	a := newApp(operate)
-	ctx, stop := a.ending.catch(context.Background(), heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
+	signals := heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := a.ending.catch(context.Background(), signals...)
 	err := a.command(firstWord(os.Args[1:])).ExecuteContext(ctx)
 	by, isSignalled := context.Cause(ctx).(signalled)
 	if isSignalled && errors.Is(err, context.Canceled) {
 		err = exitcode.New(by.exitCode(), "")
 	}
+	// The default action of a signal that comes from here on, such as the second one of timeout(1), would take the last
+	// message away. Such a signal ends the process only if nobody reads the message.
+	a.ending.needs(0)
+	_, _ = a.ending.catch(context.Background(), signals...)
 	stop()
 	if failed := plain.StdoutError(); failed != nil && !isSignalled && !errors.Is(failed, syscall.EPIPE) && (err == nil || exitcode.Text(err) == "") {
 		err = failed // not all commands look at the errors of their writes
