@@ -164,13 +164,22 @@ func TestRunSlowReader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.must("start")
-	cmd := exec.Command("/bin/sh", "-c", `proxy run -- /bin/sh -c 'echo ready; seq 1 800000' | { read x; until [ -e go ]; do sleep 0.1; done; cat; } | tail -n +1 >got`)
+	cmd := exec.Command("/bin/sh", "-c", `proxy run -- /bin/sh -c 'echo ready; until [ -e begin ]; do sleep 0.1; done; seq 1 800000' | { read x; until [ -e go ]; do sleep 0.1; done; cat; } | tail -n +1 >got`)
 	done := make(chan result, 1)
 	go func() { done <- w.run(cmd, nil) }()
+	// The command waits for the reader only when it has attached, and the ring may lose what is printed before.
+	var list []map[string]any
+	if !eventually(func() bool {
+		list = decode[[]map[string]any](t, w.must("ls", "--json"))
+		return len(list) == 1 && list[0]["attachments"] == 1.0
+	}) {
+		t.Fatalf("the run has not attached; the sessions are %v", list)
+	}
+	w.write("begin", "")
 	// The output has stopped: the ring is half full, and the program has not ended.
 	last := -1.0
 	if !eventually(func() bool {
-		list := decode[[]map[string]any](t, w.must("ls", "--json"))
+		list = decode[[]map[string]any](t, w.must("ls", "--json"))
 		if len(list) == 0 {
 			return false
 		}
