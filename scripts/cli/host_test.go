@@ -49,6 +49,7 @@ func TestHost(t *testing.T) {
 	if r := w.proxy("run", "--on", "away", "--", "sh", "-c", "echo $HOLDFAST_DIR; exit 7"); r.Code != 7 || r.Out != there.Dir+"\n" {
 		t.Errorf("run: %v, want exit 7 and the directory of the other host", r)
 	}
+	h.Idle(t) // otherwise the connection of the last command may be counted
 	p := w.open("attach", "away/s")
 	p.expect("over there")
 	if n := h.Cut(t); n != 1 { // each is a login, for which ssh may ask for a password

@@ -23,8 +23,8 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// startLimit is how long sshd may take until it accepts connections.
-const startLimit = 30 * time.Second
+// limit is how long an event may take that must happen.
+const limit = 30 * time.Second
 
 // A Host is a running sshd.
 type Host struct {
@@ -85,7 +85,7 @@ func Start(t testing.TB, name, dir string, env []string) *Host {
 		}
 	})
 	h.PID = cmd.Process.Pid
-	testkit.Eventually(t, startLimit, func() bool {
+	testkit.Eventually(t, limit, func() bool {
 		c, err := net.Dial("tcp", "127.0.0.1:"+port)
 		if err == nil {
 			_ = c.Close()
@@ -133,9 +133,26 @@ func program(t testing.TB, names ...string) string {
 	return ""
 }
 
+// Idle returns when the host serves no connection. The connection of a command that has ended may last a moment longer.
+func (h *Host) Idle(t testing.TB) {
+	t.Helper()
+	testkit.Eventually(t, limit, func() bool { return len(h.connections(t)) == 0 }, "the connections of the host end")
+}
+
 // Cut kills the processes that serve the connections of the host, as if the network had ended them,
 // and returns how many they were.
 func (h *Host) Cut(t testing.TB) (count int) {
+	t.Helper()
+	for _, pid := range h.connections(t) {
+		if syscall.Kill(pid, syscall.SIGKILL) == nil {
+			count++
+		}
+	}
+	return count
+}
+
+// connections returns the processes that serve the connections of the host.
+func (h *Host) connections(t testing.TB) (pids []int) {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", h.PID))
 	if err != nil || len(tasks) == 0 {
@@ -144,10 +161,10 @@ func (h *Host) Cut(t testing.TB) (count int) {
 	for _, path := range tasks {
 		text, _ := os.ReadFile(path) // a thread may have ended
 		for _, field := range strings.Fields(string(text)) {
-			if pid, err := strconv.Atoi(field); err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil {
-				count++
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
 			}
 		}
 	}
-	return count
+	return pids
 }
