@@ -247,13 +247,14 @@ func TestRollout(t *testing.T) {
 		begin := time.Now()
 		offer := red.Path("join.handoff.sock")
 		if tt.isStuck {
-			if err := os.Rename(offer, offer+".away"); err != nil {
+			// The agent would make a missing socket again within 10 s. It cannot replace a directory that is not empty.
+			if err := errors.Join(os.Rename(offer, offer+".away"), os.MkdirAll(filepath.Join(offer, "full"), 0o700)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		out, code := f.rollOut(tt.to, tt.args...)
 		if tt.isStuck {
-			if err := os.Rename(offer+".away", offer); err != nil {
+			if err := errors.Join(os.RemoveAll(offer), os.Rename(offer+".away", offer)); err != nil {
 				t.Fatal(err)
 			}
 			f.awaitAgents("blue:v1.0.0 red:v1.0.0")
