@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 // A disk that does not answer, here a pipe that nobody reads, does not stop the process. When it answers, it gets all
@@ -58,9 +60,12 @@ func TestDroppedLines(t *testing.T) {
 	r, w := io.Pipe()
 	q := newQueue(w)
 	const dropped = 5
-	for range 1 + maxLines + dropped { // the goroutine of the queue has taken one
+	for i := range 1 + maxLines + dropped {
 		if n, err := q.Write([]byte("line\n")); n != 5 || err != nil {
 			t.Fatalf("Write: %d, %v", n, err)
+		}
+		if i == 0 {
+			testkit.Eventually(t, 10*time.Second, func() bool { return len(q.lines) == 0 }, "the goroutine of the queue has taken the first line")
 		}
 	}
 	lines := bufio.NewScanner(r)
