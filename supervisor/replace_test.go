@@ -54,7 +54,7 @@ func newReplacer(t *testing.T) (*replacer, <-chan string) {
 	sessions := session.NewTable(session.Config{})
 	store := past.New(t.TempDir())
 	return &replacer{
-		before: &before{vault: v}, self: s, sessions: sessions, recording: recorder.New(recorder.Config{Store: store}), diskTime: 10 * time.Millisecond, isWaiting: func() bool { return false },
+		before: &before{vault: v}, self: s, sessions: sessions, recording: recorder.New(recorder.Config{Store: store}), diskTime: time.Minute, isWaiting: func() bool { return false },
 		server: linkserver.New(linkserver.Config{Sessions: sessions, Log: zerolog.Nop()}), log: zerolog.Nop(),
 	}, ops
 }
@@ -88,7 +88,7 @@ func TestReadyAfterFailedLeave(t *testing.T) {
 // If a thread waits for a disk that does not answer, such as that of the log, the program must not be replaced either.
 func TestHungThread(t *testing.T) {
 	r, ops := newReplacer(t)
-	r.isWaiting = func() bool { return true }
+	r.diskTime, r.isWaiting = 10*time.Millisecond, func() bool { return true }
 	if err := r.execute(nil); err == nil || !strings.Contains(err.Error(), "disk") {
 		t.Errorf("a replacement while a thread waits: %v, want an error that names the disk", err)
 	}
@@ -116,6 +116,7 @@ func TestHungDisk(t *testing.T) {
 	waits, answers := make(chan struct{}), make(chan struct{})
 	r.recording.ChangeMeta(l, func(*past.Meta) { close(waits); <-answers })
 	<-waits
+	r.diskTime = 10 * time.Millisecond
 	if err := r.execute(nil); err == nil || !strings.Contains(err.Error(), "disk") {
 		t.Errorf("a replacement during a recording: %v, want an error that names the disk", err)
 	}
