@@ -16,6 +16,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -201,8 +202,20 @@ func (r *reporter) pkg(e event, key string) {
 			r.total.failed++
 		}
 		fmt.Fprintf(r.out, "FAIL  %s %.1fs\n%s", e.Package, e.Elapsed, strings.Join(r.said[key], ""))
+		r.unfinished(e.Package)
 	}
 	delete(r.said, key)
+}
+
+// unfinished prints the output of the tests of a failed package that have no result: they ran when the process died. Their
+// output has the stacks of a crash or of a time-out.
+func (r *reporter) unfinished(name string) {
+	for _, key := range slices.Sorted(maps.Keys(r.said)) {
+		if test, ok := strings.CutPrefix(key, name+" "); ok && test != "" {
+			fmt.Fprintf(r.out, "FAIL  %s (no result)\n%s", key, strings.Join(r.said[key], ""))
+			delete(r.said, key)
+		}
+	}
 }
 
 // reason returns the output of a skipped test, without the lines that go test adds.

@@ -33,6 +33,10 @@ func TestReport(t *testing.T) {
 {"Action":"output","Package":"m/a","Output":"FAIL\tm/a [build failed]\n"}
 {"Action":"fail","Package":"m/a","FailedBuild":"m/a [m/a.test]"}
 `, counts{failed: 1}, "undefined: x\nFAIL  m/a 0.0s\nFAIL\tm/a [build failed]\n", ""},
+		{"its process died", `{"Action":"output","Package":"m/a","Test":"TestX","Output":"panic: broken\n"}
+{"Action":"output","Package":"m/ab","Test":"TestY","Output":"chatter\n"}
+{"Action":"fail","Package":"m/a"}
+`, counts{failed: 1}, "FAIL  m/a 0.0s\nFAIL  m/a TestX (no result)\npanic: broken\n", "chatter"},
 		{"no tests", `{"Action":"skip","Package":"m/a"}` + "\n", counts{}, "", "m/a"},
 		{"not JSON", "go: no such tool", counts{}, "go: no such tool", ""},
 	} {
