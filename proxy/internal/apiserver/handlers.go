@@ -66,15 +66,14 @@ func (c *conn) reopenRequest(ctx context.Context, q *request, m *api.Reopen) err
 func (c *conn) await(ctx context.Context, q *request, m *api.Await) error {
 	reply, err := passOn(ctx, &c.caller, m, policy.VerbRead, func(p *passing, m *api.Await) protocol.Message {
 		p.isInstanceChosen = len(m.Since) > 0 // a mark belongs to one instance
-		a := wire.Await{AwaitSpec: m.AwaitSpec, Instance: p.instance, TimeoutMS: m.TimeoutMS}
-		a.SessionID = p.id
 		if m.Text != "" && len(m.Since) == 0 {
 			reply, err := c.s.cfg.Link.Call(ctx, wire.Mark{SessionID: p.id, Instance: p.instance})
 			if marked, ok := reply.(*wire.Marked); ok && err == nil { // otherwise a repetition begins anew
-				a.Since = marked.Inclusive
-				c.requests.setSince(q, a.Since)
+				c.requests.setSince(m, marked.Inclusive)
 			}
 		}
+		a := wire.Await{AwaitSpec: m.AwaitSpec, Instance: p.instance, TimeoutMS: m.TimeoutMS}
+		a.SessionID = p.id
 		return a
 	}, func(p *passing, r *wire.Awaited) (protocol.Message, error) {
 		return api.Awaited{Request: p.Request, AwaitedInfo: r.AwaitedInfo}, nil

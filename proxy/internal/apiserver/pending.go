@@ -19,8 +19,6 @@ type request struct {
 	cancel context.CancelFunc
 	state  requestState // guarded by the mu of pendingRequests
 
-	since []byte // inclusive mark of the beginning of an await that has no mark, or nil; guarded by the same
-
 	attachment *attachment // the reserved attachment of an attach request, or
 	refused    error       // the reason why none was reserved
 }
@@ -64,11 +62,11 @@ func (p *pendingRequests) remove(q *request) {
 	delete(p.all, q)
 }
 
-// setSince stores the inclusive mark of the beginning of an await.
-func (p *pendingRequests) setSince(q *request, mark []byte) {
+// setSince gives an await in progress a mark, which the next proxy receives as well.
+func (p *pendingRequests) setSince(m *api.Await, mark []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	q.since = mark
+	m.Since = mark
 }
 
 // postpone leaves a request to the next proxy.
@@ -105,8 +103,7 @@ func (p *pendingRequests) freeze() (repeated []json.RawMessage) {
 	return append(repeated, p.unstarted...)
 }
 
-// left returns the request for the next proxy. A time limit is what is left of it. An await without a mark gets that of
-// its beginning.
+// left returns the request for the next proxy. A time limit is what is left of it.
 func (q *request) left() json.RawMessage {
 	left := func(ms *int64) *int64 {
 		n := max(0, *ms-time.Since(q.begun).Milliseconds())
@@ -123,9 +120,6 @@ func (q *request) left() json.RawMessage {
 		await := *wait
 		if await.TimeoutMS != nil {
 			await.TimeoutMS = left(await.TimeoutMS)
-		}
-		if len(await.Since) == 0 {
-			await.Since = q.since
 		}
 		m = await
 	}
