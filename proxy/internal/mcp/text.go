@@ -180,32 +180,38 @@ func hasLine(r *protocol.ChangesContent, line string) bool {
 // earlier adds the newest lines of a history that fit into a number of bytes, and how to read the lines before them. If not
 // even the newest line fits, earlier adds its beginning, because the agent could not read the lines before it otherwise.
 func (t *text) earlier(h *protocol.HistoryContent, room int) {
-	var lines []string // the newest first, as in h
-	newestCut := len(h.Lines) > 0 && h.Lines[0].Cut
-	left := room
-	for i, l := range h.Lines {
-		text := lineText(l)
-		if i == 0 && len(text) >= room {
-			text, newestCut = plain.Cut(text, room-1), true
-		}
-		if left -= len(text) + 1; left < 0 {
-			break
-		}
-		lines = append(lines, text)
+	var lines []string
+	for _, l := range slices.Backward(h.Lines) {
+		lines = append(lines, lineText(l))
 	}
-	n := len(lines)
-	if n < len(h.Lines) || h.More {
+	isCut := len(lines) > 0 && h.Lines[0].Cut
+	n := fitting(lines, room)
+	if n == 0 && len(lines) > 0 {
+		last := &lines[len(lines)-1]
+		*last, n, isCut = plain.Cut(*last, room-1), 1, true
+	}
+	if n < len(lines) || h.More {
 		first := uint64(0)
 		if n > 0 {
 			first = h.Lines[n-1].Line
 		}
 		t.earlierLines(first)
 	}
-	slices.Reverse(lines)
-	t.lines(lines)
-	if newestCut {
+	t.lines(lines[len(lines)-n:])
+	if isCut {
 		t.rest(h.Lines[0].Line, room)
 	}
+}
+
+// fitting returns how many of the last lines fit into a number of bytes.
+func fitting(lines []string, room int) (n int) {
+	for _, l := range slices.Backward(lines) {
+		if room -= len(l) + 1; room < 0 {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // rest adds that a line goes on, and how to read more of it if the answer had less room than it could have.
@@ -235,11 +241,7 @@ func sizeOf(lines []string) (size int) {
 // lastLines adds the last lines that fit into a number of bytes, or the beginning of the last one if not even that fits, and
 // tells what it has left out.
 func (t *text) lastLines(all []string, room int) {
-	first := len(all)
-	for first > 0 && len(all[first-1]) < room {
-		first--
-		room -= len(all[first]) + 1
-	}
+	first := len(all) - fitting(all, room)
 	isCut := first == len(all) && first > 0
 	if isCut {
 		first--
