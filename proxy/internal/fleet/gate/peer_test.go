@@ -150,7 +150,7 @@ func TestDialAfterLoss(t *testing.T) {
 				t.Fatalf("the host is at %q", now)
 			}
 			if at != g.address {
-				g.peers[at] = &peer{address: at, link: silentLink{}, ended: make(chan struct{}), end: func() {}}
+				g.peers[at] = silentPeer(at)
 			}
 			tt.after(g)
 			conn, code, why, isLost := g.dial(key, at, record.Dial{Ticket: protocol.NewToken(gate.TokenBytes)})
@@ -184,12 +184,23 @@ func bareGate(t *testing.T) *Gate {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return gateOf(t, store)
+}
+
+// gateOf returns a gate with these credentials that serves nothing.
+func gateOf(t *testing.T, store *credential.Store) *Gate {
+	t.Helper()
 	g, err := newGate(t.Context(), store, zerolog.Nop(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.close)
 	return g
+}
+
+// silentPeer returns a gate that answers nothing and closes nothing.
+func silentPeer(address string) *peer {
+	return &peer{address: address, link: silentLink{}, ended: make(chan struct{}), end: func() {}}
 }
 
 // newKey returns the public key of a host.
@@ -518,13 +529,7 @@ func TestHostReturnsAfterEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := newGate(t.Context(), store, zerolog.Nop(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(g.close)
-	key := newKey(t)
-	p := &peer{address: predecessor, link: silentLink{}, ended: make(chan struct{}), end: func() {}}
+	g, key, p := gateOf(t, store), newKey(t), silentPeer(predecessor)
 	g.peers[predecessor] = p
 	g.counts.hasTakenOver.Store(true)
 	g.dir.SetGate(predecessor, true)
@@ -563,7 +568,7 @@ func TestSlowCommandIsAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.mu.Lock()
-	g.peers[predecessor] = &peer{address: predecessor, link: silentLink{}, ended: make(chan struct{}), end: func() {}} // it closes nothing
+	g.peers[predecessor] = silentPeer(predecessor)
 	g.mu.Unlock()
 	path := filepath.Join(testkit.Dir(t), ControlSocket)
 	l, err := socket.Listen(path, socket.Options{})
