@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/screen"
 )
 
@@ -138,7 +139,7 @@ func TestCommandOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
-		seed := uint64(time.Now().UnixNano()) ^ rand.Uint64()
+		seed := testkit.Seed()
 		t.Logf("seed %d", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
 		var want [][]string
