@@ -164,7 +164,10 @@ func (ls *listeners) note(file string) error {
 		return nil
 	}
 	ls.pageFile.Store(&file)
-	return writeWhole(file, []byte(ls.tcp.Addr().String()+"\n"))
+	if err := os.WriteFile(file+".tmp", []byte(ls.tcp.Addr().String()+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".tmp", file) // a reader never sees half of it
 }
 
 // loopback returns an error if other machines could reach the address.

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"holdfast/proxy/internal/policyhost"
 	"holdfast/proxy/policy"
 	"holdfast/shared/config"
+	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 	"holdfast/shared/sysexits"
 )
@@ -149,26 +151,18 @@ func loadRules(path string) (*rules, error) {
 	return r, nil
 }
 
-// save saves the rules, or removes the file if r is nil.
+// save saves the rules, or removes the file if r is nil. A file that has these rules is not written again, because
+// a disk may be slow, and a takeover waits for save.
 func (r *rules) save(path string) error {
 	if r == nil {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+		return machine.RemoveFile(path)
+	}
+	if saved, err := loadRules(path); err == nil && saved != nil && *saved == *r {
 		return nil
 	}
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return writeWhole(path, append(b, '\n'))
-}
-
-// writeWhole replaces a file atomically.
-func writeWhole(path string, data []byte) error {
-	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
+	return machine.ReplaceFile(path, bytes.NewReader(append(b, '\n')), 0o600)
 }

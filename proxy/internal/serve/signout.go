@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"holdfast/shared/config"
+	"holdfast/shared/machine"
 )
 
 // signedOut is the time at which the user last signed out all browsers. It is saved in a file, so
@@ -45,10 +46,10 @@ func (s *signedOut) at() time.Time {
 // set refuses all cookies that were issued before now.
 func (s *signedOut) set(now time.Time) error {
 	s.when.Store(now.UnixNano())
-	if err := os.WriteFile(s.path+".tmp", []byte(now.UTC().Format(time.RFC3339Nano)+"\n"), 0o600); err != nil {
+	if err := machine.ReplaceFile(s.path, strings.NewReader(now.UTC().Format(time.RFC3339Nano)+"\n"), 0o600); err != nil {
 		return fmt.Errorf("browsers are signed out of this proxy, but the time could not be saved for later proxies: %w", err)
 	}
-	return os.Rename(s.path+".tmp", s.path)
+	return nil
 }
 
 // SignOut makes the next proxy of this name refuse all cookies that were issued before now. It is for

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"holdfast/shared/machine"
 )
 
 // ErrForeign means that "proxy service install" did not write a file.
@@ -39,20 +41,10 @@ func read(path string) (text string, exists bool, err error) {
 // write replaces the file in one step, so that a reader never sees half of it. The manager
 // ignores the temporary file, because the file's name does not end as a unit's name.
 func write(path, text string) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil { // the mode that the XDG specification demands
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil { // the mode that the XDG specification demands
 		return err
 	}
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // fails if the rename has succeeded
-	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return machine.ReplaceFile(path, strings.NewReader(text), 0o644)
 }
 
 // difference returns the removed lines, each with "- ", and the added lines, each with "+ ".

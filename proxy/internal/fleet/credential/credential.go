@@ -23,6 +23,7 @@
 package credential
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -49,6 +50,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/fleet/record"
+	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 )
 
@@ -142,24 +144,14 @@ func (s *Store) read(name string, make func() ([]byte, error)) ([]byte, error) {
 	return b, err
 }
 
-// writeNew writes a file that must not exist. The file appears with its whole content.
-func writeNew(path string, content []byte) error { return write(path, content, os.Link) }
+// writeNew writes a file that must not exist.
+func writeNew(path string, content []byte) error {
+	return machine.CreateFile(path, bytes.NewReader(content), 0o600)
+}
 
-// replace writes a file. The file has either the old or the new content at every moment.
-func replace(path string, content []byte) error { return write(path, content, os.Rename) }
-
-// write writes a temporary file with the content, which place moves to path.
-func write(path string, content []byte, place func(from, to string) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // a rename has removed it
-	_, err = f.Write(content)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return place(f.Name(), path)
+// replace writes a file.
+func replace(path string, content []byte) error {
+	return machine.ReplaceFile(path, bytes.NewReader(content), 0o600)
 }
 
 func (s *Store) loadCertificate() error {
@@ -319,7 +311,7 @@ func (s *Store) tokenPath(tokens, secret string) string {
 	return s.path(tokens, hex.EncodeToString(sum[:]))
 }
 
-// writeLimit is the age from which a temporary file of write counts as left behind by a process that has died.
+// writeLimit is the age from which a temporary file counts as left behind by a process that has died.
 const writeLimit = time.Minute
 
 // removeExpired removes expired tokens, and returns an error if too many others are left. It leaves the temporary files of
@@ -332,7 +324,7 @@ func (s *Store) removeExpired(tokens string, now time.Time) error {
 	left := 0
 	for _, f := range files {
 		path := s.path(tokens, f.Name())
-		if strings.HasPrefix(f.Name(), ".") {
+		if strings.HasPrefix(f.Name(), machine.TemporaryPrefix) {
 			if info, err := f.Info(); err == nil && time.Since(info.ModTime()) > writeLimit {
 				_ = os.Remove(path) // another process may have removed it just now
 			}

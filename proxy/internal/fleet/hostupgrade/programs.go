@@ -1,6 +1,7 @@
 package hostupgrade
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -10,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"holdfast/shared/machine"
 )
 
 // The programs of a release, and the file that tells of which rollout the copies are.
@@ -93,7 +96,7 @@ func (u *Upgrader) keep(id string, running state) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(note, func(f *os.File) error { _, err := f.Write(b); return err }, 0o600)
+	return machine.ReplaceFile(note, bytes.NewReader(b), 0o600)
 }
 
 // errNotUpgraded tells that no apply of a rollout has begun on this host.
@@ -127,18 +130,5 @@ func copyFile(to, from string) error {
 		return err
 	}
 	defer func() { _ = in.Close() }()
-	return writeFile(to, func(f *os.File) error { _, err := io.Copy(f, in); return err }, 0o700)
-}
-
-// writeFile replaces a file by one that write fills.
-func writeFile(path string, write func(*os.File) error, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // it is gone after the rename
-	if err := errors.Join(write(f), f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return machine.ReplaceFile(to, in, 0o700)
 }

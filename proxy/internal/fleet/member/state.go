@@ -1,12 +1,12 @@
 package member
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/nats-io/nkeys"
 
@@ -59,26 +59,13 @@ func Load(path string) (State, error) {
 	return s, nil
 }
 
-// Save writes the file at path with mode 0600. The file has either the old or the new content at every
-// moment, and the new one after Save, also if the machine loses its power.
+// Save replaces the file at path, with mode 0600.
 func (s State) Save(path string) error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".join-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // it is gone after the rename
-	_, err = f.Write(append(b, '\n'))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return machine.SyncDir(filepath.Dir(path))
+	return machine.ReplaceFile(path, bytes.NewReader(append(b, '\n')), 0o600)
 }
 
 // pair returns the key of the host, and its public half.
