@@ -340,7 +340,7 @@ type SpawnSpec struct {
 	// stored of the session, and in replies that are not the live screen of a viewer.
 	SecretEnv []string `json:"secret_env,omitempty"`
 	// Unattended tells that no viewer will attach at once. Then the first queries of the child do not
-	// wait for a viewer to answer them.
+	// wait for a viewer to answer them, and a child that prints much does not wait for a viewer to receive it.
 	Unattended bool `json:"unattended,omitempty"`
 	// CellWidth and CellHeight are the size of a character cell of the viewer that will attach, in pixels. If the session
 	// received the size with that viewer only, the child would receive SIGWINCH just after its start.

@@ -79,7 +79,7 @@ func median[T float64 | time.Duration](all []T) T {
 func (w *world) drain(c *client.Client, file string, view bool, mode protocol.Durable) {
 	w.T.Helper()
 	ctx := w.T.Context()
-	s := w.spawn(c, "drain", protocol.SpawnSpec{Argv: []string{"cat", file}, Durable: mode})
+	s := w.spawn(c, "drain", protocol.SpawnSpec{Argv: []string{"cat", file}, Durable: mode, Unattended: !view})
 	if view {
 		a, err := c.Attach(ctx, s.SessionID, client.AttachOptions{})
 		if err != nil {

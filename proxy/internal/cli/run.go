@@ -88,6 +88,7 @@ func (o *runOptions) spawnRequest(argv []string) (client.SpawnRequest, error) {
 	r.ID = cmp.Or(r.ID, protocol.SessionID(protocol.NewToken(6)))
 	none := time.Duration(0)
 	r.EarlyExit, r.Token = &none, "run "+string(r.ID)
+	r.Unattended = o.text || o.asJSON // they print after the end, and do not attach
 	return r, nil
 }
 

@@ -300,9 +300,7 @@ func (s *Session) join(a *Attachment) {
 	if fresh {
 		s.applySizePolicy()
 	}
-	if a.spec.Pace {
-		s.reader.pacer.Store(&a.pacer)
-	}
+	s.reader.viewerCame(a)
 }
 
 // replaceRivals ends the attachments that cannot exist beside a: those of the same writer, and
@@ -384,12 +382,11 @@ func (s *Session) end(a, by *Attachment) {
 		return
 	}
 	s.input.journal.Detach(a.spec.Writer)
-	s.reader.pacer.CompareAndSwap(&a.pacer, nil)
 	if by == nil || by.spec.Writer != a.spec.Writer { // otherwise by responds in its place, or the session when by is attached
 		s.chooseResponder()
 	}
 	s.unfocus(a)
-	a.pacer.signal()
+	s.reader.viewerLeft(a)
 	if a.canWrite() {
 		s.saved.Away.viewers--
 	}

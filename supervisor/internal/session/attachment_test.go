@@ -51,7 +51,7 @@ func TestBacklogStays(t *testing.T) {
 func TestBytesMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{RingBytes: ring.MinBytes})
-		s := create(t, tb, bash(""))
+		s := create(t, tb, protocol.SpawnSpec{Argv: []string{"cat"}, Unattended: true})
 		m := &model{printed: []byte(numbers(50_000)), sizes: []sizeAt{{0, info(t, s).Size}}}
 		by(s).print(m.printed)
 		synctest.Wait()

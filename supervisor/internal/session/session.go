@@ -147,6 +147,8 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	responder := unclaimed
 	if spec.Unattended {
 		responder = ""
+	} else {
+		s.reader.expectViewer()
 	}
 	s.answers.setFrom(0, responder)
 	s.ringHolders.Store(1)

@@ -101,7 +101,8 @@ func newSim(t *testing.T, seed uint64, p plant) *sim {
 			return m.pty, nil
 		},
 	})
-	m.s = create(t, m.tb, bash(""))
+	// The model has a size begin after all that was printed, so the child must not wait for a first viewer.
+	m.s = create(t, m.tb, protocol.SpawnSpec{Argv: []string{"bash"}, Unattended: true})
 	m.sizes = &sizes{policy: protocol.SizeLatest, now: info(t, m.s).Size}
 	m.model.sizes = []sizeAt{{0, m.sizes.now}}
 	for i := range simClients {

@@ -416,6 +416,60 @@ func TestPace(t *testing.T) {
 	})
 }
 
+// A child that prints more than the ring holds waits for the first viewer, which therefore misses nothing. It waits
+// for a limited time, and not at all if the session is unattended.
+func TestFirstViewer(t *testing.T) {
+	for name, spec := range map[string]protocol.AttachSpec{
+		"paces":           {Mode: protocol.ModeExclusive, Pace: true},
+		"reads the whole": {Mode: protocol.ModeReadOnly},
+		"does not come":   {},
+		"unattended":      {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, by := fakeTable(t, Config{RingBytes: 64 << 10})
+				s := create(t, tb, protocol.SpawnSpec{Argv: []string{"cat"}, Unattended: name == "unattended"})
+				printed := func() uint64 { synctest.Wait(); return info(t, s).OutputOffset }
+				const all = 1 << 20
+				by(s).print(make([]byte, all))
+				if name == "unattended" {
+					if now := printed(); now != all {
+						t.Errorf("%d bytes were read, want all", now)
+					}
+					return
+				}
+				time.Sleep(firstViewerTime - 1)
+				if now := printed(); now < 32<<10 || now > 64<<10 {
+					t.Errorf("%d bytes were read before a viewer attached", now)
+				}
+				if spec.Mode == "" {
+					time.Sleep(time.Nanosecond)
+					if now := printed(); now != all {
+						t.Errorf("after %v %d bytes were read, want all", firstViewerTime, now)
+					}
+					return
+				}
+				spec.Resume = &protocol.Resume{Instance: s.Instance()}
+				v := look(t, s, spec)
+				if !spec.Pace {
+					if now := printed(); now != all {
+						t.Errorf("%d bytes were read when a viewer had attached, want all", now)
+					}
+					return
+				}
+				for printed() < all {
+					if _, err := v.drain(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := v.drain(); err != nil || v.missed != 0 || v.pos != all {
+					t.Errorf("the viewer read up to offset %d with %d missed, %v", v.pos, v.missed, err)
+				}
+			})
+		})
+	}
+}
+
 // Each limit on the sessions of an originator has its own error.
 func TestOriginatorLimits(t *testing.T) {
 	var now atomic.Int64 // milliseconds

@@ -1063,7 +1063,7 @@ class SpawnSpec(TypedDict):
     # and in replies that are not the live screen of a viewer.
     secret_env: NotRequired[list[str]]
     # Unattended tells that no viewer will attach at once. Then the first queries of the child do not wait for a viewer
-    # to answer them.
+    # to answer them, and a child that prints much does not wait for a viewer to receive it.
     unattended: NotRequired[bool]
     # CellWidth and CellHeight are the size of a character cell of the viewer that will attach, in pixels. If the
     # session received the size with that viewer only, the child would receive SIGWINCH just after its start.

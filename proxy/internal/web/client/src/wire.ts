@@ -913,7 +913,7 @@ export interface SpawnMessage {
   secret_env?: string[];
   /**
    * Unattended tells that no viewer will attach at once. Then the first queries of the child do not wait for a viewer
-   * to answer them.
+   * to answer them, and a child that prints much does not wait for a viewer to receive it.
    */
   unattended?: boolean;
   /**
