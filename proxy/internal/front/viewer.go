@@ -336,27 +336,39 @@ func (v *viewer) sendSize() {
 // follow sends changes of the terminal's size until stop is called. It stops this process if the user demands that, and
 // makes the terminal raw again and the session paint its screen when this process continues after a stop.
 func (v *viewer) follow() (stop func()) {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, sizeChanged, suspended, continued)
-	done := make(chan struct{})
+	// Each signal has a channel of its own, because a signal for which a channel has no room is lost.
+	sizes, stops, continues := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(sizes, sizeChanged)
+	signal.Notify(stops, suspended)
+	signal.Notify(continues, continued)
+	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		for s := range c {
-			switch s {
-			case suspended:
+		for {
+			select {
+			case <-quit:
+				return
+			case <-stops:
 				if hasShell() {
 					v.term.suspend()
 				}
 				continue // SIGCONT follows
-			case continued:
+			case <-continues:
 				v.term.rawAgain()
 				if v.term.Escapes() {
 					v.att.Repaint()
 				}
+			case <-sizes:
 			}
 			v.sendSize()
 		}
 	}()
 	v.sendSize() // the size may have changed since the attach request
-	return func() { signal.Stop(c); close(c); <-done }
+	return func() {
+		for _, c := range []chan os.Signal{sizes, stops, continues} {
+			signal.Stop(c)
+		}
+		close(quit)
+		<-done
+	}
 }
