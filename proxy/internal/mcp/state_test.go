@@ -168,8 +168,8 @@ func TestText(t *testing.T) {
 		}
 	}
 	var long text
-	long.lastLines([]string{"first", "0123456789"}, 4)
-	if want := "the first 1 lines are left out\n0123\nthe rest of the line is left out"; long.String() != want {
+	long.lastLines([]string{"first", "0123456789"}, 10) // one byte less than the line takes with its end
+	if want := "the first 1 lines are left out\n012345678\nthe rest of the line is left out"; long.String() != want {
 		t.Errorf("%q, want %q", long.String(), want)
 	}
 }

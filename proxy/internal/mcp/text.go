@@ -250,7 +250,7 @@ func (t *text) lastLines(all []string, room int) {
 		t.line("the first %d lines are left out", first)
 	}
 	if isCut {
-		t.line("%s", plain.Cut(all[first], room))
+		t.line("%s", plain.Cut(all[first], room-1)) // as fitting counts it
 		t.line("the rest of the line is left out")
 		return
 	}
