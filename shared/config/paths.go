@@ -268,9 +268,9 @@ func ensure(dir string) error {
 // Recordings returns the directory in which sessions are stored.
 func (d Dirs) Recordings() string { return filepath.Join(d.State, "sessions") }
 
-// HasRecordings reports whether a session is stored. A name that ends with "~" belongs to a session
-// that was forgotten, and its files are being erased.
+// HasRecordings reports whether a session is stored. Each one has a directory. A name that ends with "~" belongs to a
+// session that was forgotten, and its files are being erased.
 func (d Dirs) HasRecordings() bool {
 	stored, err := os.ReadDir(d.Recordings())
-	return err == nil && slices.ContainsFunc(stored, func(e os.DirEntry) bool { return !strings.HasSuffix(e.Name(), "~") })
+	return err == nil && slices.ContainsFunc(stored, func(e os.DirEntry) bool { return e.IsDir() && !strings.HasSuffix(e.Name(), "~") })
 }

@@ -5,7 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -96,6 +100,46 @@ func TestRetainFails(t *testing.T) {
 		r.retain(ctx)
 		if now := r.Stats(); !now.IsUp || now.Failures > 0 || !strings.Contains(log.String(), "503") || strings.Contains(log.String(), "stored") {
 			t.Errorf("the numbers are %+v, and the log is %s", now, &log)
+		}
+	})
+}
+
+// A clock that may be wrong deletes no recordings: they are too old only when it has not been corrected for a day.
+func TestRetainDoubtsClock(t *testing.T) {
+	p := newProgram(t, rand.Uint64(), 4000)
+	dir := t.TempDir()
+	s := OpenDir(dir)
+	p.record(s, nil, nil)
+	count := func() (n int) {
+		for _, err := range s.List(t.Context(), "") {
+			if n++; err != nil {
+				t.Fatal(err)
+			}
+		}
+		return n
+	}
+	stored := count()
+	synctest.Test(t, func(t *testing.T) {
+		if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			return errors.Join(err, os.Chtimes(path, time.Time{}, time.Now().Add(-40*24*time.Hour)))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		r := &Recorder{Log: zerolog.Nop(), store: s, Host: testName.Host, Config: Config{Age: 30 * 24 * time.Hour}, Clock: filepath.Join(t.TempDir(), "clock")}
+		retain := func(d time.Duration) int {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			defer cancel()
+			r.retain(ctx)
+			return count()
+		}
+		if n := retain(12 * time.Hour); n != stored {
+			t.Errorf("after half a day %d objects of %d are left", n, stored)
+		}
+		if n := retain(11 * time.Hour); n != stored { // of the next proxy
+			t.Errorf("after almost a day %d objects of %d are left", n, stored)
+		}
+		if n := retain(2 * time.Hour); n != 0 {
+			t.Errorf("after more than a day %d objects of %d are left", n, stored)
 		}
 	})
 }

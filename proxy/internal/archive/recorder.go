@@ -58,6 +58,7 @@ type Recorder struct {
 	Config Config
 	Host   string // name of this host in the names of recordings
 	Lock   string // path of a file; the process that holds its lock is the only recorder of the host
+	Clock  string // path of the file of machine.AgeClock, by which the age of recordings counts
 	Log    zerolog.Logger
 
 	store   Store

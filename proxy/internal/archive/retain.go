@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"slices"
 	"time"
+
+	"holdfast/shared/machine"
 )
 
 const (
@@ -15,9 +17,10 @@ const (
 
 // retain deletes old segments of this host from time to time, until ctx is done.
 func (r *Recorder) retain(ctx context.Context) {
+	clock := machine.AgeClock{Path: r.Clock}
 	for {
 		r.indexes.Lock()
-		err := r.Config.Retain(ctx, r.store, r.Host, time.Now())
+		err := r.Config.Retain(ctx, r.store, r.Host, clock.Time())
 		r.indexes.Unlock()
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn().Err(err).Msg("old recordings cannot be deleted; the recorder tries again")

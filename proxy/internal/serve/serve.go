@@ -183,7 +183,7 @@ func (o *Options) serve(ctx context.Context, dirs config.Dirs, cfg config.Config
 		policy:  host, remember: remember, report: report, page: pageFile(dirs, o.Proxy), runtime: dirs.Runtime, signedOut: readSignedOut(dirs, o.Proxy), dryRun: o.DryRun, timeout: o.Timeout, verifyAll: o.VerifyAll, log: log, failed: make(chan error, 1),
 	}
 	if cfg.Recordings != "" {
-		s.recorder = &archive.Recorder{Link: links, Config: ArchiveConfig(cfg), Host: o.RecordingHost, Lock: filepath.Join(dirs.State, "recorder"), Log: log}
+		s.recorder = &archive.Recorder{Link: links, Config: ArchiveConfig(cfg), Host: o.RecordingHost, Lock: filepath.Join(dirs.State, "recorder"), Clock: filepath.Join(dirs.State, "recorder.clock"), Log: log}
 	}
 	pages, err := o.build(s, dirs, cfg, secret)
 	if err != nil {

@@ -28,7 +28,11 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/machine"
 )
+
+// clockName is the name of the file of machine.AgeClock in the store.
+const clockName = "clock"
 
 // Errors of this package. Errors of the file system are wrapped and match those of package fs
 // and syscall.
@@ -74,6 +78,7 @@ type Store struct {
 	key  *Key // nil: new lives are not sealed
 	disk disk
 	now  func() time.Time
+	age  *machine.AgeClock
 }
 
 // New returns the store in a directory, which is created when the first writer is opened.
@@ -81,7 +86,9 @@ func New(dir string) *Store { return NewSealed(dir, nil) }
 
 // NewSealed returns the store in a directory. New files are encrypted with key. If key is nil, new
 // lives are not sealed, and sealed lives cannot be read.
-func NewSealed(dir string, key *Key) *Store { return &Store{dir, key, systemDisk{}, time.Now} }
+func NewSealed(dir string, key *Key) *Store {
+	return &Store{dir, key, systemDisk{}, time.Now, &machine.AgeClock{Path: filepath.Join(dir, clockName)}}
+}
 
 // AwaitKey waits until the key is read, or could not be read.
 func (s *Store) AwaitKey() { s.key.Await() }

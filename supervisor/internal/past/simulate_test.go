@@ -113,8 +113,8 @@ func (f *recorded) Truncate(n int64) error {
 
 func (f *recorded) Sync() error { return f.disk.note(change{kind: syncFile, inode: f.inode}, nil) }
 
-// A machine is the state of a disk: its durable content, and the changes that are not durable.
-type machine struct {
+// A diskState is the state of a disk: its durable content, and the changes that are not durable.
+type diskState struct {
 	*rand.Rand
 	content map[int][]byte      // durable content of a file
 	written map[int][]change    // changes of a file since it was synced
@@ -124,7 +124,7 @@ type machine struct {
 
 // cut makes the directory at to that a power cut leaves at from after the changes.
 func cut(changes []change, r *rand.Rand, from, to string) error {
-	m := machine{r, map[int][]byte{}, map[int][]change{}, map[string]int{}, map[string][]change{}}
+	m := diskState{r, map[int][]byte{}, map[int][]change{}, map[string]int{}, map[string][]change{}}
 	for _, c := range changes {
 		switch c.kind {
 		case write, truncate:
@@ -194,7 +194,7 @@ func (c change) rename(names map[string]int) {
 // losePower keeps some of the changes that were not synced. Of each file it keeps all, none, a
 // part that ends at any byte, or some of the sectors, of which the others are zero. Of the
 // entries of a directory it keeps the first ones, or any of them.
-func (m *machine) losePower() {
+func (m *diskState) losePower() {
 	for _, inode := range slices.Sorted(maps.Keys(m.written)) { // in order, so that a seed repeats the same cut
 		changes := m.written[inode]
 		content := slices.Clone(m.content[inode])
@@ -229,7 +229,7 @@ func (m *machine) losePower() {
 }
 
 // sectors applies some sectors of a write.
-func (m *machine) sectors(content []byte, c change) []byte {
+func (m *diskState) sectors(content []byte, c change) []byte {
 	const sector = 512
 	for len(c.data) > 0 {
 		n := min(len(c.data), sector-int(c.at%sector))

@@ -14,7 +14,7 @@ import (
 type Policy struct {
 	PerLife int64         // bytes of the files of one life
 	Total   int64         // bytes of all files
-	Age     time.Duration // time since a segment was written
+	Age     time.Duration // time since a segment was written, by a machine.AgeClock
 }
 
 // Trimmed is the result of Trim.
@@ -32,7 +32,7 @@ func (s *Store) Trim(p Policy) (Trimmed, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Trimmed{}, fmt.Errorf("past: %w", err)
 	}
-	t := trim{store: s, changed: make(map[string]bool)}
+	t := trim{store: s, now: s.age.Time(), changed: make(map[string]bool)}
 	var errs []error
 	var all []*closedFile
 	for _, d := range dirs {
@@ -60,6 +60,7 @@ func (s *Store) Trim(p Policy) (Trimmed, error) {
 // A trim is one execution of Trim.
 type trim struct {
 	store   *Store
+	now     time.Time
 	changed map[string]bool // directories
 	result  Trimmed
 }
@@ -106,9 +107,8 @@ func (t *trim) life(dir string, p Policy) ([]*closedFile, error) {
 		}
 	}
 	t.result.Left += total
-	now := t.store.now()
 	for i, f := range l.files {
-		isOld := p.Age > 0 && now.Sub(f.modified) > p.Age
+		isOld := p.Age > 0 && t.now.Sub(f.modified) > p.Age
 		if !isOld && (p.PerLife == 0 || total <= p.PerLife) {
 			return l.files[i:], nil
 		}

@@ -1,0 +1,72 @@
+package past
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// A clock that jumps ahead makes no output too old, also if the program ends meanwhile. Output that is really too old is
+// deleted, also if no program ran for a long time.
+func TestClockThatJumps(t *testing.T) {
+	const day = 24 * time.Hour
+	s, c := newStore(t)
+	s.disk = systemDisk{}
+	w, err := s.OpenWriter(Life{"a", "1"}, Full)
+	must(t, err)
+	must(t, w.SetMeta(Meta{}))
+	for i := range uint64(10) {
+		must(t, w.Keyframe(10_000*i, []byte("k")), w.Append(10_000*i, bytes.Repeat([]byte{byte(i)}, 10_000)))
+	}
+	must(t, w.Close())
+	for i, name := range names(t, s.path(Life{"a", "1"})) {
+		at := c.Add(time.Duration(i) * day)
+		must(t, os.Chtimes(filepath.Join(s.path(Life{"a", "1"}), name), at, at))
+	}
+	var ran time.Duration // by the program of s
+	start := func() {
+		s = New(s.dir)
+		ran, s.now = 0, c.now
+		s.age.Now, s.age.Uptime = c.now, func() time.Duration { return ran }
+	}
+	run := func(d time.Duration) {
+		c.advance(d)
+		ran += d
+	}
+	start()
+	for _, step := range []struct {
+		name    string
+		do      func()
+		deleted int
+	}{
+		{"the first program", func() {}, 0},
+		{"a day", func() { run(day) }, 0},
+		{"eight days", func() { run(7 * day) }, 0},
+		{"ten days and a half, of which the last one has made a segment too old", func() { run(2*day + day/2) }, 1},
+		{"the clock jumps ten years ahead", func() { c.advance(3650 * day) }, 0},
+		{"an hour with that clock", func() { run(time.Hour) }, 0},
+		{"the next program starts with it", start, 0},
+		{"22 hours with it, in which a segment becomes too old", func() { run(22 * time.Hour) }, 1},
+		{"the clock is corrected", func() { c.advance(-3650 * day) }, 0},
+		{"it jumps again", func() { c.advance(3650 * day) }, 0},
+		{"23 hours with it", func() { run(23 * time.Hour) }, 1},
+		{"it is corrected again", func() { c.advance(-3650 * day) }, 0},
+		{"the clock jumps back", func() { c.advance(-3650 * day) }, 0},
+		{"an hour with that clock", func() { run(time.Hour) }, 0},
+		{"it is corrected", func() { c.advance(3650 * day) }, 0},
+		{"the machine was off for three days", func() { c.advance(3 * day); start() }, 0},
+		{"it runs for eight hours", func() { run(8 * time.Hour) }, 0},
+		{"it was off for two days", func() { c.advance(2 * day); start() }, 0},
+		{"it runs for eight hours again", func() { run(8 * time.Hour) }, 1},
+		{"it was off for a night, and runs for the rest of a day", func() { c.advance(day / 2); start(); s.age.Time(); run(8 * time.Hour) }, 4},
+	} {
+		step.do()
+		got, err := s.Trim(Policy{Age: 10 * day})
+		must(t, err)
+		if got.Segments != step.deleted {
+			t.Errorf("%s: %d segments are deleted, want %d", step.name, got.Segments, step.deleted)
+		}
+	}
+}
