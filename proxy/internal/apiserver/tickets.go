@@ -103,7 +103,20 @@ func (b *TicketBox) Redeem(ticket string) bool {
 	return ok
 }
 
-// A TicketRecord is a ticket that is sent to the next proxy.
+// Take returns the tickets that have been issued and not redeemed, and invalidates them.
+func (b *TicketBox) Take() []TicketRecord {
+	t := &b.tickets
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := t.recordsLocked()
+	clear(t.issued)
+	return all
+}
+
+// Add adds tickets that Take has returned.
+func (b *TicketBox) Add(all []TicketRecord) { b.tickets.add(all) }
+
+// A TicketRecord is a ticket that is sent to the next proxy or gate.
 type TicketRecord struct {
 	Ticket  string             `json:"ticket"`
 	Session protocol.SessionID `json:"session_id,omitempty"`
@@ -117,7 +130,11 @@ func (s *Server) Tickets() []TicketRecord {
 	t := &s.tickets
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var all []TicketRecord
+	return t.recordsLocked()
+}
+
+// recordsLocked returns the tickets that have been issued and not redeemed. mu is held.
+func (t *tickets) recordsLocked() (all []TicketRecord) {
 	for k, v := range t.issued {
 		all = append(all, TicketRecord{k, v.session, v.expires, v.principal})
 	}
@@ -125,8 +142,9 @@ func (s *Server) Tickets() []TicketRecord {
 }
 
 // AddTickets adds the tickets of another proxy, except those that have been redeemed here already.
-func (s *Server) AddTickets(all []TicketRecord) {
-	t := &s.tickets
+func (s *Server) AddTickets(all []TicketRecord) { s.tickets.add(all) }
+
+func (t *tickets) add(all []TicketRecord) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.issued == nil {

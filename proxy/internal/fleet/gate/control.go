@@ -79,7 +79,7 @@ func (g *Gate) answerControl(conn net.Conn) {
 		isKnown, err = true, g.renewClientToken()
 	case command == controlTicket:
 		isKnown = true
-		result, err = g.web.Ticket()
+		result, err = g.issueTicket()
 	case command == controlStatus:
 		isKnown = true
 		var status []byte

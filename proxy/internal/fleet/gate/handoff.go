@@ -94,6 +94,7 @@ func (s Sockets) files() (groups []handoff.Group, files []*os.File, err error) {
 
 // offer returns what this gate offers to successors.
 func (g *Gate) offer(s Sockets) *handoff.Offer {
+	var state []byte
 	return &handoff.Offer{
 		Files: func() ([]handoff.Group, []*os.File, error) {
 			g.counts.handoffs.Add(1)
@@ -108,14 +109,24 @@ func (g *Gate) offer(s Sockets) *handoff.Offer {
 		Records:  records,
 		Look:     g.tryOut,
 		Move:     func(handoff.Pass) (int, error) { g.setMoved(s, true); return 0, nil },
-		State:    func() []byte { return nil },
-		Back:     func() { g.setMoved(s, false) },
+		State:    func() []byte { state = g.web.TakeTickets(); return state },
+		Back:     func() { _ = g.web.AddTickets(state); state = nil; g.setMoved(s, false) }, // they are its own tickets
 		Leave:    func(isHanded bool) { g.leave(s, isHanded) },
 		SignOut:  func() error { return errors.New("a gate has no browsers") },
 		Settings: func() json.RawMessage { return nil },
 		Build:    version.String(),
 		Log:      g.log,
 	}
+}
+
+// issueTicket returns a ticket for a browser. It returns errMoved if a successor serves, which would not know the ticket.
+func (g *Gate) issueTicket() (string, error) {
+	g.changes.Lock() // as in setMoved, after which the tickets are taken
+	defer g.changes.Unlock()
+	if g.hasMoved() {
+		return "", errMoved
+	}
+	return g.web.Ticket()
 }
 
 // tryOut asks the successor, which serves at the address of a trial, for its hosts. It returns an error

@@ -75,14 +75,14 @@ func (t Takeover) Run(ctx context.Context, store *credential.Store, log zerolog.
 
 // commit makes this gate the one that serves. If it returns an error, the old gate serves.
 func (g *Gate) commit(take *handoff.Take) error {
-	_, _, err := take.Prepared(func([]handoff.Conn, []byte, <-chan struct{}) error {
+	_, state, err := take.Prepared(func([]handoff.Conn, []byte, <-chan struct{}) error {
 		return errors.New("a gate passes on no connections")
 	})
 	if err != nil && !errors.Is(err, handoff.ErrGone) {
 		return err
 	}
-	// From here on, the old gate changes nothing in the store.
-	if err := g.learnAgain(); err != nil {
+	// From here on, the old gate changes nothing in the store, and issues no tickets.
+	if err := errors.Join(g.web.AddTickets(state), g.learnAgain()); err != nil {
 		take.GiveUp(err)
 		return err
 	}

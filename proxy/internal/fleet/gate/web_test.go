@@ -14,12 +14,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"holdfast/protocol"
 	"holdfast/protocol/frame"
 	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/handoff"
 	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
 )
@@ -295,6 +297,60 @@ func TestWebTicket(t *testing.T) {
 	b.stop()
 	if _, err := Ticket(testkit.Soon(t), b.control); !socket.IsAbsent(err) {
 		t.Errorf("without a gate: %v", err)
+	}
+}
+
+// A successor accepts the tickets and the cookies of the gate before it, and each ticket once.
+func TestWebTicketOutlivesHandoff(t *testing.T) {
+	b := newBench(t)
+	ticket, err := Ticket(testkit.Soon(t), b.control)
+	used, usedErr := Ticket(testkit.Soon(t), b.control)
+	if err := errors.Join(err, usedErr); err != nil {
+		t.Fatal(err)
+	}
+	cookie, _ := b.signIn(b.client.Secret)
+	b.request(http.MethodGet, "/?ticket="+used)
+	for range 2 { // also by the successor of the successor
+		testkit.Within(t, 2*limit, "the end of the old gate", b.handOver())
+	}
+	if !b.isSignedIn(cookie) {
+		t.Error("the browser is signed out")
+	}
+	for _, tt := range []struct {
+		name, ticket string
+		want         int
+	}{
+		{"a ticket", ticket, http.StatusSeeOther},
+		{"a ticket that the successor has accepted", ticket, http.StatusUnauthorized},
+		{"a ticket that the old gate has accepted", used, http.StatusUnauthorized},
+	} {
+		if r, _, _ := b.request(http.MethodGet, "/?ticket="+tt.ticket); r.StatusCode != tt.want {
+			t.Errorf("%s gets %d, want %d", tt.name, r.StatusCode, tt.want)
+		}
+	}
+}
+
+// If a successor gives up after it has received the tickets, the old gate accepts them again.
+func TestWebTicketComesBack(t *testing.T) {
+	b := newBench(t)
+	ticket, err := Ticket(testkit.Soon(t), b.control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	take, err := handoff.Begin(testkit.Soon(t), filepath.Join(b.dir, HandoffSocket), handoff.Hello{Records: records, Timeout: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, state, err := take.Prepared(nil)
+	if err != nil || !bytes.Contains(state, []byte(ticket)) {
+		t.Fatalf("the successor receives %d bytes, %v", len(state), err)
+	}
+	if answer, err := sendOnce(testkit.Soon(t), b.control, controlTicket); err == nil || err.Error() != errMoved.Error() {
+		t.Errorf("a ticket that no gate knows afterwards: %q, %v", answer, err)
+	}
+	take.GiveUp(errors.New("the test gives up"))
+	if r, _, _ := b.request(http.MethodGet, "/?ticket="+ticket); r.StatusCode != http.StatusSeeOther {
+		t.Errorf("the ticket gets %d", r.StatusCode)
 	}
 }
 
