@@ -13,6 +13,9 @@ import (
 // dialPause is how long Dial waits for a gate before it tries the next one beside it.
 const dialPause = 500 * time.Millisecond
 
+// refusedLimit is how long Reach waits for a connection with another gate once one has refused the caller.
+const refusedLimit = 3 * time.Second
+
 // Dial connects by TLS 1.3 with the first gate that answers, and returns its address. It tries the
 // addresses in their order: the next one as soon as one has failed, or has not answered for dialPause.
 // The certificate is known by its fingerprint alone: names, authorities and times of certificates do not
@@ -107,7 +110,7 @@ func JoinErrors(errs []error) (joined error) {
 // Reach connects with one gate after the other until use returns nil or an error that each gate would
 // return, which is a Refused with the code RefusedInvalid or RefusedNameTaken. It closes the connection if use
 // returns an error. The result is nil, or has an error for each attempt. limit is the time for each
-// connection.
+// connection; it is refusedLimit at most once a gate has refused the caller, who may want to try that gate again soon.
 func Reach(ctx context.Context, addresses []string, fingerprint string, limit time.Duration, use func(conn net.Conn, address string) error) (errs []error) {
 	remaining := slices.Clone(addresses)
 	for len(remaining) > 0 {
@@ -123,7 +126,11 @@ func Reach(ctx context.Context, addresses []string, fingerprint string, limit ti
 		_ = conn.Close()
 		errs = append(errs, err)
 		var refused *Refused
-		isFinal := errors.As(err, &refused) && (refused.Code == RefusedInvalid || refused.Code == RefusedNameTaken)
+		isRefused := errors.As(err, &refused)
+		if isRefused {
+			limit = min(limit, refusedLimit)
+		}
+		isFinal := isRefused && (refused.Code == RefusedInvalid || refused.Code == RefusedNameTaken)
 		if isFinal || ctx.Err() != nil {
 			return errs
 		}

@@ -25,6 +25,9 @@ const (
 	inputWindow = 1 << 20
 	// detachTimeout is how long Detach waits for the proxy's answer.
 	detachTimeout = time.Second
+	// silentTime is how long a connection through one of several gates may be silent while input is unacknowledged, until
+	// the attachment tries another gate. A host at a gate that does not answer connects to another one after about 20 s.
+	silentTime = 5 * time.Second
 	// retryFull is how long to wait before input is sent again after the session's input queue
 	// was full.
 	retryFull = 20 * time.Millisecond
@@ -148,9 +151,11 @@ type Attachment struct {
 	repaint       bool                 // Repaint was called since the last attach was made, so its answer may show an older screen
 	in            inputBuffer
 	missed        uint64
-	lost          time.Time // time when conn became nil
-	unackedSince  time.Time // time when input was written while no input was unacknowledged
-	lastFrame     time.Time // time when the last frame came
+	lost          time.Time   // time when conn became nil
+	unackedSince  time.Time   // time when input was written while no input was unacknowledged
+	lastFrame     time.Time   // time when the last frame came
+	silence       *time.Timer // calls leaveSilent while input is unacknowledged; nil if there is no other gate
+	isLeaving     bool        // leaveSilent makes a connection
 
 	queue       []Message
 	queued      int           // bytes of the messages in queue
@@ -189,6 +194,9 @@ func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOpti
 		a.next = c.give()
 	}
 	a.ctx, a.end = context.WithCancel(context.Background())
+	if c.o.Gate != nil && len(c.o.Gate.Addresses) > 1 {
+		a.silence = time.AfterFunc(silentTime, a.leaveSilent)
+	}
 	conn, err := a.connect(ctx, lost)
 	if err != nil {
 		a.end()
@@ -252,20 +260,46 @@ func (a *Attachment) nextConn(ctx context.Context) (*conn, error) {
 	return a.c.dial(ctx)
 }
 
-// moveOn replaces a connection that a gate wants to close. The next connection is made while output and
-// input still use old, so that they wait only for the attach, and not for the way through the gate.
-func (a *Attachment) moveOn(old *conn) {
+// moveOn replaces a connection that a gate wants to close, or that is silent. The next connection is made while output
+// and input still use old, so that they wait only for the attach, and not for the way through the gate. A silent connection
+// stays if there is no other one, or if it answers again.
+func (a *Attachment) moveOn(old *conn, isSilent bool) {
 	next, err := a.c.dial(a.ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err == nil && (a.conn != old || a.ended) { // old was lost meanwhile, and run has dealt with that
+	if err == nil && (a.conn != old || a.ended || a.next != nil || isSilent && a.stalled() < silentTime) { // run has dealt with a lost one
 		_ = next.Close()
+		return
+	}
+	if err != nil && isSilent {
 		return
 	}
 	if err == nil {
 		a.next = next
 	}
 	_ = old.Close() // run connects again
+}
+
+// leaveSilent replaces a connection over which nothing came for silentTime although input is unacknowledged. The process
+// of its gate may be stopped, or its machine may have no time for it, so that the connection does not end.
+func (a *Attachment) leaveSilent() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	conn := a.conn
+	if a.hasEnded() || a.isLeaving || conn == nil || a.in.isAcknowledged() { // attached or buffer begins again
+		return
+	}
+	isUnread := a.queued >= outputWindow // by the program, so that no frame can come
+	if left := silentTime - a.stalled(); left > 0 || isUnread {
+		a.silence.Reset(max(left, silentTime/10))
+		return
+	}
+	a.isLeaving = true
+	a.mu.Unlock()
+	a.moveOn(conn, true)
+	a.mu.Lock()
+	a.isLeaving = false
+	a.silence.Reset(silentTime)
 }
 
 // orCanceled returns err, or the error of ctx if it was canceled, because that closes the connection, and err tells only
@@ -324,6 +358,7 @@ func (a *Attachment) attached(conn *conn, spec protocol.AttachSpec, info *protoc
 	a.needsSnapshot = a.repaint || a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
 	a.pos.Attached(*info, spec.Resume)
 	a.in.resume(info.InputOffset, first)
+	a.watchSilence()
 	if a.resize == nil { // an attach that resumes does not change the size of the session
 		a.resize = a.unconfirmed
 	}
@@ -596,7 +631,7 @@ func (a *Attachment) control(conn *conn, m protocol.Message) error {
 	switch m := m.(type) {
 	case *api.Goaway:
 		if a.c.o.Gate != nil && m.RetryAfterMS == 0 {
-			go a.moveOn(conn)
+			go a.moveOn(conn, false)
 			return nil
 		}
 		return goingAway(m)

@@ -94,6 +94,7 @@ func (a *Attachment) buffer(p []byte) (int, <-chan struct{}, error) {
 	n := min(len(p), inputWindow-a.in.Len())
 	if a.in.Len() == 0 {
 		a.unackedSince = time.Now()
+		a.watchSilence()
 	}
 	if n <= 0 {
 		if a.in.freed == nil {
@@ -241,6 +242,18 @@ func (a *Attachment) update(set func()) error {
 func (a *Attachment) Stalled() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.stalled()
+}
+
+// watchSilence lets leaveSilent look at the connection after silentTime. a.mu must be held.
+func (a *Attachment) watchSilence() {
+	if a.silence != nil {
+		a.silence.Reset(silentTime)
+	}
+}
+
+// stalled is Stalled if a.mu is held.
+func (a *Attachment) stalled() time.Duration {
 	if a.ended || a.ctx.Err() != nil || a.conn != nil && a.in.isAcknowledged() {
 		return 0
 	}
