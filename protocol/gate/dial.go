@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,6 +30,7 @@ func Dial(ctx context.Context, addresses []string, fingerprint string) (net.Conn
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // of the attempts that are too late
 	results := make(chan result)
+	silent := slices.Clone(addresses)
 	var errs []error
 	for next := 0; ; {
 		if next < len(addresses) {
@@ -54,12 +56,14 @@ func Dial(ctx context.Context, addresses []string, fingerprint string) (net.Conn
 			if r.err == nil {
 				return r.conn, r.address, nil
 			}
+			silent = slices.DeleteFunc(silent, func(a string) bool { return a == r.address })
 			if errs = append(errs, r.err); len(errs) == len(addresses) {
 				return nil, "", JoinErrors(errs)
 			}
 		case <-late:
 		case <-ctx.Done():
-			return nil, "", ctx.Err()
+			late := fmt.Errorf("gate %s has not answered: %w", strings.Join(silent, ", "), ctx.Err())
+			return nil, "", JoinErrors(append(errs, late))
 		}
 	}
 }

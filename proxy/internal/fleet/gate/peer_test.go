@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -415,6 +416,18 @@ func TestReach(t *testing.T) {
 	_ = conn.Close()
 	if _, _, err := gate.Dial(testkit.Soon(t), dead[1:], b.store.Fingerprint()); err == nil || errors.Is(err, gate.ErrFingerprint) {
 		t.Errorf("one of two gates may be back, and the error is %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, _, err = gate.Dial(ctx, dead[:2], b.store.Fingerprint())
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), dead[0]) || !strings.Contains(err.Error(), dead[1]) {
+		t.Errorf("the error of gates that do not answer, which must name them, is %v", err)
+	}
+	errs := gate.Reach(testkit.Soon(t), []string{b.address, silent.Addr().String()}, b.store.Fingerprint(), time.Hour, func(net.Conn, string) error {
+		return &gate.Refused{Code: gate.RefusedUnreachable}
+	})
+	if len(errs) != 2 || !errors.Is(errs[1], context.DeadlineExceeded) || !strings.Contains(errs[1].Error(), dead[0]) {
+		t.Errorf("if one gate refuses and another one does not answer, the errors are %v", errs)
 	}
 
 	other := b.another()
