@@ -285,13 +285,17 @@ type follower struct {
 	tty    bool
 }
 
-// newFollower makes the pipe for the report.
+// reportInfix stands between the name of the proxy and a random part in the name of the pipe of a report.
+const reportInfix = ".handoff-"
+
+// newFollower makes the pipe for the report, and removes the pipes of commands that were killed.
 func (a *app) newFollower(o *handoffOptions) (*follower, error) {
 	dirs, err := a.makeDirs()
 	if err != nil {
 		return nil, err
 	}
-	pipe, err := makeReport(filepath.Join(dirs.Runtime, a.proxy+".handoff-"+protocol.NewToken(4)))
+	removeReports(dirs.Runtime)
+	pipe, err := makeReport(filepath.Join(dirs.Runtime, a.proxy+reportInfix+protocol.NewToken(4)))
 	if err != nil {
 		return nil, err
 	}

@@ -60,6 +60,40 @@ func TestFollower(t *testing.T) {
 	}
 }
 
+// A command that makes a pipe removes those of commands that were killed, and no others.
+func TestReportsOfKilledCommands(t *testing.T) {
+	a := &app{dir: testkit.Dir(t), proxy: config.DefaultProxy, ending: &ending{}}
+	running, err := a.newFollower(&handoffOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.close()
+	killed, err := a.newFollower(&handoffOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := killed.pipe.Close(); err != nil { // as the kernel does
+		t.Fatal(err)
+	}
+	file := filepath.Join(a.dir, "proxy.handoff-file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next, err := a.newFollower(&handoffOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.close()
+	for path, want := range map[string]bool{running.pipe.Name(): true, killed.pipe.Name(): false, next.pipe.Name(): true, file: true} {
+		if _, err := os.Lstat(path); (err == nil) != want {
+			t.Errorf("%s is there: %v, want %v; %v", path, err == nil, want, err)
+		}
+	}
+	if all, _ := filepath.Glob(filepath.Join(a.dir, "*"+reportInfix+"*")); len(all) != 3 {
+		t.Errorf("the files are %v", all)
+	}
+}
+
 // A successor that begins to move clients while the command asks who serves must not be ended.
 func TestWaitServingLate(t *testing.T) {
 	a := &app{dir: testkit.Dir(t), proxy: config.DefaultProxy, ending: &ending{}}
