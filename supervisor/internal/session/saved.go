@@ -145,7 +145,7 @@ func (s *Session) writeState() error {
 func (s *Session) save() *savedState {
 	v := s.saved
 	v.Version, v.ID, v.Instance = savedVersion, s.id, s.instance
-	v.PTY, v.LastIO, v.Turns, v.Cage, v.Exit = ptyState(s.pty), s.activity.last.get(), s.answers.saved(), s.cage.Dir(), s.exit
+	v.PTY, v.LastIO, v.Turns, v.Cage, v.Exit = ptyState(s.pty), s.activity.saved(s.cfg.Now()), s.answers.saved(), s.cage.Dir(), s.exit
 	v.Owed = s.entry.pause > 0
 	v.Lost, v.Clears, v.ClearOffset = s.viewers.saved(), s.recording.clears.Load(), s.recording.clearedTo.Load()
 	v.Title, v.Cwd = s.display.titles()
@@ -184,7 +184,7 @@ func (s *Session) load(v *savedState) error {
 	s.labels.Store(&labels)
 	s.cage.setLimits(s.spec.Limits)
 	s.answers.startedAt, s.answers.held = time.Now(), &s.saved.heldReplies
-	s.activity.last.set(v.LastIO)
+	s.activity.load(v.LastIO, s.cfg.Now())
 	s.recording.clears.Store(v.Clears)
 	s.recording.clearedTo.Store(v.ClearOffset)
 	s.exit = v.Exit

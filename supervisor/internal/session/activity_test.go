@@ -1,0 +1,46 @@
+package session
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// withClock returns the moment t, at which the clock of the machine shows another time. Package time has no way to make such a
+// Time; the clock of the machine is set between two calls of time.Now.
+func withClock(t time.Time, by time.Duration) time.Time {
+	t = t.Add(by)
+	(*struct {
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	})(unsafe.Pointer(&t)).ext -= int64(by) // the reading of the monotonic clock
+	return t
+}
+
+// A session that is adopted was unused for the time that has passed, also if the clock of the machine was set before the
+// adoption or after it, or the machine slept.
+func TestUnusedIfClockIsSet(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, step := range []struct {
+		name          string
+		before, after time.Duration
+	}{{"not", 0, 0}, {"ahead before", year, year}, {"ahead after", 0, year}, {"back before", -year, -year}, {"back after", 0, -year}, {"both", year, 0}} {
+		var old, adopted activity
+		now := time.Now()
+		old.last.set(now.Add(-time.Minute))
+		data, err := json.Marshal(old.saved(withClock(now, step.before)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var saved time.Time
+		if err := json.Unmarshal(data, &saved); err != nil {
+			t.Fatal(err)
+		}
+		adopted.load(saved, withClock(now, step.before))
+		if got := withClock(now.Add(time.Hour), step.after).Sub(adopted.last.get()); (got - time.Hour - time.Minute).Abs() > time.Millisecond {
+			t.Errorf("clock set %s: the session is unused for %v", step.name, got)
+		}
+	}
+}
