@@ -44,3 +44,14 @@ func TestUnusedIfClockIsSet(t *testing.T) {
 		}
 	}
 }
+
+// An adopted session that has exited is not forgotten because the clock of the machine was set.
+func TestKeepLeft(t *testing.T) {
+	for ago, want := range map[time.Duration]time.Duration{
+		0: 10 * time.Minute, 3 * time.Minute: 7 * time.Minute, 10 * time.Minute: 0, time.Hour: 10 * time.Minute, -time.Hour: 10 * time.Minute,
+	} {
+		if got := keepLeft(10*time.Minute, ago); got != want {
+			t.Errorf("a session that exited %v ago is kept for %v, want %v", ago, got, want)
+		}
+	}
+}

@@ -270,8 +270,17 @@ func (t *Table) enlist(s *Session) {
 // keepExited starts the timers that forget the exited sessions.
 func (t *Table) keepExited() {
 	for _, s := range t.registry.sortExited(func(a, b *Session) int { return a.exit.ExitedAt.Compare(b.exit.ExitedAt) }) {
-		t.expireLater(s, t.cfg.ExitKeep-t.cfg.Now().Sub(s.exit.ExitedAt))
+		t.expireLater(s, keepLeft(t.cfg.ExitKeep, t.cfg.Now().Sub(s.exit.ExitedAt)))
 	}
+}
+
+// keepLeft returns how long an adopted session is kept that has exited some time ago by the clock of the machine. If that is
+// no time after which the session can still be there, the clock may have been set, and the session is kept for all of keep.
+func keepLeft(keep, ago time.Duration) time.Duration {
+	if ago < 0 || ago > keep {
+		return keep
+	}
+	return keep - ago
 }
 
 // restoreTime is how long Restore waits for a busy session before it continues with the next
