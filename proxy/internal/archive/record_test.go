@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // lists is a Link with one list of sessions after the other.
@@ -106,7 +106,7 @@ func TestRetainFails(t *testing.T) {
 
 // A clock that may be wrong deletes no recordings: they are too old only when it has not been corrected for a day.
 func TestRetainDoubtsClock(t *testing.T) {
-	p := newProgram(t, rand.Uint64(), 4000)
+	p := newProgram(t, testkit.Seed(), 4000)
 	dir := t.TempDir()
 	s := OpenDir(dir)
 	p.record(s, nil, nil)
