@@ -492,6 +492,7 @@ class Attachment:
         async with self._writing:
             while rest:
                 await self._wait_for_input(INPUT_WINDOW - 1)
+                self._check_open()
                 part = rest[: INPUT_WINDOW - len(self._input)]
                 self._input.add(bytes(part))
                 rest = rest[len(part) :]
@@ -502,14 +503,19 @@ class Attachment:
         await self._wait_for_input(0)
 
     async def _wait_for_input(self, most: int) -> None:
-        """Wait until at most so many bytes of input wait to be accepted."""
-        while True:
-            if self._why is not None or self._is_leaving:
-                raise self._why or closed()
-            if len(self._input) <= most:
-                return
+        """Wait until at most so many bytes of input wait to be accepted. Errors: the reason if the attachment ends first.
+
+        The input may have ended the session, so an end after its acceptance is no error.
+        """
+        while len(self._input) > most:
+            self._check_open()
             self._accepted.clear()
             await self._accepted.wait()
+
+    def _check_open(self) -> None:
+        """Raise the reason if the attachment takes no more input."""
+        if self._why is not None or self._is_leaving:
+            raise self._why or closed()
 
     def _retry(self) -> None:
         """Send input again that the session did not accept, because its queue was full."""

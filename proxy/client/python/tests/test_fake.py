@@ -544,6 +544,41 @@ async def test_detach_twice(fake: Fake, path: str) -> None:
 
 
 @run
+async def test_flush_of_accepted_input(fake: Fake, path: str) -> None:
+    """flush succeeds if all input was accepted, also if the session has ended by it. If some was not, the end is the error."""
+    accepts = True
+
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] == "attach":
+            attached(writer)
+
+    def take(offset: int, data: bytes, writer: asyncio.StreamWriter) -> None:
+        if accepts:
+            send(writer, type="accepted", attachment=1, offset=offset + len(data))
+        send(writer, type="pty_exited", session_id="s", attachment=1, exit_code=0)
+
+    fake.handler, fake.input = handle, take
+    async with await Holdfast.connect(path) as client:
+        attachment = await client.attach("s")
+        await attachment.write("exit\n")
+        async for _ in attachment:
+            pass
+        await attachment.flush()
+        with pytest.raises(HoldfastError) as err:
+            await attachment.write("late")
+        assert err.value.code == "session_exited"
+        await attachment.detach()
+        await attachment.flush()
+
+        accepts = False
+        attachment = await client.attach("s")
+        await attachment.write("exit\n")
+        with pytest.raises(HoldfastError) as err:
+            await attachment.flush()
+        assert err.value.code == "session_exited"
+
+
+@run
 async def test_size_is_sent_again(fake: Fake, path: str) -> None:
     """A size that the proxy has not confirmed when the connection is lost is sent again over the next one. A confirmed one is not."""
     received: List[Tuple[str, Any]] = []
