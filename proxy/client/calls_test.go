@@ -265,6 +265,36 @@ func TestCloseEndsCalls(t *testing.T) {
 	wantErr(t, "wait", wait(), ErrIO)
 }
 
+// A closed client makes no connection for a new attachment or subscription.
+func TestClosedClientConnectsNowhere(t *testing.T) {
+	testkit.CheckLeaks(t)
+	f := newFake(t, welcome)
+	o := f.options()
+	var dials atomic.Int32
+	open := o.Dial
+	o.Dial = func(ctx context.Context) (net.Conn, error) {
+		if dials.Add(1) > 1 {
+			return nil, protocol.Errorf(protocol.CodeUnauthorized, "a second connection") // it is not tried again
+		}
+		return open(ctx)
+	}
+	c, err := Dial(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.accept()
+	_ = c.Close()
+	for name, call := range map[string]func() error{
+		"attach":       func() error { _, err := c.Attach(t.Context(), "s", AttachOptions{}); return err },
+		"events":       func() error { _, err := c.Events(t.Context()); return err },
+		"events after": func() error { _, err := c.EventsAfter(t.Context(), 1); return err },
+	} {
+		wantErr(t, name, call(), ErrIO)
+		wantErr(t, name, call(), net.ErrClosed)
+	}
+	equal(t, "connections", dials.Load(), int32(1))
+}
+
 // A reply that cannot be decoded is an ErrDecode, and not an error of the proxy.
 // demand: R8
 func TestGarbageIsNoAnswer(t *testing.T) {

@@ -152,7 +152,8 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes the client's connection. Attachments and subscriptions must be closed separately.
+// Close closes the client's connection, and lets later calls fail. Attachments and subscriptions continue, and must be
+// closed separately.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"holdfast/protocol"
@@ -38,8 +39,11 @@ type Events struct {
 	hasLost  bool // the supervisor is another instance since the last event, so its events before are unknown
 }
 
-// Events subscribes to all later events.
+// Events subscribes to all later events. After Close of the client, the error is an ErrIO.
 func (c *Client) Events(ctx context.Context) (*Events, error) {
+	if c.isClosed() {
+		return nil, failed(ErrIO, net.ErrClosed)
+	}
 	e := &Events{c: c}
 	e.ctx, e.end = context.WithCancel(context.Background())
 	if err := e.connect(ctx, lost); err != nil {
