@@ -195,6 +195,9 @@ class Holdfast:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        if self._conn is not None:  # the task was cancelled before it began to serve the connection
+            self._conn.close()
+            self._conn = None
         await asyncio.gather(*(a.detach() for a in list(self._attachments)))
 
     # The connection of the requests.

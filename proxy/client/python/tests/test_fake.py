@@ -519,6 +519,16 @@ async def test_close_meets_welcome(fake: Fake, path: str) -> None:
 
 
 @run
+async def test_close_at_once(fake: Fake, path: str) -> None:
+    """close ends the connection, also of a client that is closed in the turn in which it was connected."""
+    client = await Holdfast.connect(path)
+    conn = client._conn
+    assert conn is not None
+    await client.close()
+    assert conn._writer.transport.is_closing()
+
+
+@run
 async def test_detach_twice(fake: Fake, path: str) -> None:
     """close waits for a detach that is under way."""
     detaching = asyncio.Event()
