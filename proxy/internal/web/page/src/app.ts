@@ -148,10 +148,9 @@ export class App {
     this.focus();
   }
 
+  // close closes a pane, and its tab with the last pane.
   private close(tab: layout.Tab, id: number): void {
-    if (!layout.close(tab, id)) this.tabs = this.tabs.filter((t) => t !== tab);
-    if (this.tabs.length === 0) this.tabs = [layout.newTab()];
-    this.current = Math.min(this.current, this.tabs.length - 1);
+    if (!layout.close(tab, id)) return this.closeTab(this.tabs.indexOf(tab));
     this.draw();
     this.focus();
   }
@@ -639,7 +638,9 @@ export class App {
     this.draw();
   }
 
+  // closeTab closes a tab. The current tab remains current, unless it is the closed one.
   private closeTab(i: number): void {
+    if (!this.tabs[i]) return;
     this.tabs.splice(i, 1);
     if (this.tabs.length === 0) this.tabs = [layout.newTab()];
     if (i < this.current || this.current >= this.tabs.length) this.current = Math.max(0, this.current - 1);

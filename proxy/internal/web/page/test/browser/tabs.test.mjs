@@ -1,0 +1,31 @@
+// Tabs and panes: which one is shown, and has the focus, when another one is closed or the page is loaded again.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { cli, context, eventually, open, show, spawn } from './world.mjs';
+
+const current = (page) => page.locator('.row.current').getAttribute('data-session');
+
+// forget chooses the action in the menu of a session's row.
+async function forget(page, id) {
+  const row = page.locator(`.row[data-session="${id}"]`);
+  await row.getByText(/^exited/).first().waitFor();
+  await row.getByRole('button', { name: /^Actions/ }).click();
+  await page.getByRole('menuitem', { name: 'Forget' }).click();
+  await row.waitFor({ state: 'detached' });
+}
+
+test('the current tab stays if a tab before it is closed, because its session is forgotten', async () => {
+  await spawn('ends-first', 'read x; exit 3');
+  await spawn('stays');
+  await spawn('other');
+  const page = await open(await context());
+  for (const id of ['ends-first', 'stays', 'other', 'stays']) await show(page, id);
+  await cli('send', 'ends-first', '--enter', 'x');
+  await forget(page, 'ends-first');
+  await eventually('its tab is closed', async () => (await page.locator('.tab').count()) === 2);
+  assert.equal(await current(page), 'stays');
+  await page.keyboard.type('echo typed-$((1))\n');
+  await cli('wait', 'stays', '--text', 'typed-1', '--timeout', '20s');
+});
