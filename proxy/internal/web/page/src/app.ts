@@ -13,7 +13,6 @@ import { keyBar } from './keys.ts';
 import * as layout from './layout.ts';
 import { List } from './list.ts';
 import { PaneView } from './pane.ts';
-import { save } from './record.ts';
 import { Sessions } from './sessions.ts';
 import { change, read, settings, write } from './settings.ts';
 import { actionOf, keysOf, type Action } from './shortcuts.ts';
@@ -196,18 +195,15 @@ export class App {
       t.marks.count.prompts > 0 && !past ? act('To the next command', () => this.do('next-command'), 'next-command') : null,
       !this.hasPast ? null : past ? act('Leave the past', () => view.closePast()) : act('The past', () => this.do('past'), 'past'),
       act('Clear the scrollback', () => void this.trying(() => this.client.clear(s.id))), // for all viewers
-      t.recording ? act('Stop recording', () => this.stopRecording(s, t)) : act('Record', () => void this.trying(() => t.record(title(s)).then(() => this.label()))),
+      t.recording ? act('Stop recording', () => {
+        t.stopRecording();
+        this.label();
+      }) : act('Record', () => void this.trying(() => t.record(title(s)).then(() => this.label()))),
       act('Close the pane', () => this.do('close'), 'close'),
     ].filter((x) => x !== null).map((x) => ({ ...x, does: () => {
       x.does();
       this.focus(); // the menu returns the focus to its button
     } }));
-  }
-
-  private stopRecording(s: SessionInfo, t: TerminalView): void {
-    if (t.recording) save(`${s.id}.cast`, t.recording.file());
-    t.recording = undefined;
-    this.label();
   }
 
   // start starts a session, at a gate on a host that the user chooses. host is the default.

@@ -23,7 +23,7 @@ import type { Client } from './client.ts';
 import { mayWrite, said } from './dialogs.ts';
 import { h } from './dom.ts';
 import { Marks } from './marks.ts';
-import { Recording } from './record.ts';
+import { Recording, save } from './record.ts';
 import { isDark, onChange, settings } from './settings.ts';
 import { dark, light } from './themes.ts';
 
@@ -287,6 +287,12 @@ export class TerminalView {
     recording.begin(`${(screen.ansi ?? '').replaceAll(/\r?\n/g, '\r\n')}\x1b[${screen.cursor.y + 1};${screen.cursor.x + 1}H`, screen.offset, this.received());
   }
 
+  // stopRecording saves the recording, if there is one.
+  stopRecording(): void {
+    if (this.recording) save(`${this.session!.id}.cast`, this.recording.file());
+    this.recording = undefined;
+  }
+
   // received returns the offset of the output that the terminal receives next.
   private received = (): number => this.attached?.attachment.offset ?? Infinity;
 
@@ -353,6 +359,7 @@ export class TerminalView {
   }
 
   dispose(): void {
+    this.stopRecording(); // nothing else has what was recorded
     this.attempt++;
     cancelAnimationFrame(this.frame);
     for (const f of this.undo) f();

@@ -1,9 +1,10 @@
 // Tabs and panes: which one is shown, and has the focus, when another one is closed or the page is loaded again.
 
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 
-import { cli, context, eventually, open, show, spawn } from './world.mjs';
+import { cli, context, eventually, open, show, shows, spawn } from './world.mjs';
 
 const current = (page) => page.locator('.row.current').getAttribute('data-session');
 
@@ -28,4 +29,21 @@ test('the current tab stays if a tab before it is closed, because its session is
   assert.equal(await current(page), 'stays');
   await page.keyboard.type('echo typed-$((1))\n');
   await cli('wait', 'stays', '--text', 'typed-1', '--timeout', '20s');
+});
+
+test('a recording is saved if its pane is closed', async () => {
+  await spawn('recorded', 'stty -echo; echo ready; while read -r l; do echo "got $l"; done');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'recorded');
+  await shows(page, /^ready$/);
+  await page.getByRole('button', { name: 'Actions for this session' }).click();
+  await page.getByRole('menuitem', { name: 'Record', exact: true }).click();
+  await page.getByRole('tab', { name: /^●/ }).waitFor();
+  await page.keyboard.type('one\n');
+  await shows(page, /^got one$/);
+  const [download] = await Promise.all([page.waitForEvent('download'), page.keyboard.press('Alt+Shift+W')]);
+  assert.equal(download.suggestedFilename(), 'recorded.cast');
+  assert.match(await readFile(await download.path(), 'utf8'), /ready[^]*got one/);
+  assert.deepEqual(c.wrongs, []);
 });
