@@ -47,7 +47,7 @@ export class App {
     this.list = new List({
       open: (s) => this.open(s),
       menu: (at, s) => menu(at, this.actions(s)),
-      forgetAll: () => void Promise.all(this.sessions.all().filter((s) => s.state === 'exited').map((s) => this.forget(s))),
+      forgetAll: (sessions) => void Promise.all(sessions.map((s) => this.forget(s))),
       current: () => this.pane().session,
       news: (s) => this.sessions.news(s),
       startOn: (host) => void this.start(host),

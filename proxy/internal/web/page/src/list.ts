@@ -24,7 +24,7 @@ interface Heading {
 export interface Hooks {
   open(s: SessionInfo): void;
   menu(at: HTMLElement, s: SessionInfo): void;
-  forgetAll(): void; // forgets all exited sessions
+  forgetAll(sessions: SessionInfo[]): void; // forgets these exited sessions
   current(): string | undefined; // id of the session of the active pane
   startOn(host: string): void; // starts a session on a host of the gate
   news(s: SessionInfo): string | undefined; // events since the user last viewed the session
@@ -39,7 +39,8 @@ export class List {
   private readonly collapsed = new Set<string>(); // names of collapsed groups
   private last: [SessionInfo[], boolean, HostInfo[] | undefined] = [[], false, undefined];
   private readonly rows = new Map<string, Row>();
-  private readonly over = h('li', { class: 'over' }, h('h2', { text: 'Ended' }), h('button', { type: 'button', text: 'Forget all', onclick: () => this.hooks.forgetAll() }));
+  private exited: SessionInfo[] = []; // the exited sessions that the filter lets through
+  private readonly over = h('li', { class: 'over' }, h('h2', { text: 'Ended' }), h('button', { type: 'button', text: 'Forget all', onclick: () => this.hooks.forgetAll(this.exited) }));
   private readonly gone = h('li', { class: 'over' }, h('h2', { text: 'Lost with the machine' }));
   private readonly none = h('li', { class: 'none', text: 'No sessions yet.' });
 
@@ -99,7 +100,7 @@ export class List {
     }
     const gone = found.filter((s) => s.state === 'lost');
     if (gone.length > 0) wanted.push(this.gone, ...gone.map(row));
-    const over = found.filter((s) => ended(s) && s.state !== 'lost');
+    const over = (this.exited = found.filter((s) => ended(s) && s.state !== 'lost'));
     if (over.length > 0) wanted.push(this.over, ...over.map(row));
     const shown = new Set(wanted);
     const there = new Set(all.map((s) => s.id));

@@ -1,0 +1,31 @@
+// The list of sessions, used by the keyboard and with a filter while sessions end.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { cli, context, open, spawn } from './world.mjs';
+
+const row = (page, id) => page.locator(`.row[data-session="${id}"]`);
+const focused = (page) => page.evaluate(() => document.activeElement.closest('.row')?.dataset.session ?? document.activeElement.tagName);
+
+async function end(page, id) {
+  await cli('send', id, '--enter', 'x');
+  await row(page, id).getByText('exited 2').first().waitFor();
+}
+
+test('“Forget all” forgets the sessions that the filter shows', async () => {
+  for (const id of ['kept', 'dropped-one', 'dropped-two']) await spawn(id, 'read x; exit 2');
+  const c = await context();
+  const page = await open(c);
+  for (const id of ['kept', 'dropped-one', 'dropped-two']) await end(page, id);
+  await page.keyboard.press('Alt+Shift+G');
+  await page.keyboard.type('dropped');
+  await row(page, 'kept').waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Forget all' }).click();
+  await page.getByText('No session matches.').waitFor();
+  await page.getByLabel('Filter the sessions').fill('');
+  await row(page, 'kept').waitFor();
+  const there = JSON.parse(await cli('ls', '--json')).map((s) => s.id);
+  assert.ok(there.includes('kept') && !there.some((id) => id.startsWith('dropped')), there.join());
+  assert.deepEqual(c.wrongs, []);
+});
