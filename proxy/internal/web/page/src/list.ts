@@ -58,7 +58,7 @@ export class List {
     });
     onChange(() => this.again());
     this.element.addEventListener('keydown', (e) => {
-      const all = [...this.element.querySelectorAll<HTMLElement>('.open')];
+      const all = this.opens();
       const i = all.findIndex((b) => b.parentElement?.contains(document.activeElement));
       if (e.key === '/' && i >= 0) {
         e.preventDefault();
@@ -102,6 +102,7 @@ export class List {
     if (gone.length > 0) wanted.push(this.gone, ...gone.map(row));
     const over = (this.exited = found.filter((s) => ended(s) && s.state !== 'lost'));
     if (over.length > 0) wanted.push(this.over, ...over.map(row));
+    const back = this.holdFocus();
     const shown = new Set(wanted);
     const there = new Set(all.map((s) => s.id));
     for (const [id, { element }] of this.rows) {
@@ -117,10 +118,29 @@ export class List {
     this.none.textContent = !ready ? 'Loading…' : all.length > 0 ? 'No session matches.' : 'No sessions yet.';
     if (wanted.length === 0) wanted.push(this.none);
     else this.none.remove();
-    // An element that is in its place must not be moved, because it would lose the focus.
+    // An element that is in its place is not moved, because it would lose the focus for a moment.
     wanted.forEach((e, i) => {
       if (this.element.children[i] !== e) this.element.insertBefore(e, this.element.children[i] ?? null);
     });
+    back();
+  }
+
+  // holdFocus returns a function that returns the focus to the element that has it now, if that was moved in the list. If
+  // its row was removed, the row that is in its place then gets the focus.
+  private holdFocus(): () => void {
+    const at = document.activeElement;
+    if (!(at instanceof HTMLElement) || !this.element.contains(at)) return () => undefined;
+    const i = this.opens().findIndex((b) => b.parentElement?.contains(at));
+    return () => {
+      if (document.activeElement === at) return;
+      const all = this.opens();
+      (this.element.contains(at) ? at : all[Math.min(Math.max(i, 0), all.length - 1)])?.focus({ preventScroll: true });
+    };
+  }
+
+  // opens returns the buttons that open the sessions, in the order of the list.
+  private opens(): HTMLElement[] {
+    return [...this.element.querySelectorAll<HTMLElement>('.open')];
   }
 
   focus(): void {

@@ -13,6 +13,26 @@ async function end(page, id) {
   await row(page, id).getByText('exited 2').first().waitFor();
 }
 
+test('a row keeps the focus when rows move', async () => {
+  for (const id of ['row-one', 'row-two', 'row-three']) await spawn(id, 'read x; exit 2');
+  const c = await context();
+  const page = await open(c);
+  await row(page, 'row-three').locator('.open').focus();
+  await end(page, 'row-one');
+  assert.equal(await focused(page), 'row-three');
+  await end(page, 'row-three');
+  assert.equal(await focused(page), 'row-three');
+
+  // The focus goes to a neighbour if the row is forgotten.
+  await row(page, 'row-three').locator('.more').focus();
+  await page.keyboard.press('Enter');
+  await page.keyboard.press('End');
+  await page.keyboard.press('Enter');
+  await row(page, 'row-three').waitFor({ state: 'detached' });
+  assert.equal(await focused(page), 'row-one');
+  assert.deepEqual(c.wrongs, []);
+});
+
 test('“Forget all” forgets the sessions that the filter shows', async () => {
   for (const id of ['kept', 'dropped-one', 'dropped-two']) await spawn(id, 'read x; exit 2');
   const c = await context();
