@@ -32,7 +32,7 @@ export class App {
   private readonly list: List;
   private readonly strip = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Tabs' });
   private readonly stage = h('div', { class: 'stage', id: 'stage', role: 'tabpanel', 'aria-label': 'Terminals', tabindex: -1 });
-  private readonly alerts = h('div', { class: 'hidden-text', role: 'alert' });
+  private readonly alerts = h('div', { class: 'alerts', role: 'alert' });
   private readonly views = new Map<number, PaneView>(); // by the pane's id
   private tabs: layout.Tab[] = [];
   private current = 0; // index of the current tab
@@ -268,20 +268,18 @@ export class App {
     const waiting = this.tabs.flatMap((t) => layout.panes(t.root)).filter((p) => p.session === s.id)
       .map((pane) => ({ pane, view: this.views.get(pane.id)! })).map(({ pane, view }) => ({ pane, view, arrives: view.expect() }));
     this.focus();
-    await this.trying(async () => {
-      try {
-        const session = next ? await this.revive(s, next, waiting[0]?.view.size) : (await this.client.reopen(s.id, {})).session;
-        this.sessions.put(session);
-        for (const { pane, arrives } of waiting) if (arrives(session)) pane.instance = session.instance;
-        this.draw();
-      } catch (err) {
-        for (const { view } of waiting) {
-          view.show(s);
-          view.failed(`The session was not started again: ${said(err)}`);
-        }
-        throw err;
+    try {
+      const session = next ? await this.revive(s, next, waiting[0]?.view.size) : (await this.client.reopen(s.id, {})).session;
+      this.sessions.put(session);
+      for (const { pane, arrives } of waiting) if (arrives(session)) pane.instance = session.instance;
+      this.draw();
+    } catch (err) {
+      for (const { view } of waiting) {
+        view.show(s);
+        view.failed(`The session was not started again: ${said(err)}`);
       }
-    });
+      if (!(err instanceof HoldfastError)) throw err;
+    }
   }
 
   // revive starts a lost session again. If its directory is gone, the session starts in the one of its beginning.
@@ -316,7 +314,9 @@ export class App {
     });
   }
 
+  // trying does an action, and tells if it fails.
   private async trying(f: () => Promise<void>): Promise<void> {
+    this.alerts.replaceChildren();
     try {
       await f();
     } catch (err) {
@@ -325,9 +325,12 @@ export class App {
     }
   }
 
+  // alert shows a text at the bottom of the page until it is closed, or until the next action begins.
   private alert(text: string): void {
-    this.alerts.textContent = '';
-    this.alerts.textContent = text;
+    this.alerts.replaceChildren(h('span', { class: 'say', text }), h('button', { type: 'button', class: 'action', text: 'Close', onclick: () => {
+      this.alerts.replaceChildren();
+      this.focus();
+    } }));
   }
 
   private key(e: KeyboardEvent): void {

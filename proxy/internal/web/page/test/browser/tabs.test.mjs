@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 
-import { cli, context, eventually, open, show, shows, spawn } from './world.mjs';
+import { cli, context, eventually, faults, open, picture, show, shows, spawn } from './world.mjs';
 
 const current = (page) => page.locator('.row.current').getAttribute('data-session');
 
@@ -45,5 +45,25 @@ test('a recording is saved if its pane is closed', async () => {
   const [download] = await Promise.all([page.waitForEvent('download'), page.keyboard.press('Alt+Shift+W')]);
   assert.equal(download.suggestedFilename(), 'recorded.cast');
   assert.match(await readFile(await download.path(), 'utf8'), /ready[^]*got one/);
+  assert.deepEqual(c.wrongs, []);
+});
+
+test('an action that fails is told to everybody', async () => {
+  await spawn('fails', 'echo bye; read x; exit 3');
+  await cli('send', 'fails', '--enter', 'x');
+  const c = await context();
+  const page = await open(c);
+  await page.click('.row[data-session="fails"] .open');
+  await page.waitForSelector('.pane.active[data-phase="ended"]');
+  await page.getByRole('button', { name: 'Actions for this session' }).click();
+  await page.getByRole('menuitem', { name: 'Clear the scrollback' }).click();
+  const alert = page.locator('.alerts');
+  await alert.getByText(/exited/).waitFor();
+  const box = await alert.boundingBox();
+  assert.ok(box.width > 100 && box.height > 20, `it is ${box.width} by ${box.height} pixels`);
+  assert.deepEqual(await faults(page), []);
+  await picture(page, 'alert');
+  await alert.getByRole('button', { name: 'Close' }).click();
+  await alert.waitFor({ state: 'hidden' });
   assert.deepEqual(c.wrongs, []);
 });
