@@ -86,7 +86,9 @@ export class App {
         keyBar(() => (this.view()?.past ? undefined : this.view()?.terminal))),
       backdrop, this.alerts);
     this.stage.append(connectionBar(client, () => this.sessions.refresh(), ...(fleet ? ['The gate does not answer. The sessions do not need it, and this page continues by itself.'] : ['If it stays so, run ', h('kbd', { text: 'proxy web' }), ' in a terminal on the machine of the sessions: this page continues by itself.'])));
-    this.tabs = layout.thaw(read<unknown>(TABS, null, 'sessionStorage') ?? read<unknown>(TABS, null));
+    const saved = read<unknown>(TABS, null, 'sessionStorage') ?? read<unknown>(TABS, null);
+    this.tabs = layout.thaw(saved);
+    this.current = layout.currentOf(saved);
     if (this.tabs.length === 0) this.tabs = [layout.newTab()];
     document.addEventListener('keydown', (e) => this.key(e), true);
     this.sessions.onChange(() => this.changed());
@@ -514,8 +516,9 @@ export class App {
     for (const t of this.tabs) for (const p of layout.panes(t.root)) this.views.get(p.id)!.shown(!this.views.get(p.id)!.element.hidden);
     this.dividers(tab);
     this.label();
-    write(TABS, this.tabs, 'sessionStorage');
-    write(TABS, this.tabs);
+    const saved = layout.freeze(this.tabs, this.current);
+    write(TABS, saved, 'sessionStorage');
+    write(TABS, saved);
   }
 
   // label updates the names and states of the sessions. It moves no element.

@@ -41,6 +41,7 @@ export interface Rect {
 
 const MIN = 0.1;
 const MAX_PANES = 16; // panes of a tab
+const MAX_TABS = 64; // tabs that are taken from a saved layout
 
 let last = 0;
 const next = (): number => ++last;
@@ -140,6 +141,16 @@ export function neighbour(t: Tab, id: number, way: Way): Pane | undefined {
   return best;
 }
 
+// freeze returns the layout to be saved. The current tab has a mark.
+export function freeze(tabs: Tab[], current: number): unknown[] {
+  return tabs.map((t, i) => (i === current ? { ...t, current: true } : t));
+}
+
+// currentOf returns the index of the current tab of a saved layout, or 0 if none has the mark.
+export function currentOf(saved: unknown): number {
+  return Array.isArray(saved) ? Math.max(0, saved.slice(0, MAX_TABS).findIndex((t: { current?: unknown } | null) => t?.current === true)) : 0;
+}
+
 // thaw returns the tabs of a saved layout, with new ids. It returns [] if the layout is malformed.
 export function thaw(saved: unknown): Tab[] {
   if (!Array.isArray(saved)) return [];
@@ -155,7 +166,7 @@ export function thaw(saved: unknown): Tab[] {
     if (typeof o.id === 'number') ids.set(o.id, pane.id);
     return pane;
   };
-  return saved.slice(0, 64).map((x: { root?: unknown; active?: number }) => {
+  return saved.slice(0, MAX_TABS).map((x: { root?: unknown; active?: number }) => {
     const ids = new Map<number, number>();
     const root = tree(x?.root, ids, 0);
     return { id: next(), root, active: ids.get(x?.active ?? -1) ?? panes(root)[0]!.id };

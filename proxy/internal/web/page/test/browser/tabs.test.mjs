@@ -31,6 +31,22 @@ test('the current tab stays if a tab before it is closed, because its session is
   await cli('wait', 'stays', '--text', 'typed-1', '--timeout', '20s');
 });
 
+test('a page that is loaded again shows the tab that was current', async () => {
+  for (const id of ['tab-one', 'tab-two', 'tab-three']) await spawn(id);
+  const c = await context();
+  const page = await open(c);
+  for (const id of ['tab-one', 'tab-two', 'tab-three', 'tab-two']) await show(page, id);
+  await page.reload();
+  await page.waitForSelector('.pane.active[data-phase="live"]');
+  assert.equal(await current(page), 'tab-two');
+  await page.locator('.tab').first().click();
+  await eventually('the first tab is current', async () => (await current(page)) === 'tab-one');
+  await page.reload();
+  await page.waitForSelector('.pane.active[data-phase="live"]');
+  assert.equal(await current(page), 'tab-one');
+  assert.deepEqual(c.wrongs, []);
+});
+
 test('a recording is saved if its pane is closed', async () => {
   await spawn('recorded', 'stty -echo; echo ready; while read -r l; do echo "got $l"; done');
   const c = await context();

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { activePane, close, neighbour, newTab, panes, rects, setRatio, split, splits, thaw } from '../../node_modules/.test/layout.js';
+import { activePane, close, currentOf, freeze, neighbour, newTab, panes, rects, setRatio, split, splits, thaw } from '../../node_modules/.test/layout.js';
 
 const round = (r) => Object.fromEntries(Object.entries(r).map(([k, v]) => [k, Math.round(v * 1000) / 1000]));
 
@@ -71,4 +71,12 @@ test('a tab of nested splits is saved whole', () => {
   for (const [i, p] of panes(t.root).entries()) p.session = `s${i}`;
   const [after] = thaw(JSON.parse(JSON.stringify([t])));
   assert.deepEqual(panes(after.root).map((p) => p.session), Array.from({ length: 16 }, (_, i) => `s${i}`));
+});
+
+test('a saved layout tells which tab was current', () => {
+  const saved = (current) => JSON.parse(JSON.stringify(freeze([newTab(), newTab(), newTab()], current)));
+  assert.equal(currentOf(saved(2)), 2);
+  assert.equal(thaw(saved(2)).length, 3);
+  assert.equal(currentOf(freeze(thaw(saved(2)), 1)), 1, 'the mark is not kept');
+  for (const none of [saved(9), [], [null, 1, {}], null, 'x', Array.from({ length: 99 }, (_, i) => ({ current: i === 98 }))]) assert.equal(currentOf(none), 0);
 });
