@@ -54,9 +54,13 @@ export function parse(line: string): string[] {
   return words;
 }
 
+// undirected removes the characters that set the direction of the text behind them, because the page writes text of its
+// own behind that of a session.
+const undirected = (text = ''): string => text.replaceAll(/[\u202a-\u202e\u2066-\u2069]/g, '');
+
 // title returns the title that the user has set, or else the program's, the command or the id.
 export function title(s: SessionInfo): string {
-  return s.labels?.title || s.title || command(s.argv) || s.id;
+  return undirected(s.labels?.title) || undirected(s.title) || undirected(command(s.argv)) || s.id;
 }
 
 // runs returns the name of the foreground program if it is not the session's child, and 'stopped' if the child is
@@ -93,7 +97,7 @@ export function loss(s: SessionInfo, now: number = Date.now()): string {
 
 // short returns the beginning of a text, in one line.
 export function short(text: string): string {
-  const line = text.replaceAll(/\s+/g, ' ').trim();
+  const line = undirected(text).replaceAll(/\s+/g, ' ').trim();
   return line.length <= 60 ? line : `${line.slice(0, 59)}…`;
 }
 

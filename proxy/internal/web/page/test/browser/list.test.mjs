@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { cli, context, open, spawn } from './world.mjs';
+import { cli, context, open, picture, show, spawn } from './world.mjs';
 
 const row = (page, id) => page.locator(`.row[data-session="${id}"]`);
 const focused = (page) => page.evaluate(() => document.activeElement.closest('.row')?.dataset.session ?? document.activeElement.tagName);
@@ -47,5 +47,21 @@ test('“Forget all” forgets the sessions that the filter shows', async () => 
   await row(page, 'kept').waitFor();
   const there = JSON.parse(await cli('ls', '--json')).map((s) => s.id);
   assert.ok(there.includes('kept') && !there.some((id) => id.startsWith('dropped')), there.join());
+  assert.deepEqual(c.wrongs, []);
+});
+
+test('a title cannot turn the text around it', async () => {
+  // U+202E writes all that follows from right to left.
+  await spawn('turned', `printf '\\033]0;\\342\\200\\256evil\\007'; exec cat`);
+  const c = await context();
+  const page = await open(c);
+  await row(page, 'turned').getByText('evil').waitFor();
+  await show(page, 'turned');
+  await page.keyboard.press('Alt+Shift+X');
+  const dialog = page.locator('dialog[open]');
+  await dialog.waitFor();
+  await picture(page, 'turned');
+  assert.match(await dialog.innerText(), /^evil \(turned\) and everything/m);
+  assert.match(await page.title(), /^evil —/);
   assert.deepEqual(c.wrongs, []);
 });

@@ -34,6 +34,8 @@ test('a session is called by its user, its maker, its program, in this order', (
   assert.equal(title(s), "make -j8 'a b'");
   assert.equal(title({ ...s, title: 'Build' }), 'Build');
   assert.equal(title({ ...s, title: 'Build', labels: { title: 'Mine' } }), 'Mine');
+  assert.equal(title({ ...s, title: 'a\u202eb\u2066c\u2069 שלום' }), 'abc שלום');
+  assert.equal(title({ ...s, title: '\u202e' }), "make -j8 'a b'");
   assert.equal(command(['/bin/sh', '-c', 'ls | wc']), 'ls | wc');
   assert.equal(place({ ...s, cwd: '/home/ada/src/holdfast/proxy/client' }), '…/proxy/client');
   assert.equal(place({ ...s, cwd: `/${'x'.repeat(60)}` }).length, 42);
