@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { cli, context, open, picture, show, spawn } from './world.mjs';
+import { cli, context, eventually, open, picture, show, spawn } from './world.mjs';
 
 const row = (page, id) => page.locator(`.row[data-session="${id}"]`);
 const focused = (page) => page.evaluate(() => document.activeElement.closest('.row')?.dataset.session ?? document.activeElement.tagName);
@@ -63,5 +63,31 @@ test('a title cannot turn the text around it', async () => {
   await picture(page, 'turned');
   assert.match(await dialog.innerText(), /^evil \(turned\) and everything/m);
   assert.match(await page.title(), /^evil —/);
+  assert.deepEqual(c.wrongs, []);
+});
+
+test('a window of 300 pixels has room for the search and the list of keys', async () => {
+  await spawn('narrow', 'seq 300; exec cat');
+  const c = await context({ viewport: { width: 300, height: 500 } });
+  const page = await open(c);
+  await page.getByRole('button', { name: 'Sessions' }).click();
+  await show(page, 'narrow');
+  await page.keyboard.press('Alt+Shift+F');
+  await page.keyboard.type('1');
+  await page.getByText(/ of /).waitFor();
+  await picture(page, 'narrow-find');
+  const inside = async (what) => {
+    for (const e of await what.all()) {
+      const { x, width } = await e.boundingBox();
+      assert.ok(x >= 0 && x + width <= 300, `${await e.evaluate((of) => of.outerHTML.slice(0, 80))}: ${x} to ${x + width}`);
+    }
+  };
+  await inside(page.locator('.find input, .find button, .find .count'));
+  await page.locator('.find').getByRole('button', { name: 'Close' }).click();
+  await page.keyboard.press('Alt+Shift+Slash');
+  await page.locator('dialog[open]').waitFor();
+  await picture(page, 'narrow-keys');
+  await inside(page.locator('dialog td'));
+  await eventually('it does not scroll sideways', () => page.locator('dialog').evaluate((e) => e.scrollWidth <= e.clientWidth));
   assert.deepEqual(c.wrongs, []);
 });
