@@ -115,6 +115,23 @@ test('the text of a session that timed out', async () => {
   assert.deepEqual(await tail(page), ['waiting', '', '[process timed out and was killed]', 'waiting']);
 });
 
+test('the question whether to end a session is about one instance of it', async () => {
+  await spawn('again', 'exec cat');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'again');
+  await page.keyboard.press('Alt+Shift+X');
+  const dialog = page.locator('dialog[open]');
+  await dialog.waitFor();
+  await cli('kill', 'again');
+  await cli('wait', 'again').catch(() => undefined); // it exits with the code of the session
+  await cli('reopen', '-d', 'again');
+  await dialog.getByRole('button', { name: 'End session' }).click();
+  await dialog.getByText('started again').waitFor();
+  assert.equal(JSON.parse(await cli('ls', '--json')).find((s) => s.id === 'again').state, 'running');
+  assert.deepEqual(c.wrongs, []);
+});
+
 test('to end a session is asked twice for', async () => {
   await spawn('mine');
   const c = await context();
