@@ -12,11 +12,13 @@ export async function sharedPage(client: Client, id: string, expires: string | u
   const badges = [h('span', { class: 'badge', text: 'read only' })];
   if (expires) badges.push(h('span', { class: 'badge until', text: `until ${new Date(expires).toLocaleString(undefined, { dateStyle: 'short', timeStyle: 'short' })}` }));
   const session = await client.info(id);
-  const called = (t: string): void => {
-    name.textContent = t;
-    document.title = `${t} — Holdfast`;
+  // called shows the title that the user has set, or else t, which is the program's.
+  const called = (t: string | undefined): void => {
+    const text = title(t ? { ...session, title: t } : session);
+    name.textContent = text;
+    document.title = `${text} — Holdfast`;
   };
-  called(title(session));
+  called(undefined);
   const say = (text: string): void => {
     ends.hidden = text === '';
     ends.textContent = text;
@@ -24,7 +26,7 @@ export async function sharedPage(client: Client, id: string, expires: string | u
   const view = new TerminalView(client, session, {
     phase: (phase, why) => say(phase === 'ended' ? 'The session has ended.' : phase === 'failed' ? (why ?? 'It cannot be shown.') : ''),
     replaced: () => undefined,
-    title: (t) => t && called(t),
+    title: called,
     focused: () => undefined,
     clipboard: () => undefined,
     inputLost: () => undefined,

@@ -68,3 +68,20 @@ test('a link that has expired says so', async () => {
   const answer = await late.goto(url);
   assert.ok(answer.status() >= 400, `status ${answer.status()}`);
 });
+
+test('the page of a link is named by the title that the user has set', async () => {
+  await spawn('titled', `read x; printf '\\033]0;of its program\\007'; echo ready; exec cat`);
+  await cli('rename', 'titled', 'Release');
+  const c = await context();
+  const page = await c.newPage();
+  await page.goto((await cli('share', 'titled')).trim().split('\n').pop());
+  await page.waitForSelector('.shared .xterm-rows');
+  await cli('send', 'titled', '--enter', 'x');
+  await shows(page, /^ready$/, ROWS); // the title came before it
+  assert.equal(await page.locator('h1').innerText(), 'Release');
+  assert.match(await page.title(), /^Release/);
+  await cli('rename', 'titled', '');
+  await page.reload();
+  await page.getByRole('heading', { name: 'of its program' }).waitFor();
+  assert.deepEqual(c.wrongs, []);
+});
