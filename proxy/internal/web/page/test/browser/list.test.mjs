@@ -91,3 +91,16 @@ test('a window of 300 pixels has room for the search and the list of keys', asyn
   await eventually('it does not scroll sideways', () => page.locator('dialog').evaluate((e) => e.scrollWidth <= e.clientWidth));
   assert.deepEqual(c.wrongs, []);
 });
+
+test('a low pane shows all choices', async () => {
+  for (let i = 0; i < 6; i++) await spawn(`choice-${i}`);
+  const c = await context({ viewport: { width: 800, height: 500 } });
+  const page = await open(c);
+  await show(page, 'choice-0');
+  for (let i = 0; i < 2; i++) await page.keyboard.press('Alt+Shift+S');
+  const empty = page.locator('.pane.active .empty');
+  await empty.evaluate((e) => (e.scrollTop = 0));
+  await picture(page, 'low');
+  assert.ok(await empty.evaluate((e) => e.scrollHeight > e.clientHeight && e.firstElementChild.getBoundingClientRect().top >= e.getBoundingClientRect().top), 'the beginning can be reached');
+  assert.deepEqual(c.wrongs, []);
+});
