@@ -5,6 +5,8 @@ import type { ISearchOptions, SearchAddon } from '@xterm/addon-search';
 import { h, iconButton } from './dom.ts';
 import { isDark } from './settings.ts';
 
+export const MATCHES = 1000; // matches that the addon counts; then it stops, and the index of a later match is -1
+
 export class Find {
   readonly element: HTMLElement;
   private readonly input = h('input', { 'aria-label': 'Find in the terminal', placeholder: 'Find', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
@@ -34,7 +36,7 @@ export class Find {
       e.preventDefault();
     });
     this.undo = search.onDidChangeResults(({ resultIndex, resultCount }) => {
-      this.count.textContent = this.input.value === '' ? '' : resultCount === 0 ? 'none' : `${resultIndex + 1} of ${resultCount}`;
+      this.count.textContent = this.input.value === '' ? '' : resultCount === 0 ? 'none' : `${resultIndex < 0 ? '' : `${resultIndex + 1} of `}${resultCount}${resultCount < MATCHES ? '' : '+'}`;
     });
   }
 

@@ -22,6 +22,7 @@ import { attach, exitText, HoldfastError, pasteText, Widths, type AttachedTermin
 import type { Client } from './client.ts';
 import { mayWrite, said } from './dialogs.ts';
 import { h } from './dom.ts';
+import { MATCHES } from './find.ts';
 import { Marks } from './marks.ts';
 import { Recording, save } from './record.ts';
 import { isDark, onChange, settings } from './settings.ts';
@@ -46,7 +47,7 @@ export interface Hooks {
 export class TerminalView {
   readonly element = h('div', { class: 'screen' });
   readonly term: Terminal;
-  readonly search = new SearchAddon({ highlightLimit: 1000 });
+  readonly search = new SearchAddon({ highlightLimit: MATCHES });
   phase: Phase = 'idle';
   control = false; // the bar of keys adds Ctrl to the next character
   onControl: () => void = () => undefined;

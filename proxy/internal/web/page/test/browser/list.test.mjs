@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { cli, context, eventually, open, picture, show, spawn } from './world.mjs';
+import { cli, context, eventually, open, picture, show, shows, spawn } from './world.mjs';
 
 const row = (page, id) => page.locator(`.row[data-session="${id}"]`);
 const focused = (page) => page.evaluate(() => document.activeElement.closest('.row')?.dataset.session ?? document.activeElement.tagName);
@@ -102,5 +102,22 @@ test('a low pane shows all choices', async () => {
   await empty.evaluate((e) => (e.scrollTop = 0));
   await picture(page, 'low');
   assert.ok(await empty.evaluate((e) => e.scrollHeight > e.clientHeight && e.firstElementChild.getBoundingClientRect().top >= e.getBoundingClientRect().top), 'the beginning can be reached');
+  assert.deepEqual(c.wrongs, []);
+});
+
+test('a search with very many matches says so', async () => {
+  await spawn('very-many', 'stty -echo; read x; seq 5000; echo done; exec cat');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'very-many');
+  await page.keyboard.type('x\n');
+  await shows(page, /^done$/);
+  await page.keyboard.press('Alt+Shift+F');
+  await page.keyboard.type('1');
+  const count = page.locator('.find .count');
+  await count.filter({ hasText: /./ }).waitFor();
+  assert.equal(await count.innerText(), '1000+');
+  await page.getByLabel('Find in the terminal').fill('4999');
+  await count.filter({ hasText: '1 of 1' }).waitFor();
   assert.deepEqual(c.wrongs, []);
 });
