@@ -121,7 +121,8 @@ export function rename(client: Client, s: SessionInfo): Promise<void> {
   const name = h('input', { value: s.labels?.title ?? '', placeholder: title(s), maxlength: 100, autofocus: true, autocomplete: 'off' });
   return ask('Rename', [h('label', {}, 'Title', name, h('span', { class: 'hint', text: 'For everybody who sees this session. Empty: what its program says.' }))], { label: 'Rename' },
     async () => {
-      await client.rename(s.id, name.value.trim());
+      const now = name.value.trim();
+      if (now !== (s.labels?.title ?? '')) await client.rename(s.id, now); // another client may have set a title meanwhile
     });
 }
 

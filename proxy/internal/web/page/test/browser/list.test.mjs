@@ -121,3 +121,18 @@ test('a search with very many matches says so', async () => {
   await count.filter({ hasText: '1 of 1' }).waitFor();
   assert.deepEqual(c.wrongs, []);
 });
+
+test('a title that was not changed in the dialog is not set', async () => {
+  await spawn('named');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'named');
+  await page.keyboard.press('Alt+Shift+R');
+  await page.locator('dialog[open]').waitFor();
+  await cli('rename', 'named', 'by another');
+  await row(page, 'named').getByText('by another').waitFor();
+  await page.keyboard.press('Enter');
+  await page.locator('dialog').waitFor({ state: 'detached' });
+  assert.equal(JSON.parse(await cli('ls', '--json')).find((s) => s.id === 'named').labels?.title, 'by another');
+  assert.deepEqual(c.wrongs, []);
+});
