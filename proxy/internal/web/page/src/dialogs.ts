@@ -5,7 +5,7 @@ import { HoldfastError, type HistoryContent, type Match, type SessionInfo, type 
 
 import type { Client } from './client.ts';
 import { h } from './dom.ts';
-import { change, clipboard, fontSizes, read, settings, write, type Settings } from './settings.ts';
+import { change, clipboard, fontSizes, onChange, read, settings, write, type Settings } from './settings.ts';
 import { shortcuts } from './shortcuts.ts';
 import { ago, bytes, command, ended, moment, parse, runs, says, title, took } from './words.ts';
 
@@ -187,14 +187,17 @@ export function details(s: SessionInfo): Promise<void> {
   return closed;
 }
 
+// preferences shows the settings. Its fields follow changes in other windows, and show the size that change has chosen.
 export function preferences(): Promise<void> {
-  const s = settings();
+  const shown: ((s: Settings) => void)[] = []; // each sets a field
   const select = <K extends keyof Settings>(key: K, options: [Settings[K] & string, string][]): HTMLSelectElement => {
-    const e = h('select', { onchange: () => change({ [key]: e.value } as Partial<Settings>) }, ...options.map(([value, text]) => h('option', { value, text, selected: s[key] === value })));
+    const e = h('select', { onchange: () => change({ [key]: e.value } as Partial<Settings>) }, ...options.map(([value, text]) => h('option', { value, text })));
+    shown.push((s) => (e.value = String(s[key])));
     return e;
   };
-  const size = h('input', { type: 'number', min: fontSizes.min, max: fontSizes.max, value: s.fontSize, onchange: () => change({ fontSize: Number(size.value) || 14 }) });
-  const reader = h('input', { type: 'checkbox', checked: s.screenReader, onchange: () => change({ screenReader: reader.checked }) });
+  const size = h('input', { type: 'number', min: fontSizes.min, max: fontSizes.max, onchange: () => change({ fontSize: Number(size.value) || 14 }) });
+  const reader = h('input', { type: 'checkbox', onchange: () => change({ screenReader: reader.checked }) });
+  shown.push((s) => (size.value = String(s.fontSize)), (s) => (reader.checked = s.screenReader));
   const { dialog, closed } = show('Settings', false,
     h('div', { class: 'two' },
       h('label', {}, 'Theme', select('theme', [['system', 'As the system'], ['light', 'Light'], ['dark', 'Dark']])),
@@ -205,7 +208,9 @@ export function preferences(): Promise<void> {
     h('div', { class: 'actions' },
       h('button', { type: 'button', class: 'action', text: 'Sign out', title: 'This browser; proxy web lets it in again', onclick: signOut }),
       h('button', { type: 'button', class: 'action first', text: 'Done', onclick: () => dialog.close() })));
-  return closed;
+  const follow = (s: Settings): void => shown.forEach((f) => f(s));
+  follow(settings());
+  return closed.finally(onChange(follow));
 }
 
 // pages reaches the pages in all tabs of this browser. A message tells them that the browser was signed out.

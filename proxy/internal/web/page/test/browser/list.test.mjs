@@ -136,3 +136,17 @@ test('a title that was not changed in the dialog is not set', async () => {
   assert.equal(JSON.parse(await cli('ls', '--json')).find((s) => s.id === 'named').labels?.title, 'by another');
   assert.deepEqual(c.wrongs, []);
 });
+
+test('the settings are those of all tabs', async () => {
+  const c = await context();
+  const [one, two] = [await open(c), await open(c)];
+  await one.keyboard.press('Alt+Shift+P');
+  await one.locator('dialog[open]').waitFor();
+  await two.keyboard.press('Alt+Shift+P');
+  await two.getByLabel('Theme').selectOption('light');
+  await two.getByLabel('Text size').fill('99');
+  await two.getByLabel('Screen reader').check();
+  assert.equal(await two.getByLabel('Text size').inputValue(), '32');
+  await eventually('the other dialog shows them', async () => (await one.getByLabel('Theme').inputValue()) === 'light' && (await one.getByLabel('Text size').inputValue()) === '32' && (await one.getByLabel('Screen reader').isChecked()));
+  assert.deepEqual(c.wrongs, []);
+});
