@@ -4,7 +4,7 @@ import { HoldfastError, type SessionInfo } from 'holdfast';
 
 import type { Client } from './client.ts';
 import { connectionBar, connectionLine } from './connection.ts';
-import { confirmForget, confirmKill, details, help, menu, newSession, preferences, rename, said, searchHistory, share, type Item } from './dialogs.ts';
+import { confirmForget, confirmKill, details, help, isReloading, menu, newSession, preferences, rename, said, searchHistory, share, type Item } from './dialogs.ts';
 import { h, icon, iconButton } from './dom.ts';
 import { exportBytes, exportText } from './export.ts';
 import type { Fleet } from './fleet.ts';
@@ -95,6 +95,9 @@ export class App {
     setInterval(() => this.showList(), TICK);
     client.on('state', () => (this.hasPast = this.hasPast || undefined)); // another proxy may know more requests
     document.addEventListener('visibilitychange', () => this.label());
+    addEventListener('beforeunload', (e) => { // nothing else has what was recorded
+      if (!isReloading() && [...this.views.values()].some((v) => v.terminal?.recording)) e.preventDefault();
+    });
     phone.addEventListener('change', () => this.draw());
     this.draw();
   }

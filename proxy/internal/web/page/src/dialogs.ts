@@ -221,6 +221,17 @@ export const pages = new BroadcastChannel('holdfast.pages');
 async function signOut(): Promise<void> {
   const answer = await fetch('/v1/sign-out', { method: 'POST' }).catch(() => undefined); // if the request fails, the browser is still signed in, and the page shows that
   if (answer?.ok) pages.postMessage('signed out');
+  reload();
+}
+
+let reloading = false;
+
+// isReloading reports whether the page is being loaded again, which the user must not be asked about.
+export const isReloading = (): boolean => reloading;
+
+// reload loads the page again, also if it records, because its browser is signed out.
+export function reload(): void {
+  reloading = true;
   location.reload();
 }
 

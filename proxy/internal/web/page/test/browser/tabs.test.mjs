@@ -83,3 +83,28 @@ test('an action that fails is told to everybody', async () => {
   await alert.waitFor({ state: 'hidden' });
   assert.deepEqual(c.wrongs, []);
 });
+
+test('the browser asks before it leaves a page that records, but not to sign out', async () => {
+  await spawn('records', 'echo ready; exec cat');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'records');
+  await page.keyboard.type('typed'); // a browser asks only if the user has used the page
+  await page.getByRole('button', { name: 'Actions for this session' }).click();
+  await page.getByRole('menuitem', { name: 'Record', exact: true }).click();
+  await page.getByRole('tab', { name: /^●/ }).waitFor();
+  const [question] = await Promise.all([page.waitForEvent('dialog'), page.close({ runBeforeUnload: true })]);
+  assert.equal(question.type(), 'beforeunload');
+  await question.dismiss();
+  await page.getByRole('tab', { name: /^●/ }).waitFor();
+  const asked = [];
+  page.on('dialog', (d) => {
+    asked.push(d.type());
+    void d.dismiss();
+  });
+  await page.keyboard.press('Alt+Shift+P');
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  assert.deepEqual(asked, []);
+  assert.deepEqual(c.wrongs, []);
+});
