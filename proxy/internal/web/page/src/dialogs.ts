@@ -337,6 +337,7 @@ export function menu(at: HTMLElement, items: (Item | null)[]): void {
   const close = (back: boolean): void => {
     e.remove();
     document.removeEventListener('pointerdown', outside, true);
+    removeEventListener('resize', place);
     at.setAttribute('aria-expanded', 'false');
     if (back) at.focus();
   };
@@ -358,9 +359,13 @@ export function menu(at: HTMLElement, items: (Item | null)[]): void {
   document.body.append(e);
   at.setAttribute('aria-haspopup', 'menu');
   at.setAttribute('aria-expanded', 'true');
-  const r = at.getBoundingClientRect();
-  e.style.left = `${Math.max(8, Math.min(r.left, innerWidth - e.offsetWidth - 8))}px`;
-  e.style.top = `${Math.max(8, r.bottom + e.offsetHeight + 8 > innerHeight ? r.top - e.offsetHeight - 4 : r.bottom + 4)}px`;
+  const place = (): void => {
+    const r = at.getBoundingClientRect();
+    e.style.left = `${Math.max(8, Math.min(r.left, innerWidth - e.offsetWidth - 8))}px`;
+    e.style.top = `${Math.max(8, r.bottom + e.offsetHeight + 8 > innerHeight ? r.top - e.offsetHeight - 4 : r.bottom + 4)}px`;
+  };
+  place();
+  addEventListener('resize', place);
   document.addEventListener('pointerdown', outside, true);
   e.querySelector('button')?.focus();
 }

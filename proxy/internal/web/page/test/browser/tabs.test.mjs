@@ -108,3 +108,20 @@ test('the browser asks before it leaves a page that records, but not to sign out
   assert.deepEqual(asked, []);
   assert.deepEqual(c.wrongs, []);
 });
+
+test('an open menu stays in the window when its size changes', async () => {
+  await spawn('turns');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'turns');
+  await page.getByRole('button', { name: 'Actions for this session' }).click();
+  await page.setViewportSize({ width: 500, height: 700 });
+  await eventually('the menu is inside', async () => {
+    const { x, y, width, height } = await page.locator('.menu').boundingBox();
+    return x >= 0 && x + width <= 500 && y >= 0 && y + height <= 700;
+  });
+  assert.equal(await page.getByRole('menuitem').first().evaluate((e) => e === document.activeElement), true);
+  await page.keyboard.press('Escape');
+  await page.locator('.menu').waitFor({ state: 'detached' });
+  assert.deepEqual(c.wrongs, []);
+});
