@@ -83,7 +83,7 @@ export class App {
         h('div', { class: 'bar' }, drawer, narrow, this.strip,
           ...[tool('plus', 'New tab', 'new'), tool('right', 'Split to the right', 'split-right', true), tool('down', 'Split below', 'split-down', true), ...this.paneTools]),
         this.stage,
-        keyBar(() => (this.view()?.past ? undefined : this.view()?.terminal))),
+        keyBar(() => (this.view()?.past ? undefined : this.view()?.terminal), (t) => void this.paste(t))),
       backdrop, this.alerts);
     this.stage.append(connectionBar(client, () => this.sessions.refresh(), ...(fleet ? ['The gate does not answer. The sessions do not need it, and this page continues by itself.'] : ['If it stays so, run ', h('kbd', { text: 'proxy web' }), ' in a terminal on the machine of the sessions: this page continues by itself.'])));
     const saved = read<unknown>(TABS, null, 'sessionStorage') ?? read<unknown>(TABS, null);
@@ -191,11 +191,11 @@ export class App {
     const output = t.marks.lastOutput();
     const view = this.view()!;
     const { past } = view;
-    const copy = (text: string): void => void navigator.clipboard?.writeText(text).catch(() => undefined);
+    const copy = (text: string): void => void this.copy(text);
     return [
       act(t.term.hasSelection() ? 'Copy' : 'Copy the screen', () => copy(past?.content() ?? t.text())),
       output === undefined ? null : act('Copy the last output', () => copy(output)),
-      past ? null : act('Paste', () => void navigator.clipboard?.readText().then((text) => t.paste(text), () => undefined)),
+      past ? null : act('Paste', () => void this.paste(t)),
       t.marks.count.prompts > 0 && !past ? act('To the command before', () => this.do('previous-command'), 'previous-command') : null,
       t.marks.count.prompts > 0 && !past ? act('To the next command', () => this.do('next-command'), 'next-command') : null,
       !this.hasPast ? null : past ? act('Leave the past', () => view.closePast()) : act('The past', () => this.do('past'), 'past'),
@@ -330,6 +330,28 @@ export class App {
     }
   }
 
+  // copy writes to the clipboard, and paste pastes its text. A browser may refuse both, and has no clipboard for a page
+  // that is sent without encryption from another machine.
+  private async copy(text: string): Promise<void> {
+    this.alerts.replaceChildren();
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      this.alert('The browser does not let this page write to the clipboard.');
+    }
+  }
+
+  private async paste(t: TerminalView): Promise<void> {
+    this.alerts.replaceChildren();
+    let text;
+    try {
+      text = await navigator.clipboard.readText();
+    } catch {
+      return this.alert('The browser does not let this page read the clipboard. Ctrl+Shift+V pastes without that.');
+    }
+    t.paste(text);
+  }
+
   // alert shows a text at the bottom of the page until it is closed, or until the next action begins.
   private alert(text: string): void {
     this.alerts.replaceChildren(h('span', { class: 'say', text }), h('button', { type: 'button', class: 'action', text: 'Close', onclick: () => {
@@ -342,7 +364,7 @@ export class App {
     if (document.querySelector('dialog[open], .menu')) return;
     const selection = this.view()?.terminal?.term.getSelection();
     if (e.ctrlKey && e.shiftKey && !e.altKey && e.code === 'KeyC') {
-      if (selection) void navigator.clipboard?.writeText(selection).catch(() => undefined);
+      if (selection) void this.copy(selection);
     } else {
       const action = actionOf(e);
       if (!action) {

@@ -109,6 +109,27 @@ test('the browser asks before it leaves a page that records, but not to sign out
   assert.deepEqual(c.wrongs, []);
 });
 
+test('a clipboard that the browser refuses is told', async () => {
+  await spawn('refused', 'echo ready; exec cat');
+  const c = await context({ permissions: [] });
+  const page = await open(c);
+  await show(page, 'refused');
+  await shows(page, /^ready$/);
+  await page.evaluate(() => {
+    for (const of of ['readText', 'writeText']) navigator.clipboard[of] = () => Promise.reject(new DOMException('refused', 'NotAllowedError'));
+  });
+  for (const [item, says] of [['Paste', 'Ctrl+Shift+V'], ['Copy the screen', 'write to the clipboard']]) {
+    await page.getByRole('button', { name: 'Actions for this session' }).click();
+    await page.getByRole('menuitem', { name: item, exact: true }).click();
+    await page.locator('.alerts').getByText(says).waitFor();
+    await page.locator('.alerts').getByRole('button', { name: 'Close' }).click();
+  }
+  await page.setViewportSize({ width: 500, height: 800 });
+  await page.getByRole('button', { name: 'Paste', exact: true }).click();
+  await page.locator('.alerts').getByText('Ctrl+Shift+V').waitFor();
+  assert.deepEqual(c.wrongs, []);
+});
+
 test('an open menu stays in the window when its size changes', async () => {
   await spawn('turns');
   const c = await context();
