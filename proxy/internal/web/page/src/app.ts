@@ -15,7 +15,7 @@ import { List } from './list.ts';
 import { PaneView } from './pane.ts';
 import { Sessions } from './sessions.ts';
 import { change, read, settings, write } from './settings.ts';
-import { actionOf, keysOf, type Action } from './shortcuts.ts';
+import { actionOf, keysOf, repeats, type Action } from './shortcuts.ts';
 import type { TerminalView } from './terminal.ts';
 import { ended, revival, title, type Revival } from './words.ts';
 
@@ -371,7 +371,7 @@ export class App {
         if (e.key === 'Escape' && this.element.classList.contains('drawer')) this.drawer(false);
         return;
       }
-      this.do(action);
+      if (!e.repeat || repeats(action)) this.do(action);
     }
     e.preventDefault();
     e.stopPropagation();

@@ -49,6 +49,9 @@ export const shortcuts: Shortcut[] = [
 
 export const keysOf = (action: Action): string | undefined => shortcuts.find((s) => s.action === action)?.keys;
 
+// repeats reports whether a key that is held down does its action again. It must not close one pane after the other.
+export const repeats = (action: Action): boolean => !['new', 'split-right', 'split-down', 'close', 'past', 'list', 'find'].includes(action);
+
 export function actionOf(e: KeyboardEvent): Action | undefined {
   if (!e.altKey || !e.shiftKey || e.ctrlKey || e.metaKey || e.isComposing) return undefined;
   return shortcuts.find((s) => s.code === e.code)?.action;

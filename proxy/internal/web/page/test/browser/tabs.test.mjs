@@ -146,3 +146,29 @@ test('an open menu stays in the window when its size changes', async () => {
   await page.locator('.menu').waitFor({ state: 'detached' });
   assert.deepEqual(c.wrongs, []);
 });
+
+test('a key that is held down closes one pane, and splits once', async () => {
+  await spawn('held');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'held');
+  const hold = async (key) => {
+    await page.keyboard.down('Alt');
+    await page.keyboard.down('Shift');
+    for (let i = 0; i < 4; i++) await page.keyboard.down(key); // all but the first are repeats
+    for (const k of [key, 'Shift', 'Alt']) await page.keyboard.up(k);
+  };
+  const panes = page.locator('.pane:not([hidden])');
+  await hold('KeyD');
+  assert.equal(await panes.count(), 2);
+  await page.keyboard.press('Alt+Shift+KeyD');
+  await hold('KeyW');
+  assert.equal(await panes.count(), 2);
+  await page.keyboard.press('Alt+Shift+KeyD');
+  await hold('ArrowLeft'); // to the first pane
+  await page.waitForSelector('.pane.active[data-phase="live"]');
+  await page.keyboard.type('echo typed-$((1))\n');
+  await cli('wait', 'held', '--text', 'typed-1', '--timeout', '20s');
+  assert.equal((await cli('screen', 'held')).split('\n')[0], '$ echo typed-$((1))', 'no repeat reaches the program');
+  assert.deepEqual(c.wrongs, []);
+});
