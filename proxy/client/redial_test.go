@@ -53,32 +53,34 @@ func TestGoawayAtTheBeginning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Close()
-	defer a.Detach()
+	p.Close() // the attachment resumes
+	f.accept().Close()
+	resumed := f.accept()
+	resumed.answer(want[*api.Attach](resumed), &api.Attached{Attachment: number, AttachInfo: exact(0)})
+	resumed.output(frame.Output, 0, "x")
+	receive(t, a)
 
 	events := start(t, func() (*Events, error) { return c.Events(t.Context()) })
-	for subscribed := false; !subscribed; { // the attachment resumes at the same time
-		p := f.accept()
-		switch m := p.next().(type) {
-		case *api.Events:
-			if greeted.Load() < 12 {
-				p.send(api.Goaway{Reason: "handoff"})
-				continue
-			}
-			p.answer(m, &api.Subscribed{})
-			subscribed = true
-		case *api.Attach:
-			p.answer(m, &api.Attached{Attachment: number, AttachInfo: exact(0)})
-			p.Close()
-		default:
-			p.Close()
-		}
+	for range 2 {
+		f.accept().Close()
+		p = f.accept()
+		want[*api.Events](p)
+		p.send(api.Goaway{Reason: "handoff"})
 	}
+	f.accept().Close()
+	p = f.accept()
+	p.answer(want[*api.Events](p), &api.Subscribed{})
 	e, err := events()
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.Close()
+	detach := startErr(t, a.Detach)
+	want[*api.Detach](resumed)
+	_ = resumed.write(resumed.control(api.Detached{Attachment: number}))
+	if err := detach(); err != nil {
+		t.Error(err)
+	}
 }
 
 // An attachment that was stolen while its connection was lost does not steal back when it resumes.
