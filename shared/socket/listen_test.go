@@ -91,6 +91,19 @@ func spawn(t *testing.T, role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// spawnAsNobody is like spawn, for a command that runs as another user. The test must run as root. The binary of the
+// tests is not executable for others if the umask is 077.
+func spawnAsNobody(t *testing.T, role string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := spawn(t, role, args...)
+	exe, err := os.Executable()
+	if err := errors.Join(err, os.Chmod(exe, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	return cmd
+}
+
 // testDir returns a short private directory, because the path of t.TempDir is too long for a socket.
 func testDir(t *testing.T) string {
 	t.Helper()
@@ -493,8 +506,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 		if err := errors.Join(os.Chmod(filepath.Dir(path), 0o711), os.Chmod(path, 0o666)); err != nil {
 			t.Fatal(err)
 		}
-		cmd := spawn(t, "dial", path)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		cmd := spawnAsNobody(t, "dial", path)
 		accepted := make(chan Peer, 1)
 		go func() {
 			conn, peer, err := ln.Accept()
@@ -506,7 +518,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 		}()
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.HasPrefix(string(out), `uid 65534 got "" `) {
-			t.Errorf("the client of the other user printed %q (%v)", out, err)
+			t.Fatalf("the client of the other user printed %q (%v)", out, err)
 		}
 		if p := <-refused; p != (Peer{65534, cmd.Process.Pid}) {
 			t.Errorf("the refused peer is %+v", p)
@@ -535,8 +547,7 @@ func TestDialRefusesAnotherUsersListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "a.sock")
-	cmd := spawn(t, "listen", path)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	cmd := spawnAsNobody(t, "listen", path)
 	in, _ := cmd.StdinPipe()
 	out, _ := cmd.StdoutPipe()
 	if err := cmd.Start(); err != nil {
