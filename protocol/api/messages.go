@@ -400,6 +400,7 @@ type Signal struct {
 type Terminate struct {
 	protocol.Request
 	SessionID  protocol.SessionID `json:"session_id"`
+	Instance   protocol.Instance  `json:"instance,omitempty"`    // if set, the session must have this instance
 	GraceMS    *int64             `json:"grace_ms,omitempty"`    // absent: 250
 	SoftSignal string             `json:"soft_signal,omitempty"` // "": SIGHUP
 	Reason     protocol.Reason    `json:"reason,omitempty"`      // "": user_requested

@@ -246,6 +246,7 @@ func (c *Client) Signal(ctx context.Context, id protocol.SessionID, signal strin
 // An End describes how to end a session. The zero value sends SIGHUP, waits 250 ms, sends
 // SIGKILL, and gives the reason that the user asked for it.
 type End struct {
+	Instance   protocol.Instance // if set, the session must have this instance; otherwise the error is instance_mismatch
 	Grace      *time.Duration
 	SoftSignal string
 	Reason     protocol.Reason
@@ -258,7 +259,7 @@ type End struct {
 // the error matches ErrIO; Terminate is not repeated, because the session may have been reopened
 // meanwhile.
 func (c *Client) Terminate(ctx context.Context, id protocol.SessionID, e End) error {
-	return c.ok(ctx, &api.Terminate{SessionID: id, GraceMS: millis(e.Grace), SoftSignal: e.SoftSignal, Reason: e.Reason, All: e.All})
+	return c.ok(ctx, &api.Terminate{SessionID: id, Instance: e.Instance, GraceMS: millis(e.Grace), SoftSignal: e.SoftSignal, Reason: e.Reason, All: e.All})
 }
 
 // Limit changes the limits of a running session, and returns the changed session. The error is

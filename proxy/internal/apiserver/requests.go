@@ -136,9 +136,9 @@ var handlers = make(handlerTable).
 		return wire.Freeze{SessionID: p.id, Instance: p.instance, Frozen: m.Frozen}
 	}, done)).
 	add(forward(policy.VerbTerminate, func(p *passing, m *api.Terminate) protocol.Message {
-		p.isAboutCage = true
+		p.isAboutCage, p.isInstanceChosen = true, m.Instance != ""
 		return wire.Terminate{
-			SessionID: p.id, Instance: p.instance, GraceMS: m.GraceMS, SoftSignal: m.SoftSignal, Reason: m.Reason,
+			SessionID: p.id, Instance: cmp.Or(m.Instance, p.instance), GraceMS: m.GraceMS, SoftSignal: m.SoftSignal, Reason: m.Reason,
 			All: m.All, Asker: p.asker(),
 		}
 	}, func(p *passing, r *wire.OK) (protocol.Message, error) {

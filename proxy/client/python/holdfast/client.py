@@ -399,14 +399,24 @@ class Holdfast:
         return cast(SpawnedMessage, await self._ask(m, "spawned"))
 
     async def kill(
-        self, session_id: str, *, grace_ms: Optional[int] = None, soft_signal: Optional[str] = None, reason: Optional[str] = None, all: Optional[bool] = None
+        self,
+        session_id: str,
+        *,
+        instance: Optional[str] = None,
+        grace_ms: Optional[int] = None,
+        soft_signal: Optional[str] = None,
+        reason: Optional[str] = None,
+        all: Optional[bool] = None,
     ) -> None:
         """Schedule the end of a session; `wait` waits for it.
 
         `grace_ms` is the time between the soft signal (default SIGHUP) and SIGKILL, default 250. `all` ends also processes
-        that have left the terminal; without a control group the error is `unsupported`.
+        that have left the terminal; without a control group the error is `unsupported`. If the session does not have
+        `instance`, because it was started again, it continues, and the error is `instance_mismatch`.
         """
-        await self._ok({"type": "terminate", "session_id": session_id, "grace_ms": grace_ms, "soft_signal": soft_signal, "reason": reason, "all": all})
+        await self._ok({
+            "type": "terminate", "session_id": session_id, "instance": instance, "grace_ms": grace_ms, "soft_signal": soft_signal, "reason": reason, "all": all,
+        })
 
     async def limit(self, session_id: str, limits: Limits) -> SessionInfo:
         """Change limits of a running session. Errors: `unsupported` if the session has no control group."""

@@ -1235,6 +1235,8 @@ class TerminalResizeMessage(TerminalResizeSpec):
 class TerminateSpec(TypedDict):
     """The fields of TerminateMessage that a caller may set."""
 
+    # if set, the session must have this instance
+    instance: NotRequired[str]
     # absent: 250
     grace_ms: NotRequired[int]
     # "": SIGHUP

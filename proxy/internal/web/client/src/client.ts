@@ -31,6 +31,8 @@ export type ClientEvents = {
 };
 
 export interface KillOptions {
+  /** The session must have this instance; otherwise it continues, and the error is `instance_mismatch`. */
+  instance?: string;
   /** Milliseconds between the soft signal and SIGKILL; absent: 250. */
   graceMs?: number;
   /** Absent: SIGHUP. */
@@ -388,7 +390,7 @@ export class HoldfastClient {
 
   /** kill schedules the end of a session; `wait` waits for it. */
   kill(id: string, o: KillOptions = {}): Promise<void> {
-    return this.ok({ type: 'terminate', session_id: id, grace_ms: o.graceMs, soft_signal: o.softSignal, reason: o.reason, all: o.all });
+    return this.ok({ type: 'terminate', session_id: id, instance: o.instance, grace_ms: o.graceMs, soft_signal: o.softSignal, reason: o.reason, all: o.all });
   }
 
   /** limit changes limits of a running session. Errors: `unsupported` if the session has no control group. */

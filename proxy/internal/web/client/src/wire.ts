@@ -1055,6 +1055,8 @@ export interface TerminateMessage {
   type: 'terminate';
   request_id?: string;
   session_id: string;
+  /** if set, the session must have this instance */
+  instance?: string;
   /** absent: 250 */
   grace_ms?: number;
   /** "": SIGHUP */

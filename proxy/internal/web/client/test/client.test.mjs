@@ -57,7 +57,7 @@ test('requests are what the protocol has', async () => {
   fake.answers.scrollback = answer('scrollback_data', { instance: 'i', offset: 1, end: 3, data_b64: '//4=' });
   const client = await connect(fake);
   await client.signal('s', 'USR1');
-  await client.kill('s', { graceMs: 5, reason: 'why' });
+  await client.kill('s', { instance: 'i', graceMs: 5, reason: 'why' });
   await client.forget('s');
   await client.resize('s', 1, 2);
   await client.setSizePolicy('s', 'fixed', 3, 4);
@@ -72,7 +72,7 @@ test('requests are what the protocol has', async () => {
   const session_id = 's';
   assert.deepEqual(asked, [
     { type: 'signal', session_id, signal: 'USR1' },
-    { type: 'terminate', session_id, grace_ms: 5, reason: 'why' },
+    { type: 'terminate', session_id, instance: 'i', grace_ms: 5, reason: 'why' },
     { type: 'forget', session_id },
     { type: 'resize', session_id, cols: 1, rows: 2 },
     { type: 'size_policy', session_id, policy: 'fixed', cols: 3, rows: 4 },

@@ -130,9 +130,12 @@ export function confirmKill(client: Client, s: SessionInfo): Promise<void> {
   return ask('End this session?', [
     h('p', {}, h('strong', { text: title(s) }), ` (${s.id}) and everything that runs in it gets SIGHUP, and SIGKILL where that is not enough.`),
   ], { label: 'End session', danger: true }, async () => {
-    // The request names no instance, and the session may have been started again while the dialog was open.
-    if ((await client.info(s.id)).instance !== s.instance) throw new Error('This session has ended meanwhile, and was started again. The new one was not ended.');
-    await client.kill(s.id);
+    try {
+      await client.kill(s.id, { instance: s.instance });
+    } catch (err) {
+      if (err instanceof HoldfastError && err.code === 'instance_mismatch') throw new Error('This session has ended meanwhile, and was started again. The new one was not ended.');
+      throw err;
+    }
   });
 }
 
