@@ -45,6 +45,10 @@ func TestGateHandoff(t *testing.T) {
 	}
 	f.spawn(f.enter("red"), "look", shell("stty -opost; while echo y; do sleep 0.05; done"))
 	person := f.watch("red/look")
+	testkit.Eventually(t, limit, func() bool { // a host that has just started its proxy tells that after its first session
+		r, err := f.Try("proxy", "ls", "--all")
+		return err == nil && strings.Count(r.Out, "running") == 5 && !strings.Contains(r.Out, "unknown")
+	}, "the gate knows the five sessions")
 	over, commands := make(chan struct{}), make(chan int, 1)
 	go func() {
 		n := 0
