@@ -10,9 +10,9 @@ const (
 	// a viewer that has stopped reading for good must not stop the child.
 	paceTime = 10 * time.Second
 	// firstViewerTime is how long a child that has filled half of the ring waits for its first viewer. The client that
-	// starts a session usually attaches within some milliseconds, and must not miss the first output if it is slower
-	// than a child that prints much. A machine at a load of 40 has taken some 100 ms for that. A session whose client
-	// does not attach, although it is not unattended (protocol.SpawnSpec), is delayed once by this time.
+	// starts a session usually attaches within some milliseconds, and must not miss the first output if the machine is
+	// busy and the child prints much. A session whose client does not attach, although it is not unattended
+	// (protocol.SpawnSpec), is delayed once by this time, so it must be short.
 	firstViewerTime = time.Second
 )
 
