@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -176,8 +175,8 @@ type Attachment struct {
 // Its errors are session_not_found, session_exited (whose Exit holds the exit record),
 // already_attached, instance_mismatch, limit_exceeded and invalid_argument. After Close of the client, the error is an ErrIO.
 func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOptions) (*Attachment, error) {
-	if c.isClosed() {
-		return nil, failed(ErrIO, net.ErrClosed)
+	if err := c.checkOpen(); err != nil {
+		return nil, err
 	}
 	if err := protocol.ValidateViewerEnv(o.Env); err != nil { // JSON would replace bytes that are not UTF-8
 		return nil, err

@@ -436,6 +436,14 @@ func (c *Client) isClosed() bool {
 	return c.closed
 }
 
+// checkOpen returns an ErrIO after Close.
+func (c *Client) checkOpen() error {
+	if c.isClosed() {
+		return failed(ErrIO, net.ErrClosed)
+	}
+	return nil
+}
+
 func (c *Client) once(ctx context.Context, m request, each func(protocol.Message) bool) error {
 	answers, id, err := c.begin(ctx, m)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"time"
 
 	"holdfast/protocol"
@@ -41,8 +40,8 @@ type Events struct {
 
 // Events subscribes to all later events. After Close of the client, the error is an ErrIO.
 func (c *Client) Events(ctx context.Context) (*Events, error) {
-	if c.isClosed() {
-		return nil, failed(ErrIO, net.ErrClosed)
+	if err := c.checkOpen(); err != nil {
+		return nil, err
 	}
 	e := &Events{c: c}
 	e.ctx, e.end = context.WithCancel(context.Background())
