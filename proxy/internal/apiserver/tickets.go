@@ -2,6 +2,8 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
@@ -103,21 +105,27 @@ func (b *TicketBox) Redeem(ticket string) bool {
 	return ok
 }
 
-// Take returns the tickets that have been issued and not redeemed, and invalidates them.
-func (b *TicketBox) Take() []TicketRecord {
+// Take returns the tickets that have been issued and not redeemed, for Add of another process, and invalidates them here,
+// because each must be accepted once. It returns nil if there are none.
+func (b *TicketBox) Take() []byte {
 	t := &b.tickets
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := t.recordsLocked()
+	all := t.encodeLocked()
 	clear(t.issued)
 	return all
 }
 
 // Add adds tickets that Take has returned.
-func (b *TicketBox) Add(all []TicketRecord) { b.tickets.add(all) }
+func (b *TicketBox) Add(taken []byte) error {
+	if err := b.tickets.add(taken); err != nil {
+		return fmt.Errorf("the tickets of the old gate: %w", err)
+	}
+	return nil
+}
 
-// A TicketRecord is a ticket that is sent to the next proxy or gate.
-type TicketRecord struct {
+// A ticketRecord is a ticket that is sent to the next proxy or gate.
+type ticketRecord struct {
 	Ticket  string             `json:"ticket"`
 	Session protocol.SessionID `json:"session_id,omitempty"`
 	Expires time.Time          `json:"expires"`
@@ -125,26 +133,45 @@ type TicketRecord struct {
 	Principal *policy.Principal `json:"principal,omitempty"`
 }
 
-// Tickets returns the tickets that have been issued and not redeemed.
-func (s *Server) Tickets() []TicketRecord {
+// Tickets returns the tickets that have been issued and not redeemed, for AddTickets of the next proxy. It returns nil if
+// there are none.
+func (s *Server) Tickets() []byte {
 	t := &s.tickets
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.recordsLocked()
-}
-
-// recordsLocked returns the tickets that have been issued and not redeemed. mu is held.
-func (t *tickets) recordsLocked() (all []TicketRecord) {
-	for k, v := range t.issued {
-		all = append(all, TicketRecord{k, v.session, v.expires, v.principal})
-	}
-	return all
+	return t.encodeLocked()
 }
 
 // AddTickets adds the tickets of another proxy, except those that have been redeemed here already.
-func (s *Server) AddTickets(all []TicketRecord) { s.tickets.add(all) }
+func (s *Server) AddTickets(all []byte) error {
+	if err := s.tickets.add(all); err != nil {
+		return fmt.Errorf("the old proxy's tickets: %w", err)
+	}
+	return nil
+}
 
-func (t *tickets) add(all []TicketRecord) {
+// encodeLocked returns the tickets that have been issued and not redeemed, or nil if there are none. mu is held.
+func (t *tickets) encodeLocked() []byte {
+	var all []ticketRecord
+	for k, v := range t.issued {
+		all = append(all, ticketRecord{k, v.session, v.expires, v.principal})
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	b, _ := json.Marshal(all) // cannot fail for strings and times
+	return b
+}
+
+// add adds tickets that encodeLocked has returned, except those that have been redeemed here already.
+func (t *tickets) add(encoded []byte) error {
+	if len(encoded) == 0 {
+		return nil
+	}
+	var all []ticketRecord
+	if err := json.Unmarshal(encoded, &all); err != nil {
+		return err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.issued == nil {
@@ -155,6 +182,7 @@ func (t *tickets) add(all []TicketRecord) {
 			t.issued[r.Ticket] = ticket{r.Session, r.Principal, r.Expires}
 		}
 	}
+	return nil
 }
 
 // HoldTickets makes requests for a ticket wait until IssueTickets. During a handoff clients may

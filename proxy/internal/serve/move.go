@@ -38,7 +38,7 @@ var alwaysOwned = func() <-chan struct{} { c := make(chan struct{}); close(c); r
 // offer returns the functions with which this proxy serves its successor.
 func (s *serving) offer(build string) *handoff.Offer {
 	return &handoff.Offer{
-		Files: s.listeners.files, Records: protocol.VersionRange{Min: apiserver.RecordVersion, Max: apiserver.RecordVersion}, Look: s.snapshots, Move: s.move, State: s.state, Back: s.accept,
+		Files: s.listeners.files, Records: protocol.VersionRange{Min: apiserver.RecordVersion, Max: apiserver.RecordVersion}, Look: s.snapshots, Move: s.move, State: s.server.Tickets, Back: s.accept,
 		Leave: func(handed bool) {
 			defer s.stop()
 			reason := "stopping"
@@ -171,7 +171,7 @@ func (s *serving) moveAskers(pass handoff.Pass) error {
 	}
 	for len(all) > 0 {
 		n := min(len(all), handoff.AtOnce)
-		if err := s.pass(all[:n], s.state(), pass); err != nil {
+		if err := s.pass(all[:n], s.server.Tickets(), pass); err != nil {
 			s.reopen()
 			for _, g := range all {
 				s.continueConn(s.connCtx, g.nc, g.record, func() {}, alwaysOwned)
@@ -233,34 +233,10 @@ func (s *serving) takeBack(frozen []*apiserver.Frozen) {
 	}
 }
 
-// state returns the tickets that have been issued, which a successor needs in addition to the
-// connections.
-func (s *serving) state() []byte {
-	tickets := s.server.Tickets()
-	if len(tickets) == 0 {
-		return nil
-	}
-	b, _ := json.Marshal(tickets) // cannot fail for strings and times
-	return b
-}
-
-// addState adds the tickets of the old proxy.
-func (s *serving) addState(state []byte) error {
-	if len(state) == 0 {
-		return nil
-	}
-	var tickets []apiserver.TicketRecord
-	if err := json.Unmarshal(state, &tickets); err != nil {
-		return fmt.Errorf("the old proxy's tickets: %w", err)
-	}
-	s.server.AddTickets(tickets)
-	return nil
-}
-
 // adopt receives connections of the old proxy. It returns when all of them have attached at their
 // recorded positions. They continue once owned is closed.
 func (s *serving) adopt(conns []handoff.Conn, state []byte, owned <-chan struct{}) error {
-	if err := s.addState(state); err != nil {
+	if err := s.server.AddTickets(state); err != nil {
 		return errors.Join(err, closeConns(conns))
 	}
 	fault("received")

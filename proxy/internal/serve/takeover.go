@@ -37,7 +37,7 @@ func (s *serving) takeOver(ctx context.Context) (done bool, err error) {
 	isGone := errors.Is(err, handoff.ErrGone)
 	switch {
 	case err == nil:
-		if err = s.addState(state); err != nil {
+		if err = s.server.AddTickets(state); err != nil {
 			t.GiveUp(err)
 		}
 	case isGone:

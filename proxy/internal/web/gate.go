@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -14,7 +13,6 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/frame"
 	"holdfast/protocol/gate"
-	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/pass"
 )
 
@@ -55,28 +53,11 @@ func (h *Handler) ServeConn(ctx context.Context, conn *tls.Conn, read []byte) {
 func (h *Handler) Ticket() (string, error) { return h.tickets.Issue() }
 
 // TakeTickets returns the tickets of Ticket that have not been used, for AddTickets of another process. They are not valid
-// here any more, because each must be accepted once.
-func (h *Handler) TakeTickets() []byte {
-	all := h.tickets.Take()
-	if len(all) == 0 {
-		return nil
-	}
-	b, _ := json.Marshal(all) // cannot fail for strings and times
-	return b
-}
+// here any more.
+func (h *Handler) TakeTickets() []byte { return h.tickets.Take() }
 
 // AddTickets makes tickets valid that TakeTickets has returned.
-func (h *Handler) AddTickets(taken []byte) error {
-	if len(taken) == 0 {
-		return nil
-	}
-	var all []apiserver.TicketRecord
-	if err := json.Unmarshal(taken, &all); err != nil {
-		return fmt.Errorf("the tickets of the old gate: %w", err)
-	}
-	h.tickets.Add(all)
-	return nil
-}
+func (h *Handler) AddTickets(taken []byte) error { return h.tickets.Add(taken) }
 
 // routeGate handles a request to a gate that is not one of the page's.
 func (h *Handler) routeGate(ctx context.Context, r *request) error {
