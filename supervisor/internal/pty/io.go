@@ -20,19 +20,29 @@ var never time.Time
 // Read waits until there is output, and then reads all of it into b with several read(2),
 // because the kernel returns only about 4 KiB for each, and a wake-up for each would cost too
 // much. It returns io.EOF when no process has the terminal open any more.
-func (p *PTY) Read(b []byte) (n int, err error) { return p.ReadEach(b, func(int) {}) }
+func (p *PTY) Read(b []byte) (n int, err error) { return p.ReadEach(memory(b), func(int) {}) }
+
+// memory is always reserved.
+type memory []byte
+
+func (b memory) Reserve() []byte { return b }
+func (b memory) Withdraw()       {}
 
 // ReadEach reads like Read, and calls each with the length of every piece directly after its
 // read(2).
-func (p *PTY) ReadEach(b []byte, each func(n int)) (n int, err error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
+func (p *PTY) ReadEach(to Memory, each func(n int)) (n int, err error) {
 	tries, reads := 0, 0
 	waitErr := p.whenReadable(func(fd uintptr) bool {
 		tries++
-		n, reads, err = readAll(int(fd), b, each)
-		return !errors.Is(err, unix.EAGAIN)
+		b := to.Reserve()
+		if len(b) == 0 {
+			return true
+		}
+		if n, reads, err = readAll(int(fd), b, each); errors.Is(err, unix.EAGAIN) {
+			to.Withdraw()
+			return false
+		}
+		return true
 	})
 	p.budget.Spend(n, reads, tries > 1)
 	if waitErr != nil {

@@ -45,6 +45,13 @@ type Spec struct {
 	Ended func(Status)
 }
 
+// Memory is the memory that ReadEach reads into. ReadEach calls Reserve before it reads, and Withdraw if there was no
+// output, so that no memory is reserved while it waits. If Reserve returns no memory, ReadEach returns.
+type Memory interface {
+	Reserve() []byte
+	Withdraw()
+}
+
 // A Status describes how the child ended.
 type Status struct {
 	Code   int    `json:"code"`             // exit code; 128+n for signal n; -1 if it is unknown

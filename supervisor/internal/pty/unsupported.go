@@ -45,7 +45,7 @@ func (*PTY) State() State                                       { return State{}
 func (*PTY) Master() (*os.File, error)                          { return nil, ErrUnsupported }
 func (*PTY) PID() int                                           { return 0 }
 func (*PTY) Read([]byte) (int, error)                           { return 0, ErrUnsupported }
-func (*PTY) ReadEach([]byte, func(int)) (int, error)            { return 0, ErrUnsupported }
+func (*PTY) ReadEach(Memory, func(int)) (int, error)            { return 0, ErrUnsupported }
 func (*PTY) TryWrite([]byte) (int, error)                       { return 0, ErrUnsupported }
 func (*PTY) Write([]byte) (int, error)                          { return 0, ErrUnsupported }
 func (*PTY) SetReadDeadline(time.Time) error                    { return ErrUnsupported }

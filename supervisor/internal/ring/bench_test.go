@@ -87,7 +87,7 @@ func BenchmarkDrain(b *testing.B) {
 			b.Fatal(err)
 		}
 		for err == nil {
-			_, err = p.ReadEach(r.Reserve(), func(n int) { r.Commit(n) })
+			_, err = p.ReadEach(r, func(n int) { r.Commit(n) })
 			r.Wake()
 		}
 		p.Hangup(syscall.SIGKILL, 0)

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"math"
 	"sync/atomic"
 	"unsafe"
 
@@ -25,13 +26,23 @@ import (
 // each packed block's last page would be unused; if they were longer, a read would unpack more than it needs.
 const blockBytes = 128 << 10
 
-// maxPacked is the length of packed content from which on a block stays as it is.
-const maxPacked = blockBytes / 2
+const (
+	// minUsed is the number of bytes in a block from which on it is worth a page for its packed content, and one for the entries.
+	minUsed = 16 << 10
+	// worth says that the packed content of a block must be at most half as long as the bytes in the block.
+	worth = 2
+)
 
 // entry is the entry of a block in the file.
 type entry struct {
 	first  atomic.Uint64 // 1 + offset of the first byte in the packed block, or 0 if the block is not packed
-	length atomic.Uint64 // length of the packed content
+	length atomic.Uint64 // length of the packed content; in the upper 32 bits place.filled
+}
+
+// place tells which output is in a block.
+type place struct {
+	first  uint64 // offset of the first byte
+	filled uint64 // if the writer continues in this block, the bytes before its place, otherwise 0
 }
 
 // blocks are the blocks of a ring that can be packed. A ring that an earlier release has made has none.
@@ -66,7 +77,7 @@ func (b *blocks) slot(i int) []byte { return b.slots[i*blockBytes:][:blockBytes]
 // block returns the memory of block i.
 func (r *Ring) block(i int) []byte { return r.buf[i*blockBytes : min((i+1)*blockBytes, len(r.buf))] }
 
-// Pack compresses the output, except for the block to which the writer writes. The ring's owner should call it
+// Pack compresses the output, except for the block in which the writer has reserved memory. The ring's owner should call it
 // when the output is seldom read. No memory that View returned may be in use.
 func (r *Ring) Pack() {
 	if !machine.CanRelease {
@@ -74,12 +85,12 @@ func (r *Ring) Pack() {
 	}
 	r.disarm()
 	for i := range len(r.blocks.isPacked) { // only Close changes it, which the owner calls as well
-		plain, first := r.plainBlock(i)
-		if plain == nil {
+		plain, is, used := r.plainBlock(i)
+		if used < minUsed {
 			continue
 		}
-		if content := packed.Append(nil, plain); len(content) <= maxPacked { // without the lock, because it takes a part of a millisecond
-			r.packBlock(i, first, content)
+		if content := packed.Append(nil, plain); len(content) <= used/worth { // without the lock, because it takes a part of a millisecond
+			r.packBlock(i, is, content)
 		}
 	}
 }
@@ -98,49 +109,58 @@ func (r *Ring) disarm() {
 	r.release(part)
 }
 
-// plainBlock returns a copy of block i and the offset of its first byte, or nil if the block is packed or must
-// not be.
-func (r *Ring) plainBlock(i int) (plain []byte, first uint64) {
+// plainBlock returns a copy of block i, its place, and how many of its bytes were ever written. There is no copy if the block is
+// packed or must not be.
+func (r *Ring) plainBlock(i int) (plain []byte, is place, used int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	first, ok := r.firstOf(i)
+	is, ok := r.placeOf(i)
 	if !ok || r.blocks.isPacked[i] {
-		return nil, 0
+		return nil, is, 0
 	}
-	return append([]byte(nil), r.block(i)...), first
+	used = len(r.block(i))
+	if is.filled > 0 && r.end < uint64(len(r.buf)) { // the writer has not come to the remainder yet
+		used = int(is.filled)
+	}
+	if used < minUsed {
+		return nil, is, used
+	}
+	return append([]byte(nil), r.block(i)...), is, used
 }
 
-// firstOf returns the offset of the first byte in block i. It returns false if the block has no output that is
-// kept, or if the writer writes to it. The caller must hold mu.
-func (r *Ring) firstOf(i int) (first uint64, ok bool) {
+// placeOf returns the place of block i. It returns false if the block has no output that is kept, or if memory in it is
+// reserved or has poison. The caller must hold mu.
+func (r *Ring) placeOf(i int) (is place, ok bool) {
 	if i*blockBytes >= len(r.buf) {
-		return 0, false
+		return is, false
 	}
 	n := uint64(len(r.buf))
 	from, length := uint64(i*blockBytes), uint64(len(r.block(i)))
 	at := r.end % n
 	switch turn := r.end - at; {
 	case from+length <= at:
-		first = turn + from
+		is.first = turn + from
 	case from >= at+(r.armed-r.end) && turn >= n:
-		first = turn - n + from
+		is.first = turn - n + from
+	case from < at && r.armed == r.end:
+		is = place{turn + from, at - from}
 	default:
-		return 0, false
+		return is, false
 	}
-	return first, first+length > r.start
+	return is, is.first+length > r.start
 }
 
-// packBlock replaces block i by its packed content, unless the writer has come to it meanwhile.
-func (r *Ring) packBlock(i int, first uint64, content []byte) {
+// packBlock replaces block i by its packed content, unless its place has changed meanwhile.
+func (r *Ring) packBlock(i int, is place, content []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now, ok := r.firstOf(i); !ok || now != first || r.blocks.isPacked[i] {
+	if now, ok := r.placeOf(i); !ok || now != is || r.blocks.isPacked[i] {
 		return
 	}
 	copy(r.blocks.slot(i), content)
 	e := &r.blocks.entries[i]
-	e.length.Store(uint64(len(content)))
-	e.first.Store(first + 1)
+	e.length.Store(uint64(len(content)) | is.filled<<32)
+	e.first.Store(is.first + 1)
 	r.blocks.isPacked[i] = true
 	r.blocks.count++
 	r.release(r.block(i))
@@ -185,7 +205,7 @@ func (r *Ring) unpack(offset uint64, n int) {
 func (r *Ring) unpackBlock(i int) {
 	e := &r.blocks.entries[i]
 	slot := r.blocks.slot(i)
-	_ = packed.Fill(r.block(i), slot[:min(e.length.Load(), uint64(len(slot)))])
+	_ = packed.Fill(r.block(i), slot[:min(e.length.Load()&math.MaxUint32, uint64(len(slot)))])
 	e.first.Store(0)
 	r.blocks.isPacked[i] = false
 	r.blocks.count--
@@ -201,7 +221,7 @@ func (r *Ring) loadBlocks() {
 		if was == 0 {
 			continue
 		}
-		if first, ok := r.firstOf(i); ok && first+1 == was {
+		if is, ok := r.placeOf(i); ok && is.first+1 == was && is.filled == e.length.Load()>>32 {
 			r.blocks.isPacked[i] = true
 			r.blocks.count++
 			continue

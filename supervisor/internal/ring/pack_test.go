@@ -41,11 +41,16 @@ func TestPack(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(uint64(keep), 1))
 			end := uint64(0)
 			for range 400 {
-				switch rnd.IntN(5) {
+				switch rnd.IntN(6) {
 				case 0:
 					end = printLines(r, end, 1+rnd.IntN(keep/lineBytes/2))
 				case 1:
 					r.Pack()
+				case 5: // the writer waits for output
+					r.Reserve()
+					if rnd.IntN(2) == 0 {
+						r.Withdraw()
+					}
 				case 2:
 					r, _ = adopted(t, r)
 				case 3:
@@ -93,6 +98,31 @@ func TestPackMemory(t *testing.T) {
 	t.Logf("%d KiB, packed %d KiB", full>>10, rest>>10)
 }
 
+// TestPackWaiting checks that the block in which the writer waits for output is packed, too, unless it holds little, and that its
+// content survives an adoption, together with the older output behind the writer.
+func TestPackWaiting(t *testing.T) {
+	for _, n := range []int{minUsed / lineBytes / 2, 5 * blockBytes / 2 / lineBytes, 3 * DefaultBytes / 2 / lineBytes} {
+		r := newRing(t, DefaultBytes)
+		end := printLines(r, 0, n)
+		r.Reserve()
+		r.Withdraw()
+		r.Pack()
+		is := int(end % uint64(len(r.buf)) / blockBytes)
+		if got, want := r.blocks.isPacked[is], n*lineBytes >= minUsed; got != want {
+			t.Errorf("%d lines: the block is packed: %v, want %v", n, got, want)
+		}
+		t.Logf("%d KiB of output take %d KiB", n*lineBytes>>10, memoryOf(t, r)>>10)
+		r, _ = adopted(t, r)
+		if got, want := r.blocks.isPacked[is], n*lineBytes >= minUsed; got != want {
+			t.Errorf("%d lines, adopted: the block is packed: %v, want %v", n, got, want)
+		}
+		end = printLines(r, end, 100)
+		if err := checkPrinted(r, end-min(end, DefaultBytes), end); err != nil {
+			t.Errorf("%d lines: %v", n, err)
+		}
+	}
+}
+
 // TestPackRandom checks that output that cannot be compressed stays as it is.
 func TestPackRandom(t *testing.T) {
 	r := newRing(t, DefaultBytes)
@@ -111,18 +141,28 @@ func TestPackRandom(t *testing.T) {
 // TestPackForgotten checks that a packed block is not unpacked over newer output, which a program has written that
 // does not know packed blocks.
 func TestPackForgotten(t *testing.T) {
-	r := newRing(t, DefaultBytes)
-	end := printLines(r, 0, DefaultBytes/lineBytes)
-	r.Pack()
-	r.blocks.isPacked, r.blocks.count = make([]bool, len(r.blocks.isPacked)), 0 // as if it did not know them
-	end = printLines(r, end, DefaultBytes/2/lineBytes)
-	q, _ := adopted(t, r)
-	if err := checkPrinted(q, end-DefaultBytes/2, end); err != nil {
-		t.Error(err)
-	}
-	q.Unpack()
-	if err := checkPrinted(q, end-DefaultBytes, end); err != nil {
-		t.Error(err)
+	for _, waits := range []bool{false, true} {
+		r := newRing(t, DefaultBytes)
+		end := printLines(r, 0, DefaultBytes/lineBytes)
+		if waits { // then the block of the writer is packed, too, and the program that does not know it loses it
+			r.Reserve()
+			r.Withdraw()
+		}
+		r.Pack()
+		r.blocks.isPacked, r.blocks.count = make([]bool, len(r.blocks.isPacked)), 0 // as if it did not know them
+		last := end
+		end = printLines(r, end, DefaultBytes/2/lineBytes)
+		q, _ := adopted(t, r)
+		if err := checkPrinted(q, last, end); err != nil {
+			t.Error(err)
+		}
+		q.Unpack()
+		if !waits {
+			last = end - DefaultBytes
+		}
+		if err := checkPrinted(q, last, end); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

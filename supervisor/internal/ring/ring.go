@@ -119,14 +119,16 @@ func (r *Ring) Keep() int { return len(r.buf) - r.readSize }
 // ring is closed. The reservation is short for a session that prints little, because all of it
 // must be poisoned, and becomes longer while reservations are filled. The ring drops the
 // older bytes in that memory before they are overwritten. The memory belongs to the writer
-// until Commit.
+// until Commit or Withdraw.
 func (r *Ring) Reserve() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.buf == nil {
 		return nil
 	}
-	r.widen()
+	if r.end != r.reserved || r.window == 0 { // otherwise the last reservation was withdrawn
+		r.widen()
+	}
 	n := min(r.window, r.ahead(r.end))
 	r.unpack(r.end, n)
 	r.forget(r.end + uint64(n))
@@ -134,6 +136,14 @@ func (r *Ring) Reserve() []byte {
 	r.lent = r.end + uint64(n)
 	at := int(r.end % uint64(len(r.buf)))
 	return r.buf[at : at+n]
+}
+
+// Withdraw returns reserved memory to which nothing was written. The writer should call it before it waits, so that Pack can
+// compress the memory around it.
+func (r *Ring) Withdraw() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lent = r.end
 }
 
 // widen doubles the next reservation if more than half of the last one was used, and otherwise halves it.

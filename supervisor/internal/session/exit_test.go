@@ -205,8 +205,8 @@ type eofTold struct {
 	eof chan struct{}
 }
 
-func (p *eofTold) ReadEach(b []byte, each func(int)) (int, error) {
-	n, err := p.PTY.ReadEach(b, each)
+func (p *eofTold) ReadEach(to pty.Memory, each func(int)) (int, error) {
+	n, err := p.PTY.ReadEach(to, each)
 	if err == io.EOF {
 		select {
 		case p.eof <- struct{}{}:

@@ -107,11 +107,13 @@ func (f *fakePTY) wait(deadline time.Time) {
 
 func (f *fakePTY) PID() int { return 1 << 30 }
 
-func (f *fakePTY) ReadEach(b []byte, each func(int)) (int, error) { return readEach(f.Read, b, each) }
+func (f *fakePTY) ReadEach(to pty.Memory, each func(int)) (int, error) {
+	return readEach(f.Read, to, each)
+}
 
 // readEach implements ReadEach for a terminal whose output comes in one piece.
-func readEach(read func([]byte) (int, error), b []byte, each func(int)) (int, error) {
-	n, err := read(b)
+func readEach(read func([]byte) (int, error), to pty.Memory, each func(int)) (int, error) {
+	n, err := read(to.Reserve())
 	if n > 0 {
 		each(n)
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/screen"
 )
 
@@ -25,7 +26,9 @@ type badPTY struct {
 	out, in     int
 }
 
-func (b *badPTY) ReadEach(p []byte, each func(int)) (int, error) { return readEach(b.Read, p, each) }
+func (b *badPTY) ReadEach(to pty.Memory, each func(int)) (int, error) {
+	return readEach(b.Read, to, each)
+}
 
 func (b *badPTY) Read(p []byte) (int, error) {
 	if b.read == nil {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/ring"
 )
 
@@ -32,7 +33,7 @@ type reader struct {
 
 // outputSource is the part of a PTY that a reader uses.
 type outputSource interface {
-	ReadEach(b []byte, each func(n int)) (int, error)
+	ReadEach(to pty.Memory, each func(n int)) (int, error)
 	SetReadDeadline(time.Time) error
 	Done() <-chan struct{}
 }
@@ -61,7 +62,7 @@ func (r *reader) run() {
 		r.pace()
 		last := isClosed(r.source.Done())
 		quiet := !deadline.IsZero() && time.Now().Before(deadline)
-		n, err := r.source.ReadEach(r.ring.Reserve(), r.forward)
+		n, err := r.source.ReadEach(r.ring, r.forward)
 		if n > 0 {
 			r.ring.Wake()
 			quiet, deadline = false, time.Time{}

@@ -41,7 +41,7 @@ import (
 // PTY is a child process on a terminal. Package pty has the implementation, *pty.PTY.
 type PTY interface {
 	PID() int
-	ReadEach(b []byte, each func(n int)) (int, error)
+	ReadEach(to pty.Memory, each func(n int)) (int, error)
 	SetReadDeadline(time.Time) error
 	SetWriteDeadline(time.Time) error
 	TryWrite([]byte) (int, error)

@@ -300,7 +300,7 @@ type latePTY struct {
 	late chan struct{}
 }
 
-func (p *latePTY) ReadEach(b []byte, each func(int)) (int, error) {
+func (p *latePTY) ReadEach(to pty.Memory, each func(int)) (int, error) {
 	<-p.late
-	return p.fakePTY.ReadEach(b, each)
+	return p.fakePTY.ReadEach(to, each)
 }
