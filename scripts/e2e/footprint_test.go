@@ -23,13 +23,15 @@ const (
 	fullLines = 10_000 // above the screen
 	// A session with that many lines that prints a line now and then (the heap has garbage then), and one that is silent.
 	maxSlowKiB = 2000
-	maxFullKiB = 600
+	maxFullKiB = 250
 	// A session that has printed a prompt. This includes memory that all sessions share.
-	maxPromptKiB = 120
+	maxPromptKiB = 90
 	// maxWakeups is how often all three processes may wake up in a second, beside silent sessions, however many they are.
 	maxWakeups = 20
 	// settleTime is how long a session may take until it is packed and its memory has been returned.
 	settleTime = 2 * time.Minute
+	// dropTime is how long a session must be silent until its screen is dropped, with some seconds more.
+	dropTime = 80 * time.Second
 )
 
 // TestFootprint checks the memory of sessions that have printed what programs print, and compares it with that of
@@ -49,14 +51,17 @@ func TestFootprint(t *testing.T) {
 	prompts := 3 * full
 	w.printing(c, "first", full, len(mix), "cat "+file) // makes what the sessions share, and lets the heap of the proxy grow
 	w.checkWakeups(full)
+	time.Sleep(dropTime) // otherwise the sessions of before would become smaller during the next measurement
 	before := w.steadyFootprint()
 	w.printing(c, "full", full, len(mix), "cat "+file)
 	w.settledFootprint("a silent session with 10,000 lines", before, full, maxFullKiB)
 	w.checkWakeups(2 * full)
+	time.Sleep(dropTime)
 	before = w.steadyFootprint()
 	w.printing(c, "prompt", prompts, 2, "printf '$ '")
 	w.settledFootprint("a session with a prompt", before, prompts, maxPromptKiB)
 	w.checkWakeups(2*full + prompts)
+	time.Sleep(dropTime)
 	before = w.steadyFootprint()
 	w.printing(c, "slow", full, len(mix), "cat "+file+"; while sleep 0.3; do printf 'a line\\r\\n'; done")
 	w.settledFootprint("a slow session with 10,000 lines", before, full, maxSlowKiB)

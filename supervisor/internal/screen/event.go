@@ -27,11 +27,11 @@ type events struct {
 	titled, moved bool
 	notifications []protocol.Notification
 
-	erased erased
+	erased Erased
 }
 
-// erased tells when the whole normal screen was erased for the last time.
-type erased struct {
+// Erased tells when the whole normal screen was erased for the last time.
+type Erased struct {
 	At   uint64 `json:"at,omitempty"`   // output offset of the piece that erased it
 	Line uint64 `json:"line,omitempty"` // number of the first line on the erased screen
 	Ever bool   `json:"ever,omitempty"`
@@ -54,7 +54,7 @@ func (e *events) add(v vt.Event, offset uint64) {
 		}
 		e.notifications = append(e.notifications, notification(v))
 	case vt.Erased:
-		e.erased = erased{At: offset, Line: v.Line, Ever: true}
+		e.erased = Erased{At: offset, Line: v.Line, Ever: true}
 	}
 }
 

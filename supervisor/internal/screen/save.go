@@ -30,7 +30,7 @@ type saved struct {
 	Titled        bool                    `json:"titled,omitempty"`
 	Moved         bool                    `json:"moved,omitempty"`
 	Notifications []protocol.Notification `json:"notifications,omitempty"`
-	Erased        erased                  `json:"erased,omitzero"`
+	Erased        Erased                  `json:"erased,omitzero"`
 	Rest          *vt.Remainder           `json:"rest"`
 }
 

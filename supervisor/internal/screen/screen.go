@@ -90,6 +90,14 @@ func (s *Screen) WriteSome(p []byte, budget int) (cost int) {
 	return cost
 }
 
+// HasReader reports whether a reader has asked for changes. Its position is not saved.
+func (s *Screen) HasReader() bool { return s.tracker != nil }
+
+// Erased tells when the screen was erased. SetErased sets it in a screen that was restored from the output in other
+// pieces, because the offset of the erasure depends on the pieces.
+func (s *Screen) Erased() Erased     { return s.events.erased }
+func (s *Screen) SetErased(e Erased) { s.events.erased = e }
+
 // Offset returns the number of bytes written, which is the output offset of the next byte.
 func (s *Screen) Offset() uint64 { return s.offset }
 

@@ -312,7 +312,7 @@ func TestNextLifeOfPacked(t *testing.T) {
 				return n
 			}
 			idle := func(s *Session) int {
-				s.do(func() { s.idle.touched = false; s.becomeIdle() })
+				s.do(func() { s.idle.touched, s.idle.isIdle = false, false; s.becomeIdle() })
 				n := frame(s)
 				t.Logf("a keyframe of %d bytes", n)
 				return n
@@ -352,6 +352,81 @@ func TestNextLifeOfPacked(t *testing.T) {
 			}
 			w.until(t, "END")
 		})
+	}
+}
+
+// beIdle makes a session idle, and then drops its screen unless something prevents it. It reports whether the screen is dropped.
+func beIdle(s *Session) (isDropped bool) {
+	s.do(func() {
+		s.idle.touched, s.idle.isIdle = false, false
+		s.becomeIdle()
+		if s.idle.isIdle {
+			s.becomeIdle()
+		}
+		isDropped = s.display.isDropped()
+	})
+	return isDropped
+}
+
+// A session whose screen was dropped shows the same afterwards, whatever uses the screen first, and a successor restores it, too.
+func TestDropScreen(t *testing.T) {
+	for name, lines := range map[string]int{"the ring has all output": 2000, "the ring has a part": 300_000} {
+		for use, do := range map[string]func(*testing.T, *tableLife, *Session) (next *Session, printed string){
+			"a request": func(_ *testing.T, _ *tableLife, s *Session) (*Session, string) { return s, "" },
+			"a viewer": func(t *testing.T, _ *tableLife, s *Session) (*Session, string) {
+				look(t, s, protocol.AttachSpec{}).until(t, "READY")
+				return s, ""
+			},
+			"output": func(t *testing.T, _ *tableLife, s *Session) (*Session, string) {
+				if _, err := s.Type("w", 0, []byte("\n")); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.Await(testkit.Soon(t), protocol.AwaitSpec{Text: "MORE"}); err != nil {
+					t.Fatal(err)
+				}
+				return s, "\nMORE"
+			},
+			"a size": func(t *testing.T, _ *tableLife, s *Session) (*Session, string) {
+				for _, cols := range []int{50, 80} {
+					if err := s.Resize(protocol.Size{Cols: cols}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return s, ""
+			},
+			"a crash": func(_ *testing.T, l *tableLife, s *Session) (*Session, string) {
+				return l.restart(Heritage{Crashed: true}).get(s.ID()), ""
+			},
+			"an upgrade": func(t *testing.T, l *tableLife, s *Session) (*Session, string) {
+				l.Prepare()
+				s.do(func() {
+					if k := s.display.keyframe; !s.display.isDropped() || k.isWhole && !k.isPlain {
+						t.Error("the preparation has restored the screen, or the keyframe is packed")
+					}
+				})
+				return l.restart(Heritage{}).get(s.ID()), ""
+			},
+		} {
+			t.Run(name+", "+use, func(t *testing.T) {
+				l := newLife(t, Config{})
+				s := create(t, l.Table, bash(fmt.Sprintf(`printf '\e]2;a title\a'; seq 1 %d; printf '\e[1;31mREADY\e[m'; read -r; printf MORE; read -r`, lines)))
+				v := look(t, s, fromStart(s))
+				v.until(t, "READY")
+				want, was := text(t, s), info(t, s)
+				if beIdle(s) {
+					t.Fatal("the screen was dropped although a viewer is attached")
+				}
+				v.a.Detach()
+				testkit.Eventually(t, patience, func() bool { return beIdle(s) }, "the screen is dropped, when the events of the program are published")
+				if now := info(t, s); now.Title != "a title" || now.OutputOffset != was.OutputOffset || now.Size != was.Size {
+					t.Errorf("the session is %+v, and was %+v", now, was)
+				}
+				s, printed := do(t, l, s)
+				if got := text(t, s); len(got) < 500 || !strings.HasSuffix(want+printed, got) {
+					t.Errorf("the screen ends with %q, want %q", got[max(0, len(got)-30):], (want + printed)[len(want+printed)-30:])
+				}
+			})
+		}
 	}
 }
 

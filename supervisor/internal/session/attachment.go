@@ -157,6 +157,7 @@ func (s *Session) newAttachment(spec protocol.AttachSpec, shadow bool) (*Attachm
 
 func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	var none protocol.AttachInfo
+	s.restoreDropped()
 	exit := s.exit
 	_, end, _ := s.ring.Bounds()
 	if s.isLost() { // its stored screen can be attached
@@ -375,6 +376,7 @@ func (s *Session) end(a, by *Attachment) {
 		return
 	}
 	s.viewers.remove(a, by)
+	s.idle.touch() // the screen was not dropped while a was attached
 	s.noteChange()
 	s.ring.Unwatch(a.wake)
 	s.held.release(a)

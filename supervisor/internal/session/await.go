@@ -127,11 +127,14 @@ func (s *Session) Await(ctx context.Context, spec protocol.AwaitSpec) (protocol.
 			return protocol.AwaitedInfo{}, err
 		}
 	}
-	if err := s.request(func() error { return s.awaits.add(w, s.id) }); err != nil {
+	if err := s.request(func() error { s.restoreDropped(); return s.awaits.add(w, s.id) }); err != nil {
 		return protocol.AwaitedInfo{}, err
 	}
 	defer func() {
-		gone := func() { s.awaits.remove(w) }
+		gone := func() {
+			s.awaits.remove(w)
+			s.idle.touch() // the screen was not dropped while w waited
+		}
 		if protocol.CodeOf(s.ask(noteTime, gone)) == protocol.CodeBusy {
 			go s.do(gone) // the reply must not wait for a busy loop
 		}

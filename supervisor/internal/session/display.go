@@ -36,7 +36,7 @@ type display struct {
 	answer func(*screen.Screen) // takes the screen's replies to queries; called after each piece of output, before the next resize
 	onLost func()               // called after the screen was lost
 
-	screen        *screen.Screen // nil while restoring is set; use it within use
+	screen        *screen.Screen // nil while restoring is set, also after drop; use it within use
 	received      uint64         // end offset of the output that must be on the screen
 	lastWasCostly bool           // the last output written to the screen has cost cheapCost or more
 	isLast        bool           // the child has ended, so lastBudget applies
@@ -98,10 +98,13 @@ func (d *display) terminalSize() protocol.Size {
 	return d.ring.SizeAt(end)
 }
 
-// shownTo returns the offset up to which the screen contains the output. While the screen is
-// being restored this is the end of the ring, because each user of the screen waits for the
-// restoration.
+// shownTo returns the offset up to which the screen contains the output. While the screen of an
+// adopted session is being restored this is the end of the ring, because each user of the screen
+// waits for the restoration.
 func (d *display) shownTo() uint64 {
+	if d.isDropped() {
+		return d.restoring.publishedTo
+	}
 	if d.restoring != nil {
 		_, end, _ := d.ring.Bounds()
 		return end
@@ -151,7 +154,10 @@ func (d *display) setAppearance(look protocol.Appearance) {
 func (d *display) receive(c chunk) (end uint64, now bool) {
 	d.received = c.offset + uint64(c.n)
 	d.lastBudget += lastPerByte * c.n
-	return d.received, !d.lastWasCostly
+	if d.isDropped() {
+		d.restoring.urgent = true
+	}
+	return d.received, !d.lastWasCostly && !d.isDropped()
 }
 
 // expectEnd bounds the cost of the remaining output, because the child has ended.

@@ -32,8 +32,14 @@ func (t *Table) Prepare() {
 	for _, s := range t.registry.forSuccessor() {
 		var took time.Duration
 		_ = s.ask(prepareTime, func() {
-			s.feed()
 			s.ring.Unpack()
+			if s.display.isDropped() {
+				begun := time.Now()
+				s.display.unpackKeyframe()
+				took = time.Since(begun)
+				return
+			}
+			s.feed()
 			if s.display.restoring == nil && (s.display.needsSaving() || !s.display.keyframe.isPlain) {
 				begun := time.Now()
 				s.writeKeyframe(plainLines)

@@ -136,6 +136,13 @@ func (d *display) writeKeyframe(lines int) (isWritten bool) {
 	return isWritten
 }
 
+// unpackKeyframe makes the lines of the keyframe plain, for a program that does not know packed ones.
+func (d *display) unpackKeyframe() {
+	if err := d.keyframe.unpack(); err != nil {
+		d.log.Error().Err(err).Msg("keyframe not unpacked; an older program would restore the screen without its lines")
+	}
+}
+
 // keyframe is the slate with the keyframe, and a description of its content. loop owns it.
 type keyframe struct {
 	*slate.Slate
@@ -165,6 +172,23 @@ func (k *keyframe) read() (offset uint64, saved []byte, err error) {
 	offset, saved, _ = splitFrame(frame)
 	saved, err = screen.Unpack(saved)
 	return offset, saved, err
+}
+
+// unpack replaces a packed keyframe by the same one with plain lines.
+func (k *keyframe) unpack() error {
+	if k.isPlain {
+		return nil
+	}
+	offset, saved, err := k.read()
+	if err != nil || saved == nil {
+		return err
+	}
+	err = k.WriteBy(func(w io.WriterAt) error {
+		_, err := w.WriteAt(append(binary.LittleEndian.AppendUint64(nil, offset), saved...), 0)
+		return err
+	})
+	k.isPlain = err == nil
+	return err
 }
 
 // splitFrame splits the content of a keyframe into its offset and the saved screen. It returns false

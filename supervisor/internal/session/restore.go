@@ -32,6 +32,9 @@ type restoration struct {
 	scannedTo   uint64 // output before this offset holds no unanswered query
 	publishedTo uint64 // shell marks and events in output before this offset were published
 
+	isDropped bool          // the display has dropped the screen at publishedTo; it is restored when it is used, as it was there
+	erased    screen.Erased // of the dropped screen
+
 	urgent bool // it cannot wait (isUrgent), so loop does it before it receives more output
 
 	resized bool // the size, in cells or pixels, has changed since, and the program was not notified on its terminal
@@ -73,7 +76,12 @@ func (d *display) isUrgent(end uint64, answers bool) bool {
 // If it only cannot wait, the restoration becomes urgent, and loop continues it in turns. A suspect
 // screen may have to wait for other suspects, which it must not do while it holds a turn, so it must
 // be finished at once.
+//
+// A dropped screen must be restored at once, because nothing else restores it.
 func (d *display) mustRestore(end uint64, answers bool) bool {
+	if d.isDropped() {
+		return true
+	}
 	if !d.isUrgent(end, answers) {
 		return false
 	}
@@ -83,6 +91,24 @@ func (d *display) mustRestore(end uint64, answers bool) bool {
 	}
 	return true
 }
+
+// drop frees the screen if the keyframe and the ring make exactly this screen, as they do for a successor. The first use
+// restores it. A screen stays if it has what no keyframe has: the position of a reader of changes. It stays also if it has pictures, because
+// to decode them costs much.
+func (d *display) drop() bool {
+	isKept := d.ringSuffices() || d.keyframe.isWhole && d.sinceKeyframe() == 0
+	if d.restoring != nil || d.saved.Degraded || !isKept || d.isBehind() || d.hasPictures() || d.screen.HasReader() {
+		return false
+	}
+	end := d.screen.Offset()
+	d.saved.Title, d.saved.Cwd = d.titles()
+	d.restoring = &restoration{offset: d.keyframe.offset, answeredTo: end, scannedTo: end, publishedTo: end, isDropped: true, erased: d.screen.Erased()}
+	d.screen = nil
+	return true
+}
+
+// isDropped reports whether the screen was dropped and is not restored yet.
+func (d *display) isDropped() bool { return d.restoring != nil && d.restoring.isDropped }
 
 // emptyScreen returns a screen without content at the start of the ring.
 func (d *display) emptyScreen() *screen.Screen {
@@ -122,6 +148,9 @@ func (d *display) step(r *restoration, look protocol.Appearance) {
 		return
 	}
 	start, end, _ := d.ring.Bounds()
+	if r.isDropped {
+		end = r.publishedTo
+	}
 	at := r.screen.Offset()
 	if at < start {
 		d.log.Error().Uint64("bytes", start-at).Msg("ring has overtaken the keyframe; the screen misses output")
@@ -138,6 +167,9 @@ func (d *display) step(r *restoration, look protocol.Appearance) {
 	}
 	r.screen.SetAppearance(look)
 	r.screen.Replies() // the program was notified of the size in pixels
+	if r.isDropped {
+		r.screen.SetErased(r.erased)
+	}
 	d.screen, d.restoring = r.screen, nil
 	if r.resized {
 		d.screen.ReportSize()

@@ -543,6 +543,7 @@ func (s *Session) resize(size protocol.Size) error {
 	if size == s.size {
 		return nil
 	}
+	s.restoreDropped()
 	if err := s.setSize(size); err != nil {
 		return err
 	}

@@ -212,25 +212,42 @@ const idleAfter = 5 * time.Second
 // 10 s, the keeper may start a program of an earlier release, which does not know packed output and keyframes.
 const packDelay = 15 * time.Second
 
-// idle is an alarm that runs until the session is idle.
+// dropAfter is how long a session stays idle until its screen is dropped. A session that prints a line each time shortly after
+// its screen was dropped costs some 20 ms of processor time a minute if its history is full.
+const dropAfter = time.Minute
+
+// idle is an alarm that runs until the session is idle, and then until its screen is dropped.
 type idle struct {
 	alarm
 	touched bool   // activity since the alarm was set
+	isIdle  bool   // the alarm runs until the screen is dropped
 	packed  uint64 // offset of the output when the alarm expired last
 }
 
 // touch notes activity of the session.
 func (i *idle) touch() {
-	if i.c != nil {
+	if i.c != nil && !i.isIdle {
 		i.touched = true
 		return
 	}
+	i.isIdle = false
 	i.set(idleAfter)
+}
+
+// begin notes that the session is idle.
+func (i *idle) begin() {
+	i.isIdle = true
+	i.set(dropAfter)
 }
 
 func (s *Session) becomeIdle() {
 	i := &s.idle
 	i.disarm()
+	if i.isIdle {
+		i.isIdle = false
+		s.dropScreen()
+		return
+	}
 	if time.Now().Before(s.cfg.packFrom) {
 		i.touch()
 		return
@@ -248,6 +265,7 @@ func (s *Session) becomeIdle() {
 	s.ring.Pack()
 	s.cfg.trimmer.request()
 	s.inspectChild()
+	i.begin()
 	switch {
 	case s.display.ringSuffices():
 		s.display.eraseKeyframe()
@@ -259,6 +277,25 @@ func (s *Session) becomeIdle() {
 	}
 	s.settle()
 	s.stateSlate.Trim()
+}
+
+// dropScreen drops the screen of an idle session, unless something depends on it that a restored screen does not have: the
+// position of a viewer or of an awaiter.
+func (s *Session) dropScreen() {
+	if len(s.viewers.attached) > 0 || len(s.awaits) > 0 || s.eventAlarm.c != nil || s.isLost() {
+		return
+	}
+	if s.display.drop() {
+		s.cfg.trimmer.request()
+	}
+}
+
+// restoreDropped restores the screen if it was dropped. It must be called before a change of which the restoration must not know,
+// such as one of the size.
+func (s *Session) restoreDropped() {
+	if s.display.isDropped() {
+		s.finishRestore()
+	}
 }
 
 const (

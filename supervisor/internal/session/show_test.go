@@ -194,7 +194,7 @@ func TestNews(t *testing.T) {
 	})
 }
 
-// A session that is silent compresses its screen once, and then sets no timer.
+// A session that is silent compresses its screen once, drops it later, and then sets no timer.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -210,9 +210,14 @@ func TestIdle(t *testing.T) {
 				t.Error("no timer runs after output")
 			}
 		}
-		time.Sleep(3 * idleAfter)
-		if runs() {
-			t.Error("the timer still runs after the session was silent")
+		isDropped := func() (is bool) { s.do(func() { is = s.display.isDropped() }); return is }
+		time.Sleep(dropAfter)
+		if isDropped() {
+			t.Error("the screen was dropped too early")
+		}
+		time.Sleep(2 * idleAfter)
+		if runs() || !isDropped() {
+			t.Error("the timer still runs after the session was silent, or the screen was not dropped")
 		}
 		c, err := s.Show(protocol.ScreenSpec{Scrollback: protocol.AllScrollback})
 		if err != nil || len(c.Lines) != 2000 || !runs() {

@@ -58,6 +58,7 @@ func (r source) Masker() *mask.Masker { return r.masker }
 func (s *Session) frame(after uint64, lines bool) (f recorder.Frame, err error) {
 	k := &s.display.keyframe
 	if k.offset < after || lines && !k.isWhole {
+		s.restoreDropped()
 		n := allLines
 		if !lines {
 			n = s.cfg.frames.linesInFlood()
