@@ -143,3 +143,7 @@ type AwaitedInfo struct {
 
 // MaxKeys is the largest number of keys in one input.
 const MaxKeys = 256
+
+// MaxHoldMS is the longest time for which a writer holds back the input requests of others, in milliseconds. It leaves time
+// to wait for the echo of a text before Enter is sent.
+const MaxHoldMS = 2000

@@ -19,7 +19,7 @@ const (
 	CodeExitedEarly           Code = "exited_early"           // the child ended within the check after its start
 	CodeFrameTooLarge         Code = "frame_too_large"        // a frame exceeds the limit
 	CodeHelloRequired         Code = "hello_required"         // another message arrived before hello
-	CodeInputFull             Code = "input_full"             // the input queue is full; Offset is the accepted input offset
+	CodeInputFull             Code = "input_full"             // the input queue is full, or held by another writer; Offset is the accepted input offset
 	CodeInputGap              Code = "input_gap"              // the input begins after the accepted input; Offset is where it must continue
 	CodeInstanceMismatch      Code = "instance_mismatch"      // the session has another instance, because it was started again
 	CodeInternal              Code = "internal"               // an error of Holdfast itself

@@ -465,6 +465,9 @@ type Input struct {
 	// Insert, Delete, PageUp, PageDown, F1 to F12, or one character. The prefixes C-, M- and S- may
 	// precede it. Each key counts as one byte of input.
 	Keys []string `json:"keys,omitempty"`
+	// HoldMS requires Writer. Until the writer's next input without it, or for that many milliseconds, the inputs of
+	// other writers fail with input_full, so that none of them comes between a text and the keys after it.
+	HoldMS int64 `json:"hold_ms,omitempty"`
 }
 
 // Mark requests a mark of the session's present position. The reply is Marked.

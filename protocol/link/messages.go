@@ -394,8 +394,9 @@ type Write struct {
 	Data      []byte             `json:"data"`               // base64
 	Writer    string             `json:"writer,omitempty"`   // writer of the input; with Offset, the input is accepted exactly once
 	Offset    uint64             `json:"offset,omitempty"`
-	Paste     bool               `json:"paste,omitempty"` // Data is text, to be enclosed in paste marks if the program has set mode 2004
-	Keys      []string           `json:"keys,omitempty"`  // names of keys instead of Data; each counts as one byte of input
+	Paste     bool               `json:"paste,omitempty"`   // Data is text, to be enclosed in paste marks if the program has set mode 2004
+	Keys      []string           `json:"keys,omitempty"`    // names of keys instead of Data; each counts as one byte of input
+	HoldMS    int64              `json:"hold_ms,omitempty"` // time for which Writer holds back the writes of others, or until its next write without it
 }
 
 // Mark requests a mark of the session's present position. The reply is Marked.

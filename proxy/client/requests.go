@@ -310,43 +310,9 @@ func (c *Client) Wait(ctx context.Context, id protocol.SessionID, timeout time.D
 	return &w.Exit, nil
 }
 
-// Type sends input to a session without an attachment, exactly once, and returns when the session
-// has accepted all of it. If the terminal will cut a line of the input, the error is
-// line_too_long; in that case, too, all of the input was accepted.
-func (c *Client) Type(ctx context.Context, id protocol.SessionID, data []byte) error {
-	const atOnce = 256 << 10
-	writer := protocol.NewToken(8)
-	var warned error
-	for offset, since := 0, time.Now(); offset < len(data); {
-		part := data[offset:min(len(data), offset+atOnce)]
-		to, err := c.typePart(ctx, &api.Input{SessionID: id, Data: part, Writer: writer, Offset: uint64(offset)})
-		if protocol.CodeOf(err) == protocol.CodeLineTooLong {
-			warned, err = cmp.Or(warned, err), nil
-		}
-		if err == nil {
-			offset, since = to, time.Now()
-			continue
-		}
-		if c.isClosed() {
-			return err
-		}
-		accepted, fatal := acceptedBy(err, offset)
-		if fatal != nil {
-			return fatal
-		}
-		if accepted != offset {
-			offset, since = accepted, time.Now()
-		}
-		if err := c.awaitRoom(ctx, id, err, since); err != nil {
-			return err
-		}
-	}
-	return warned
-}
-
 // typePart sends input, and returns the offset up to which it was accepted, also with the error line_too_long. The error is
 // ErrDecode if the proxy has accepted none of the input, because Type would not end, or more than that.
-func (c *Client) typePart(ctx context.Context, m *api.Input) (int, error) {
+func (c *Client) typePart(ctx context.Context, m *api.Input) (uint64, error) {
 	end := m.Offset + uint64(len(m.Data))
 	a, err := ask[*api.Accepted](ctx, c, m)
 	to := end
@@ -361,7 +327,7 @@ func (c *Client) typePart(ctx context.Context, m *api.Input) (int, error) {
 	if to <= m.Offset || to > end {
 		return 0, failed(ErrDecode, fmt.Errorf("input from %d to %d answered by accepted %d", m.Offset, end, to))
 	}
-	return int(to), err
+	return to, err
 }
 
 // awaitRoom waits before input is sent again that failed with why: the child reads more slowly than the input comes, or the
@@ -375,9 +341,9 @@ func (c *Client) awaitRoom(ctx context.Context, id protocol.SessionID, why error
 
 // acceptedBy returns the offset of the input that was accepted, if err allows the input to
 // continue, or returns err.
-func acceptedBy(err error, offset int) (int, error) {
+func acceptedBy(err error, offset uint64) (uint64, error) {
 	if e := protocol.AsError(err); e.Code == protocol.CodeInputFull && e.Offset != nil {
-		return int(*e.Offset), nil
+		return *e.Offset, nil
 	}
 	if lost(err) {
 		return offset, nil

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"reflect"
 	"strings"
 	"testing"
@@ -71,4 +72,29 @@ func TestKeysAreCounted(t *testing.T) {
 		p.answer(m, &api.Accepted{Offset: m.Offset + uint64(len(m.Keys))})
 	}
 	wantErr(t, "keys", done(), nil)
+}
+
+// The pieces of a sequence have one writer, and all but the last hold back the input of others.
+func TestSequence(t *testing.T) {
+	_, c, p := dialed(t)
+	done := startErr(t, func() error {
+		q := c.Sequence("s")
+		return cmp.Or(q.Type(t.Context(), []byte("ab"), true), q.Paste(t.Context(), []byte("c"), true), q.Keys(t.Context(), false, "Enter"))
+	})
+	writer := ""
+	for i, piece := range []api.Input{
+		{Data: []byte("ab"), HoldMS: protocol.MaxHoldMS},
+		{Data: []byte("b"), HoldMS: protocol.MaxHoldMS, Offset: 1}, // the remainder
+		{Data: []byte("c"), HoldMS: protocol.MaxHoldMS, Offset: 2, Paste: true},
+		{Data: []byte{}, Offset: 3, Keys: []string{"Enter"}},
+	} {
+		m := want[*api.Input](p)
+		if i == 0 {
+			writer = m.Writer
+		}
+		piece.Request, piece.SessionID, piece.Writer = m.Request, "s", writer
+		equal(t, "input", *m, piece)
+		p.answer(m, &api.Accepted{Offset: uint64(i + 1)})
+	}
+	wantErr(t, "sequence", done(), nil)
 }

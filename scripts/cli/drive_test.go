@@ -5,7 +5,9 @@ package cli
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +49,33 @@ func TestSendAsTyped(t *testing.T) {
 				t.Errorf("the child received %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// A text and the keys after it must stay together if several programs send at the same time.
+func TestSendTogether(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "stty -echo; echo ready; while read x; do echo got $x; done")
+	w.must("wait", "s", "--text", "^ready$")
+	var all sync.WaitGroup
+	want := ""
+	for i := range 8 {
+		line := strings.Repeat(string(rune('a'+i)), 8)
+		want += "got " + line + "=\n"
+		all.Go(func() {
+			if r := w.proxy("send", "s", line, "--key", "=", "--enter"); r.Code != 0 {
+				t.Error(r)
+			}
+		})
+	}
+	all.Wait()
+	w.must("send", "s", "end", "--enter")
+	w.must("wait", "s", "--text", "got end$")
+	lines := strings.Split(strings.TrimSuffix(w.must("screen", "s"), "got end\n"), "\n")
+	slices.Sort(lines)
+	if got := strings.TrimSpace(strings.Join(lines, "\n")); got != want+"ready" {
+		t.Errorf("the child received\n%s\nwant\n%s", got, want)
 	}
 }
 

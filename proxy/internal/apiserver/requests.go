@@ -108,7 +108,7 @@ var handlers = make(handlerTable).
 		return api.EnvironmentContent{Request: p.Request, Env: r.Env}, nil
 	})).
 	add(forward(policy.VerbType, func(p *passing, m *api.Input) protocol.Message {
-		return wire.Write{SessionID: p.id, Instance: p.instance, Data: m.Data, Writer: m.Writer, Offset: m.Offset, Paste: m.Paste, Keys: m.Keys}
+		return wire.Write{SessionID: p.id, Instance: p.instance, Data: m.Data, Writer: m.Writer, Offset: m.Offset, Paste: m.Paste, Keys: m.Keys, HoldMS: m.HoldMS}
 	}, func(p *passing, r *wire.Accepted) (protocol.Message, error) {
 		return api.Accepted{Request: p.Request, Offset: r.Offset}, nil
 	})).

@@ -61,8 +61,9 @@ func (a *app) sendCommand() *cobra.Command {
 		"program is, and only that. The echo of a line that is sent with --enter is ignored. The exit code is\n" +
 		"124 after --timeout. If the session ends first, the exit code is that of the session, or 1 if that\n" +
 		"is 0.\n\n" +
-		"If the session accepts no more input, because its program does not read, send waits until the program\n" +
-		"reads, and says so on standard error."
+		"The text and the keys stay together if several commands send at the same time. If the session accepts\n" +
+		"no more input, because its program does not read, send waits until the program reads, and says so on\n" +
+		"standard error."
 	cmd.Example = "  proxy send build --enter 'make test'\n" +
 		"  proxy send build --enter 'make test' --wait-text 'FAIL|ok' --timeout 10m   # prints that line\n" +
 		"  proxy send edit ':wq' --enter\n" +
@@ -129,7 +130,11 @@ func (a *app) send(cmd *cobra.Command, c *client.Client, o *sendOptions, id prot
 		data = append(data, more...)
 	}
 	if !o.wait.asked() {
-		return o.typeAll(ctx, c, id, data)
+		q := c.Sequence(id)
+		if err := o.typeText(ctx, q, data); err != nil {
+			return err
+		}
+		return o.pressKeys(ctx, q)
 	}
 	mark, err := o.sendMarked(ctx, c, id, data)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
@@ -152,16 +157,16 @@ func (o *sendOptions) sendMarked(ctx context.Context, c *client.Client, id proto
 	if err != nil {
 		return nil, err
 	}
+	q := c.Sequence(id)
+	if err := o.typeText(ctx, q, data); err != nil {
+		return nil, err
+	}
 	if shown := o.echo(data); shown != "" {
-		if err := sent(o.typeText(ctx, c, id, data)); err != nil {
-			return nil, err
-		}
 		if mark, err = echo.MarkBehind(ctx, c, id, shown, mark); err != nil {
 			return nil, err
 		}
-		data = nil
 	}
-	return mark.Mark, o.typeAll(ctx, c, id, data)
+	return mark.Mark, o.pressKeys(ctx, q)
 }
 
 // sendTime is how long send may take to send its input also if --timeout is shorter. A program may need most of a second to
@@ -176,35 +181,31 @@ func (o *sendOptions) echo(data []byte) string {
 	return echo.Of(data)
 }
 
-// typeAll sends the text, and then each key in a request of its own, so that programs that read a
-// paste at once still see the keys, and programs that distinguish keys by their time can do so.
-func (o *sendOptions) typeAll(ctx context.Context, c *client.Client, id protocol.SessionID, data []byte) error {
-	if len(data) > 0 {
-		if err := sent(o.typeText(ctx, c, id, data)); err != nil {
-			return err
-		}
+// typeText sends the text as input, or as a paste.
+func (o *sendOptions) typeText(ctx context.Context, q *client.Sequence, data []byte) error {
+	more := len(o.keys) > 0
+	if o.raw || !o.paste && o.file == "" && !bytes.ContainsAny(data, "\r\n") {
+		return sent(q.Type(ctx, data, more))
 	}
-	for _, key := range o.keys {
-		if err := sent(c.Keys(ctx, id, key)); err != nil {
+	return sent(q.Paste(ctx, data, more))
+}
+
+// pressKeys sends each key in a request of its own, so that programs that read a paste at once still
+// see the keys, and programs that distinguish keys by their time can do so.
+func (o *sendOptions) pressKeys(ctx context.Context, q *client.Sequence) error {
+	for i, key := range o.keys {
+		if err := sent(q.Keys(ctx, i+1 < len(o.keys), key)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// typeText sends the text as input, or as a paste.
-func (o *sendOptions) typeText(ctx context.Context, c *client.Client, id protocol.SessionID, data []byte) error {
-	if o.raw || !o.paste && o.file == "" && !bytes.ContainsAny(data, "\r\n") {
-		return c.Type(ctx, id, data)
-	}
-	return c.Paste(ctx, id, data)
-}
-
 // tellFull tells once on stderr that the command waits because a session accepts no input.
 func (a *app) tellFull(id protocol.SessionID, waited time.Duration) {
 	if waited >= askAfter && !a.toldFull {
 		a.toldFull = true
-		note("session %s accepts no more input, because its program does not read; send waits until it reads", id)
+		note("session %s accepts no more input, because its program does not read, or another command sends; send waits", id)
 	}
 }
 

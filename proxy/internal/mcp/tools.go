@@ -229,7 +229,8 @@ func (s *server) send(ctx context.Context, in sendInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := s.typeText(ctx, id, in.Text); err != nil {
+	q := s.Client.Sequence(id)
+	if err := typeText(ctx, q, in.Text, len(in.Keys) > 0); err != nil {
 		return "", err
 	}
 	if shown := echo.Of([]byte(in.Text)); in.WaitText != "" && shown != "" && len(in.Keys) > 0 && in.Keys[0] == "Enter" {
@@ -237,8 +238,8 @@ func (s *server) send(ctx context.Context, in sendInput) (string, error) {
 			return "", err
 		}
 	}
-	for _, key := range in.Keys {
-		if err := sent(s.Client.Keys(ctx, id, key)); err != nil {
+	for i, key := range in.Keys {
+		if err := sent(q.Keys(ctx, i+1 < len(in.Keys), key)); err != nil {
 			return "", err
 		}
 	}
@@ -270,15 +271,12 @@ func (s *server) send(ctx context.Context, in sendInput) (string, error) {
 	return s.awaited(ctx, a, found, err)
 }
 
-// typeText types a text, or pastes it if it has line breaks.
-func (s *server) typeText(ctx context.Context, id protocol.SessionID, text string) error {
-	switch {
-	case text == "":
-		return nil
-	case strings.ContainsAny(text, "\r\n"):
-		return sent(s.Client.Paste(ctx, id, []byte(text)))
+// typeText types a text, or pastes it if it has line breaks. more tells that keys follow.
+func typeText(ctx context.Context, q *client.Sequence, text string, more bool) error {
+	if strings.ContainsAny(text, "\r\n") {
+		return sent(q.Paste(ctx, []byte(text), more))
 	}
-	return sent(s.Client.Type(ctx, id, []byte(text)))
+	return sent(q.Type(ctx, []byte(text), more))
 }
 
 // sent returns nil for the warning that the terminal may cut a line of the input, because all of the input

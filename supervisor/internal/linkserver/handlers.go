@@ -248,6 +248,11 @@ func (s *Server) write(m *wire.Write) (protocol.Message, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m.HoldMS > 0 && m.Writer != "" {
+		if err := ss.HoldInput(m.Writer, time.Duration(min(m.HoldMS, protocol.MaxHoldMS))*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
 	var accepted uint64
 	switch {
 	case len(m.Keys) > protocol.MaxKeys:

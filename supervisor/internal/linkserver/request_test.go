@@ -151,10 +151,18 @@ func TestRequests(t *testing.T) {
 			v.until(t, "5\t")
 			return m.(*wire.Accepted).Offset == 19
 		}},
-		{name: "write, no key", request: wire.Write{SessionID: "s", Keys: []string{"x", "Hyper"}, Writer: "w", Offset: 19}, want: protocol.CodeInvalidArgument},
+		{name: "write, to be continued", request: wire.Write{SessionID: "s", Data: []byte("6"), Writer: "w", Offset: 19, HoldMS: protocol.MaxHoldMS}, check: func(m protocol.Message) bool {
+			return m.(*wire.Accepted).Offset == 20
+		}},
+		{name: "write, in between", request: wire.Write{SessionID: "s", Data: []byte("x")}, want: protocol.CodeInputFull},
+		{name: "write, continued", request: wire.Write{SessionID: "s", Keys: []string{"Enter"}, Writer: "w", Offset: 20}, check: func(m protocol.Message) bool {
+			v.until(t, "6")
+			return m.(*wire.Accepted).Offset == 21
+		}},
+		{name: "write, no key", request: wire.Write{SessionID: "s", Keys: []string{"x", "Hyper"}, Writer: "w", Offset: 21}, want: protocol.CodeInvalidArgument},
 		{name: "write, too many keys", request: wire.Write{SessionID: "s", Keys: make([]string, protocol.MaxKeys+1)}, want: protocol.CodeLimitExceeded},
 		{name: "write, keys and data", request: wire.Write{SessionID: "s", Keys: []string{"x"}, Data: []byte("x")}, want: protocol.CodeInvalidArgument},
-		{name: "write, a part of a paste again", request: wire.Write{SessionID: "s", Data: []byte("abcd"), Paste: true, Writer: "w", Offset: 17}, want: protocol.CodeInvalidArgument},
+		{name: "write, a part of a paste again", request: wire.Write{SessionID: "s", Data: []byte("abcd"), Paste: true, Writer: "w", Offset: 19}, want: protocol.CodeInvalidArgument},
 		{name: "write, unknown", request: wire.Write{SessionID: "x", Data: []byte("x")}, want: protocol.CodeSessionNotFound},
 		{name: "status", request: wire.Status{}, check: func(m protocol.Message) bool {
 			s := m.(*wire.StatusReport).Supervisor

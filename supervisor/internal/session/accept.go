@@ -43,6 +43,9 @@ func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byt
 // acceptInput; busy.
 func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, err error) {
 	if unanswered := s.ask(answerTime, func() {
+		if accepted, err = s.enterHold(name); err != nil {
+			return
+		}
 		if name != "" {
 			accepted, err = s.acceptInput(nil, name, offset, p)
 			return

@@ -113,6 +113,7 @@ type Session struct {
 	awaits        awaiters
 	viewers       viewers
 	input         input
+	hold          hold
 	idle          idle
 	eventAlarm    alarm // runs for screenEventInterval after an event of the program was published
 	childEnded    bool

@@ -30,6 +30,9 @@ func (s *Session) Press(name string, offset uint64, keys []string) (accepted uin
 // it is called in loop after feed.
 func (s *Session) convertInput(name string, offset uint64, count int, made func() ([]byte, error)) (accepted uint64, err error) {
 	if unanswered := s.ask(answerTime, func() {
+		if accepted, err = s.enterHold(name); err != nil {
+			return
+		}
 		s.feed()
 		var p []byte
 		err = protocol.Errorf(protocol.CodeInternal, "the input was not converted because of a defect of the terminal core; send it as plain data") // stays if made panics

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"holdfast/protocol"
 )
@@ -64,6 +65,74 @@ func TestPasteWhole(t *testing.T) {
 		if got, err := s.Paste("", 0, []byte("n")); got != 0 && err != nil {
 			t.Errorf("without a writer: %d, %v", got, err)
 		}
+	})
+}
+
+// While a writer holds the input, the requests of others are refused, and their attachments are not.
+func TestHoldInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		viewer := look(t, s, protocol.AttachSpec{})
+		accepted := uint64(0)
+		text := func(text string) {
+			t.Helper()
+			var err error
+			if accepted, err = s.Type("w", accepted, []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hold := func() {
+			t.Helper()
+			if err := s.HoldInput("w", time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		others := func(want protocol.Code) {
+			t.Helper()
+			var errs [4]error
+			_, errs[0] = s.Type("", 0, []byte("1"))
+			_, errs[1] = s.Type("other", 0, []byte("2"))
+			_, errs[2] = s.Paste("pasting", 0, []byte("3"))
+			_, errs[3] = s.Press("pressing", 0, []string{"4"})
+			for _, err := range errs {
+				if e := wantCode(t, "another writer", err, want); e != nil && (!e.Retryable || *e.Offset != 0) {
+					t.Errorf("another writer: %+v", e)
+				}
+			}
+		}
+		received := func(want string) {
+			t.Helper()
+			if got := typedBy(by(s)); got != want {
+				t.Errorf("the child received %q, want %q", got, want)
+			}
+		}
+		hold()
+		text("a")
+		others(protocol.CodeInputFull)
+		wantCode(t, "another hold", s.HoldInput("other", time.Second), protocol.CodeInputFull)
+		if err := viewer.a.Type(0, []byte("v")); err != nil {
+			t.Error(err)
+		}
+		hold() // a piece in the middle, which is repeated
+		text("b")
+		hold()
+		if n, err := s.Type("w", 1, []byte("b")); n != 2 || err != nil {
+			t.Errorf("the repeated piece: %d, %v", n, err)
+		}
+		others(protocol.CodeInputFull)
+		text("c")
+		received("avbc")
+		others("")
+		received("1234")
+
+		hold() // nothing follows
+		text("d")
+		time.Sleep(time.Second)
+		if _, err := s.Type("", 0, []byte("e")); err != nil {
+			t.Error(err)
+		}
+		received("de")
 	})
 }
 

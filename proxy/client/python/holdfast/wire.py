@@ -528,6 +528,9 @@ class InputSpec(TypedDict):
     # Tab, Escape, Space, Backspace, Up, Down, Left, Right, Home, End, Insert, Delete, PageUp, PageDown, F1 to F12, or
     # one character. The prefixes C-, M- and S- may precede it. Each key counts as one byte of input.
     keys: NotRequired[list[str]]
+    # HoldMS requires Writer. Until the writer's next input without it, or for that many milliseconds, the inputs of
+    # other writers fail with input_full, so that none of them comes between a text and the keys after it.
+    hold_ms: NotRequired[int]
 
 
 class InputMessage(InputSpec):

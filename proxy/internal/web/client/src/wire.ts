@@ -471,6 +471,11 @@ export interface InputMessage {
    * one character. The prefixes C-, M- and S- may precede it. Each key counts as one byte of input.
    */
   keys?: string[];
+  /**
+   * HoldMS requires Writer. Until the writer's next input without it, or for that many milliseconds, the inputs of
+   * other writers fail with input_full, so that none of them comes between a text and the keys after it.
+   */
+  hold_ms?: number;
 }
 
 /**
