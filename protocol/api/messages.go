@@ -596,6 +596,7 @@ type PTYExited struct {
 	Instance           protocol.Instance  `json:"instance,omitempty"`
 	Attachment         *uint32            `json:"attachment,omitempty"`
 	Seq                uint64             `json:"seq,omitempty"`
+	ExitedAt           time.Time          `json:"exited_at,omitzero"`
 }
 
 // Events requests events. If Instance and After are set and Instance is the supervisor's, the events
@@ -697,6 +698,7 @@ type TerminalExit struct {
 	Reason     protocol.Reason    `json:"reason,omitempty"`
 	Attachment *uint32            `json:"attachment,omitempty"`
 	Seq        uint64             `json:"seq,omitempty"`
+	ExitedAt   time.Time          `json:"exited_at,omitzero"`
 }
 
 // TerminalError is the reply to a terminal message that failed.

@@ -499,7 +499,7 @@ func (a *Attachment) fail(err error) {
 func exitOf(id protocol.SessionID, r *protocol.ExitRecord) *api.PTYExited {
 	return &api.PTYExited{
 		SessionID: id, PaneID: string(id), ExitCode: r.ExitCode, LastLines: r.LastLines,
-		TimedOut: r.TimedOut, Reason: r.Reason, Signal: r.Signal, Outcome: r.Outcome,
+		TimedOut: r.TimedOut, Reason: r.Reason, Signal: r.Signal, Outcome: r.Outcome, ExitedAt: r.ExitedAt,
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 	"holdfast/protocol/api"
 )
 
-// An Event is an event of a session. The event of a session's end has Exit and no Session.
+// An Event is an event of a session. The event of a session's end has Exit and no Session; its time is that of
+// the end.
 type Event struct {
 	Seq     uint64                `json:"seq"`
 	Event   protocol.EventKind    `json:"event"`
@@ -172,7 +173,7 @@ func (e *Events) Next() (*Event, error) {
 			return &Event{Seq: m.Seq, Event: m.Event, At: m.At, Session: m.Session, Missed: m.Missed, Notification: m.Notification}, nil
 		case *api.PTYExited:
 			e.seq = m.Seq
-			return &Event{Seq: m.Seq, Event: protocol.EventExited, Exit: m}, nil
+			return &Event{Seq: m.Seq, Event: protocol.EventExited, At: m.ExitedAt, Exit: m}, nil
 		}
 	}
 }

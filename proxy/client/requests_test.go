@@ -548,12 +548,12 @@ func TestEventsResume(t *testing.T) {
 		}
 		return got
 	}
-	p.send(api.Event{Seq: 11, Event: protocol.EventCreated, Session: &session}, api.PTYExited{Seq: 12, SessionID: "s", ExitCode: 4})
+	p.send(api.Event{Seq: 11, Event: protocol.EventCreated, Session: &session}, api.PTYExited{Seq: 12, SessionID: "s", ExitCode: 4, ExitedAt: time.Unix(1000, 0)})
 	_ = p.write([]byte{0, 0, 0, 50, 0, '{'}) // and half of another event
 	if got := next(); got.Seq != 11 || got.Event != protocol.EventCreated || got.Session.ID != "s" {
 		t.Errorf("got %+v", got)
 	}
-	if got := next(); got.Seq != 12 || got.Event != protocol.EventExited || got.Exit.ExitCode != 4 {
+	if got := next(); got.Seq != 12 || got.Event != protocol.EventExited || got.Exit.ExitCode != 4 || !got.At.Equal(time.Unix(1000, 0)) {
 		t.Errorf("got %+v", got)
 	}
 	_ = p.Close()

@@ -253,6 +253,7 @@ func (c *caller) exitMessage(m *wire.Exited, attachment *uint32, seq uint64) pro
 	if c.hello.Capabilities.Has(protocol.CapTerminalExit) {
 		return api.TerminalExit{
 			SessionID: m.SessionID, ExitCode: m.Exit.ExitCode, Reason: m.Exit.Reason, Attachment: attachment, Seq: seq,
+			ExitedAt: m.Exit.ExitedAt,
 		}
 	}
 	return ptyExited(m, attachment, seq)
@@ -266,7 +267,7 @@ func ptyExited(m *wire.Exited, attachment *uint32, seq uint64) api.PTYExited {
 		ExitCode: m.Exit.ExitCode, LastLines: m.Exit.LastLines, TimedOut: m.Exit.TimedOut,
 		Reason: m.Exit.Reason, Signal: m.Exit.Signal, Outcome: m.Exit.Outcome,
 		SessionTitle: m.Labels[protocol.LabelTitle], SessionDescription: m.Labels[protocol.LabelDescription],
-		Attachment: attachment, Seq: seq,
+		Attachment: attachment, Seq: seq, ExitedAt: m.Exit.ExitedAt,
 	}
 	if out.LastLines == nil {
 		out.LastLines = []string{}

@@ -30,9 +30,9 @@ func TestEvents(t *testing.T) {
 		want protocol.Message
 	}{
 		{name: "pty_exited", want: api.PTYExited{SessionID: "s", PaneID: "s", ExitCode: 3, LastLines: []string{"last"}, SessionTitle: "T",
-			Reason: "exited", Signal: "SIGTERM", Outcome: "natural", Instance: "life", Seq: 3}},
+			Reason: "exited", Signal: "SIGTERM", Outcome: "natural", Instance: "life", Seq: 3, ExitedAt: someExit.ExitedAt}},
 		{name: "terminal.exit", caps: []protocol.Capability{protocol.CapTerminalExit},
-			want: api.TerminalExit{SessionID: "s", ExitCode: 3, Reason: "exited", Seq: 3}},
+			want: api.TerminalExit{SessionID: "s", ExitCode: 3, Reason: "exited", Seq: 3, ExitedAt: someExit.ExitedAt}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, nil)

@@ -167,7 +167,7 @@ func (o *eventsOptions) subscribe(ctx context.Context, c *client.Client) (*clien
 // each prints the events that pass the filters, until no more can follow. It returns their number.
 func (o *eventsOptions) each(events *client.Events, out io.Writer) (n int, err error) {
 	begin := time.Now().Add(-o.since)
-	var at time.Time         // time of the last event that had one; an exit has none
+	var at time.Time         // time of the last event that had one; an exit of an older proxy has none
 	var missed *client.Event // events were missed before the time of --since, as far as is known
 	var silence *time.Timer
 	if !o.follow {

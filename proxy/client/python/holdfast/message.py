@@ -115,7 +115,7 @@ def exit_of_record(r: ExitRecord, session_id: str, instance: str) -> PtyExitedMe
         "session_description": "",
         "timed_out": r.get("timed_out", False),
     }
-    for field in ("reason", "outcome", "signal"):
+    for field in ("reason", "outcome", "signal", "exited_at"):
         if field in r:
             cast(Message, m)[field] = cast(Message, r)[field]
     return m

@@ -145,7 +145,7 @@ class Subscription:
             ))
         elif kind == "pty_exited" and m.get("seq") is not None:
             self._seq = integer(m, "seq")
-            self._put(SessionEvent(self._seq, "exited", exit=cast(PtyExitedMessage, m)))
+            self._put(SessionEvent(self._seq, "exited", text(m, "exited_at"), exit=cast(PtyExitedMessage, m)))
 
     def _put(self, event: SessionEvent) -> None:
         self._events.append(event)

@@ -689,6 +689,7 @@ class PtyExitedMessage(TypedDict):
     instance: NotRequired[str]
     attachment: NotRequired[int | None]
     seq: NotRequired[int]
+    exited_at: NotRequired[str]
 
 
 class RenameSpec(TypedDict):
@@ -1190,6 +1191,7 @@ class TerminalExitMessage(TypedDict):
     reason: NotRequired[Union[Literal["exited", "user_requested", "idle_timeout", "shutdown", "wait_error", "lost"], str]]
     attachment: NotRequired[int | None]
     seq: NotRequired[int]
+    exited_at: NotRequired[str]
 
 
 class TerminalOpenSpec(TypedDict):

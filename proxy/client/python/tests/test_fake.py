@@ -624,6 +624,21 @@ async def test_size_is_sent_again(fake: Fake, path: str) -> None:
 
 
 @run
+async def test_exited_event(fake: Fake, path: str) -> None:
+    """The event of an end has the time of the end, or none from an older proxy."""
+    def handle(m: Dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if m["type"] == "events":
+            send(writer, type="subscribed", instance="i", seq=0)
+            send(writer, type="pty_exited", session_id="s", seq=1, exit_code=0, exited_at="2026-09-01T12:00:00Z")
+            send(writer, type="pty_exited", session_id="s", seq=2, exit_code=0)
+
+    fake.handler = handle
+    async with await Holdfast.connect(path) as client:
+        events = client.subscribe()
+        assert [((e := await events.__anext__()).event, e.seq, e.at) for _ in range(2)] == [("exited", 1, "2026-09-01T12:00:00Z"), ("exited", 2, "")]
+
+
+@run
 async def test_silent_connections(fake: Fake, path: str) -> None:
     """Attachments and subscriptions leave connections that were lost without notice: if input is not accepted, or if a request finds its own silent."""
     typed: List[Tuple[int, bytes]] = []

@@ -74,7 +74,7 @@ export function exitOf(m: Message, session: string): ExitInfo | undefined {
       const reason = str(m, 'reason');
       return {
         ...none, session_id: str(m, 'session_id') || session, pane_id: session, exit_code: int(m, 'exit_code'),
-        timed_out: reason === IDLE, ...(reason !== '' && { reason }),
+        timed_out: reason === IDLE, ...(reason !== '' && { reason }), ...(typeof m.exited_at === 'string' && { exited_at: m.exited_at }),
       };
     }
   }
@@ -86,6 +86,6 @@ export function exitOfRecord(r: ExitRecord, session: string, instance: string): 
   return {
     session_id: session, pane_id: session, instance, exit_code: r.exit_code, last_lines: r.last_lines ?? [], session_title: '',
     session_description: '', timed_out: r.timed_out === true, reason: r.reason, outcome: r.outcome,
-    ...(r.signal !== undefined && { signal: r.signal }),
+    ...(r.signal !== undefined && { signal: r.signal }), ...(r.exited_at !== undefined && { exited_at: r.exited_at }),
   };
 }

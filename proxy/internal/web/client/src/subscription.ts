@@ -172,7 +172,7 @@ export class EventStream implements Subscription, AsyncIterator<HoldfastEvent, u
     const exit = m.seq === undefined ? undefined : exitOf(m, str(m, 'session_id'));
     if (exit === undefined) return;
     this.seq = int(m, 'seq');
-    this.put({ seq: this.seq, event: 'exited', exit });
+    this.put({ seq: this.seq, event: 'exited', ...(exit.exited_at !== undefined && { at: exit.exited_at }), exit });
   }
 
   /** closeIfSilent closes the connection if it has received nothing since Connection.received had a value. */

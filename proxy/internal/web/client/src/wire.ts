@@ -598,6 +598,7 @@ export interface PtyExitedMessage {
   instance?: string;
   attachment?: number | null;
   seq?: number;
+  exited_at?: string;
 }
 
 /**
@@ -1019,6 +1020,7 @@ export interface TerminalExitMessage {
   reason?: Word<'exited' | 'user_requested' | 'idle_timeout' | 'shutdown' | 'wait_error' | 'lost'>;
   attachment?: number | null;
   seq?: number;
+  exited_at?: string;
 }
 
 /**

@@ -416,11 +416,11 @@ test('a subscription goes on where it was', async () => {
   await sub.ready;
   const event = (seq, kind) => fake.stream.tell({ type: 'event', seq, event: kind, at: 't', session: { id: 'a' } });
   event(11, 'created');
-  fake.stream.tell({ type: 'pty_exited', seq: 12, session_id: 'a', pane_id: 'a', exit_code: 0, last_lines: [], session_title: '', session_description: '', timed_out: false });
+  fake.stream.tell({ type: 'pty_exited', seq: 12, session_id: 'a', pane_id: 'a', exit_code: 0, last_lines: [], session_title: '', session_description: '', timed_out: false, exited_at: '2026-09-01T12:00:00Z' });
   const it = sub[Symbol.asyncIterator]();
   assert.deepEqual((await it.next()).value, { seq: 11, event: 'created', at: 't', session: { id: 'a' } });
   const exited = (await it.next()).value;
-  assert.deepEqual([exited.event, exited.exit.exit_code], ['exited', 0]);
+  assert.deepEqual([exited.event, exited.exit.exit_code, exited.at], ['exited', 0, '2026-09-01T12:00:00Z']);
   fake.stream.breaks();
   const bell = it.next();
   while (asked.length < 2) await new Promise((done) => setImmediate(done));
