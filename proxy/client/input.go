@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -202,8 +203,12 @@ func (a *Attachment) sendTerminal(conn *conn, id string, size *protocol.Size, ap
 	return size == nil && appearance == nil
 }
 
-// Resize sets this viewer's size, and sends it now or when there is a connection again.
+// Resize sets this viewer's size, and sends it now or when there is a connection again. The error is invalid_argument if
+// a number is negative.
 func (a *Attachment) Resize(cols, rows int) error {
+	if cols < 0 || rows < 0 {
+		return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("columns and rows must not be negative, but they are %d and %d", cols, rows))
+	}
 	return a.update(func() {
 		size := protocol.Size{Cols: cols, Rows: rows}
 		old, _ := a.spec.OwnSize()

@@ -148,6 +148,7 @@ func TestTerminalIsTold(t *testing.T) {
 	f, a, p := own(t)
 	n := uint32(number)
 	dark, light := protocol.Appearance{Background: "#000000"}, protocol.Appearance{Background: "#ffffff", CellWidth: 9}
+	wantErr(t, "no size", a.Resize(-5, 24), &protocol.Error{Code: protocol.CodeInvalidArgument})
 	wantErr(t, "no colour", a.SetAppearance(protocol.Appearance{Background: "black"}), &protocol.Error{Code: protocol.CodeInvalidArgument})
 	if err := a.SetAppearance(dark); err != nil {
 		t.Fatal(err)

@@ -557,7 +557,13 @@ class Attachment:
         return self._conn is not None and not self._room.is_full and self._conn.expire_if_silent(since)
 
     def resize(self, cols: int, rows: int) -> None:
-        """Send this viewer's size, or store it until there is a connection again. 0 columns are 80, 0 rows are 24."""
+        """Send this viewer's size, or store it until there is a connection again. 0 columns are 80, 0 rows are 24.
+
+        Errors: `invalid_argument` if a number is negative or not whole. The proxy would refuse a number that is not whole as
+        well, but that would end the attachment.
+        """
+        if not all(isinstance(n, int) and n >= 0 for n in (cols, rows)):
+            raise HoldfastError("invalid_argument", f"columns and rows must be whole numbers from 0, but they are {cols!r} and {rows!r}")
         cols, rows = min(cols or 80, MAX_COLS), min(rows or 24, MAX_ROWS)
         if self._spec.get("view") == "own" and (cols, rows) != (self._spec.get("cols"), self._spec.get("rows")):
             self._is_reshaped = True

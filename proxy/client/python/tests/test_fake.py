@@ -310,6 +310,11 @@ async def test_invalid_appearance(fake: Fake, path: str) -> None:
             with pytest.raises(HoldfastError) as err:
                 attachment.set_appearance(**refused)
             assert err.value.code == "invalid_argument"
+        sizes: List[Any] = [(-5, -5), (80.5, 24), (80, "24")]
+        for cols, rows in sizes:
+            with pytest.raises(HoldfastError) as err:
+                attachment.resize(cols, rows)
+            assert err.value.code == "invalid_argument"
         await attachment.write("x")
         await attachment.flush()
 

@@ -85,6 +85,13 @@ function checkAppearance(looks: Appearance): void {
   }
 }
 
+// checkSize throws `invalid_argument` for a size that the proxy refuses, because its refusal would end the attachment.
+function checkSize(cols: number, rows: number): void {
+  for (const n of [cols, rows]) {
+    if (!Number.isInteger(n) || n < 0) throw new HoldfastError('invalid_argument', `columns and rows must be whole numbers from 0, but they are ${cols} and ${rows}`);
+  }
+}
+
 // sizeID returns the request id of the n-th size that is sent.
 const sizeID = (n: number): string => `size-${n}`;
 
@@ -577,8 +584,12 @@ export class Attachment {
     return !this.paused && this.conn?.closeIfSilent(since) === true;
   }
 
-  /** resize sends this viewer's size, or stores it until there is a connection again. */
+  /**
+   * resize sends this viewer's size, or stores it until there is a connection again. It throws `invalid_argument` if a number
+   * is negative or not whole.
+   */
   resize(cols: number, rows: number): void {
+    checkSize(cols, rows);
     const size = { cols: Math.min(cols || 80, MAX_COLS), rows: Math.min(rows || 24, MAX_ROWS) };
     const changed = size.cols !== this.spec.cols || size.rows !== this.spec.rows;
     this.reshaped = this.reshaped || (this.spec.view === 'own' && changed);

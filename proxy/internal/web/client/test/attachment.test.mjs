@@ -353,6 +353,7 @@ test('an appearance that the proxy would refuse is refused, and does not end the
   for (const looks of [{ background: '#fff' }, { cell_width: 8.5 }, { cell_height: 2000 }]) {
     assert.throws(() => a.setAppearance(looks), { code: 'invalid_argument' });
   }
+  for (const size of [[-5, -5], [80.5, 24], [80, NaN]]) assert.throws(() => a.resize(...size), { code: 'invalid_argument' });
   a.write('x');
   await a.flush();
   await client.close();
