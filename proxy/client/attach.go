@@ -109,6 +109,17 @@ func (m *Message) size() int { return len(m.Data) + int(unsafe.Sizeof(*m)) }
 // last reports whether m is the last message of an attachment.
 func (m *Message) last() bool { return m.Kind == Exited || m.Kind == Stolen || m.Kind == Failed }
 
+// reason returns the error for calls after m, the last message.
+func (m *Message) reason() error {
+	switch m.Kind {
+	case Stolen:
+		return ErrStolen
+	case Exited:
+		return protocol.Errorf(protocol.CodeSessionExited, fmt.Sprintf("the session has ended with %d", m.Exit.ExitCode))
+	}
+	return m.Err
+}
+
 // ErrStolen is returned by Read when another client has replaced this attachment. ErrTimeout is
 // returned by Receive when its timeout has passed.
 var (
@@ -164,6 +175,7 @@ type Attachment struct {
 	notify      chan struct{} // a message was queued
 	drained     chan struct{} // a message was removed from queue
 	ended       bool          // the last message was queued
+	why         error         // the reason for the end, if ended
 
 	remainder Message // the unread part of the message that Read returns in pieces
 	read      uint64  // offset after the output that the program has read
@@ -585,7 +597,9 @@ func (a *Attachment) queueMessage(m Message) {
 	if a.ended || a.isDetaching {
 		return
 	}
-	a.ended = m.last()
+	if a.ended = m.last(); a.ended {
+		a.why = m.reason()
+	}
 	a.queue = append(a.queue, m)
 	a.queued += m.size()
 	poke(a.notify)

@@ -100,7 +100,7 @@ func TestStolen(t *testing.T) {
 	if _, err := a.Receive(0); !errors.Is(err, io.EOF) {
 		t.Errorf("receive after the end: got %v, want EOF", err)
 	}
-	if _, err := a.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+	if _, err := a.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) || !errors.Is(err, ErrStolen) {
 		t.Errorf("write: got %v, want closed pipe", err)
 	}
 
@@ -230,6 +230,20 @@ func TestWhatTheClientSends(t *testing.T) {
 	if _, err := readOnly.Write([]byte("x")); protocol.CodeOf(err) != protocol.CodePermissionDenied {
 		t.Errorf("write, read-only: got %v, want permission_denied", err)
 	}
+}
+
+// If the session ends before it has accepted all input, Flush tells that.
+func TestFlushCutOff(t *testing.T) {
+	_, a, p := view(t)
+	if _, err := a.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	flushed := startErr(t, func() error { return a.Flush(t.Context()) })
+	p.wantInput(0, "x")
+	p.send(api.PTYExited{SessionID: "s", ExitCode: 3})
+	err := flushed()
+	wantErr(t, "flush", err, protocol.ErrSessionExited)
+	wantErr(t, "flush", err, io.ErrClosedPipe)
 }
 
 // demand: R2 R7

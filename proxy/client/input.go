@@ -58,8 +58,9 @@ func (b *inputBuffer) next() ([]byte, uint64) {
 
 // Write sends p as input. It returns when p is in the buffer, from which each byte will arrive
 // once, even if the proxy is replaced meanwhile. It waits while too much input is unacknowledged.
-// Its errors are io.ErrClosedPipe after the end of the session or the attachment, and
-// permission_denied if the attachment is read-only.
+// Its errors are permission_denied if the attachment is read-only, and io.ErrClosedPipe after the end of the attachment.
+// The latter also matches the reason, unless Detach was called: session_exited, ErrStolen, or the error of the
+// message Failed.
 func (a *Attachment) Write(p []byte) (int, error) {
 	if a.spec.Mode == protocol.ModeReadOnly {
 		return 0, protocol.Errorf(protocol.CodePermissionDenied, "a read-only attachment does not type")
@@ -90,7 +91,7 @@ func (a *Attachment) buffer(p []byte) (int, <-chan struct{}, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.hasEnded() {
-		return 0, nil, io.ErrClosedPipe
+		return 0, nil, a.endError()
 	}
 	n := min(len(p), inputWindow-a.in.Len())
 	if a.in.Len() == 0 {
@@ -164,6 +165,15 @@ func (a *Attachment) sendAll() {
 	}
 }
 
+// endError returns the error for calls after the end of the attachment: io.ErrClosedPipe, with the reason, unless Detach was
+// called. a.mu must be held.
+func (a *Attachment) endError() error {
+	if a.why == nil {
+		return io.ErrClosedPipe
+	}
+	return failed(io.ErrClosedPipe, a.why)
+}
+
 // hasEnded returns whether the attachment takes no more input; a.mu must be held.
 func (a *Attachment) hasEnded() bool {
 	return a.ended || a.isDetaching || a.ctx.Err() != nil
@@ -232,8 +242,8 @@ func (a *Attachment) SetAppearance(appearance protocol.Appearance) error {
 func (a *Attachment) update(set func()) error {
 	a.mu.Lock()
 	if a.hasEnded() {
-		a.mu.Unlock()
-		return io.ErrClosedPipe
+		defer a.mu.Unlock()
+		return a.endError()
 	}
 	set()
 	a.mu.Unlock()
@@ -298,17 +308,19 @@ func (a *Attachment) Unacknowledged() int {
 	return a.in.Len()
 }
 
-// Flush waits until the session has accepted all written input.
+// Flush waits until the session has accepted all written input. If the attachment ends first, the error is that of Write
+// after the end.
 func (a *Attachment) Flush(ctx context.Context) error {
 	for {
 		a.mu.Lock()
-		isAcknowledged, ended := a.in.isAcknowledged(), a.ended
+		isAcknowledged, err := a.in.isAcknowledged(), a.endError()
+		isOver := a.ended || a.ctx.Err() != nil
 		a.mu.Unlock()
 		if isAcknowledged {
 			return nil
 		}
-		if ended || a.ctx.Err() != nil {
-			return io.ErrClosedPipe
+		if isOver {
+			return err
 		}
 		if err := pause(ctx, backoffMin); err != nil {
 			return err

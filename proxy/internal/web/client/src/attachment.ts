@@ -125,7 +125,7 @@ export class Attachment {
   private readonly input = new InputBuffer();
   private readonly ended = defer<ExitInfo>();
   private readonly detached = defer<void>();
-  private over = false; // no more events are emitted
+  private why: HoldfastError | undefined; // the reason for the end
   private leaving = false; // detach was called, so that output is no longer emitted
   private conn: Connection | undefined; // while attached over it
   private next: Connection | undefined; // replaces conn, which is closed already
@@ -504,9 +504,14 @@ export class Attachment {
     this.end(err);
   }
 
+  // over tells that the attachment has ended, so that no more events are emitted.
+  private get over(): boolean {
+    return this.why !== undefined;
+  }
+
   private end(why: HoldfastError): void {
     if (this.over) return;
-    this.over = true;
+    this.why = why;
     this.setState('closed');
     this.tell(() => this.ended.failed(why)); // has no effect after an exit
     this.detached.done();
@@ -533,11 +538,14 @@ export class Attachment {
     return true;
   }
 
-  /** flush waits until all written input was accepted. Errors: `client_closed` if the attachment ends first. */
+  /**
+   * flush waits until all written input was accepted. Errors: if the attachment ends first, the reason, such as
+   * `session_exited`, `stolen`, or `client_closed` after detach.
+   */
   async flush(): Promise<void> {
     this.flushInput();
     while (this.input.length > 0) {
-      if (this.over) throw closed();
+      if (this.why !== undefined) throw this.why;
       await new Promise<void>((done) => this.settled.push(done));
     }
   }

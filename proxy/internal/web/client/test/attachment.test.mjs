@@ -281,6 +281,23 @@ test('a session that has ended while nobody could see it still tells how', async
   await client.close();
 });
 
+test('a flush that is cut off fails with the reason', async () => {
+  for (const [end, code] of [[EXIT, 'session_exited'], [{ type: 'stolen', stolen_by: 'x' }, 'stolen'], [undefined, 'client_closed']]) {
+    const fake = new Fake();
+    const client = await HoldfastClient.connect({ transport: fake.transport, redial });
+    const a = await client.attach(SESSION);
+    a.exited.catch(() => {});
+    const [stream] = fake.viewers;
+    stream.received = () => {}; // the input is not accepted
+    a.write('x');
+    const flushed = a.flush();
+    if (end === undefined) await client.close();
+    else stream.tell({ ...end, attachment: 1 });
+    await assert.rejects(flushed, { code });
+    await client.close();
+  }
+});
+
 test('half of a surrogate pair is typed as U+FFFD', async () => {
   const fake = new Fake();
   const client = await HoldfastClient.connect({ transport: fake.transport, redial });
