@@ -148,6 +148,7 @@ export class Attachment {
   private resizes = 0; // the number of sizes that were sent, which identifies the last one
   private looks: Appearance | undefined; // to be sent
   private reshaped = false; // the own view had another size when it was last shown
+  private half = ''; // the first half of a surrogate pair, with which the last text ended
   private settled: (() => void)[] = []; // callbacks of flush
 
   private constructor(private readonly dialer: Dialer, private readonly id: string, private spec: AttachSpec, private readonly name: string) {
@@ -523,8 +524,8 @@ export class Attachment {
   /**
    * write sends input. If it returns true, the attachment stores the data until it has arrived, also if the proxy is
    * replaced. If 1 MiB waits to be accepted, or if the attachment has ended, it returns false and drops the data;
-   * `flush` waits until there is room. A text is sent as UTF-8, in which U+FFFD replaces each half of a surrogate pair
-   * that is not followed or preceded by the other half in the same call. It throws `permission_denied` if the attachment is read-only.
+   * `flush` waits until there is room. A text is sent as UTF-8. If it ends with the first half of a surrogate pair, that
+   * waits for the next call; U+FFFD replaces each half without the other. It throws `permission_denied` if the attachment is read-only.
    */
   write(data: string | Uint8Array): boolean {
     if (this.spec.mode === 'read_only') throw new HoldfastError('permission_denied', 'a read-only attachment does not type');
@@ -533,7 +534,11 @@ export class Attachment {
       this.say(() => this.events.emit('inputFull'));
       return false;
     }
-    this.input.add(typeof data === 'string' ? encoder.encode(data) : data);
+    const text = this.half + (typeof data === 'string' ? data : '');
+    this.half = typeof data === 'string' ? (/[\ud800-\udbff]$/.exec(text)?.[0] ?? '') : '';
+    const bytes = encoder.encode(text.slice(0, text.length - this.half.length));
+    if (bytes.length > 0) this.input.add(bytes);
+    if (typeof data !== 'string') this.input.add(data);
     this.flushInput();
     return true;
   }
