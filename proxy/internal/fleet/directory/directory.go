@@ -69,6 +69,7 @@ type entry struct {
 	record.Session
 	sum   record.Sum
 	bytes int
+	told  record.Stamp // of the Change that told the session; zero if a roster has
 }
 
 // New returns a Directory without hosts. own is the address of its gate.
@@ -173,9 +174,16 @@ func (d *Directory) Host(key, gate string, m record.Host, now time.Time) (isStal
 func (d *Directory) Change(key string, m record.Change) (isStale bool) {
 	return d.take(key, m.Stamp, func(h *host) {
 		h.remove(m.ID)
-		if m.Session != nil && !h.add(m.Session) {
-			h.isStale = true
+		if m.Session == nil {
+			return
 		}
+		if !h.add(m.Session) {
+			h.isStale = true
+			return
+		}
+		e := h.sessions[m.ID]
+		e.told = m.Stamp
+		h.sessions[m.ID] = e
 	})
 }
 
@@ -246,7 +254,7 @@ func (h *host) add(raw []byte) bool {
 	if _, exists := h.sessions[s.ID]; exists {
 		return false
 	}
-	e := entry{s, record.SumOf(raw), len(raw)}
+	e := entry{Session: s, sum: record.SumOf(raw), bytes: len(raw)}
 	h.sessions[s.ID], h.order = e, nil
 	h.sum.Toggle(e.sum)
 	h.bytes += e.bytes
@@ -463,7 +471,7 @@ func (d *Directory) Sessions(f Filter, after string, now time.Time) (rows []gate
 		if !h.isListed(f.Who) {
 			continue
 		}
-		isKnown := d.isReachable(h, now) && h.about.IsServing
+		isReachable := d.isReachable(h, now)
 		var ids []protocol.SessionID
 		if f.ID == "" {
 			ids = h.after(name == afterHost, afterID)
@@ -474,7 +482,7 @@ func (d *Directory) Sessions(f Filter, after string, now time.Time) (rows []gate
 			}
 		}
 		for _, id := range ids {
-			row, isSelected := h.row(id, isKnown, f)
+			row, isSelected := h.row(id, isReachable, f)
 			if !isSelected {
 				continue
 			}
@@ -514,14 +522,15 @@ func (h *host) after(isPart bool, id protocol.SessionID) []protocol.SessionID {
 	return h.order[i:]
 }
 
-// row returns the row of a session, and whether the filter selects it.
-func (h *host) row(id protocol.SessionID, isKnown bool, f Filter) (row gate.SessionRow, isSelected bool) {
+// row returns the row of a session, and whether the filter selects it. A host tells the changes of sessions while its proxy
+// serves, and a host whose proxy has just begun to serve tells them before its record says so.
+func (h *host) row(id protocol.SessionID, isReachable bool, f Filter) (row gate.SessionRow, isSelected bool) {
 	s := h.sessions[id]
 	if f.Who != nil && !f.Who.CanSee(s.Labels) {
 		return row, false
 	}
 	state := s.State
-	if !isKnown {
+	if !isReachable || !h.about.IsServing && !h.about.Before(s.told) {
 		state = gate.StateUnknown
 	}
 	if f.State != "" && f.State != state || !strings.Contains(s.Command, f.Command) || !protocol.HasLabels(s.Labels, f.Labels) {

@@ -252,6 +252,12 @@ func TestUnknown(t *testing.T) {
 			m.IsServing = false
 			d.Host("K", own, m, epoch)
 		}, 0, "unknown"},
+		{"with a proxy again, before the record of the host tells that", func(d *Directory, s *source) {
+			m := s.host()
+			m.IsServing = false
+			d.Host("K", own, m, epoch)
+			d.Change("K", s.set("a", protocol.StateExited, nil))
+		}, 0, "exited"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d, s := joined(), newSource()
