@@ -18,7 +18,11 @@ import (
 // takes up to 2 s, which is the time-out of a link's hello.
 const askAfter = time.Second
 
-// watchAnswers tells on stderr which process does not answer, and what to do, if the command takes
+// askAgain is the longest time between two checks. A process may fail while a command waits for hours, and many such
+// commands must not keep the processes busy.
+const askAgain = time.Minute
+
+// watchAnswers tells on stderr once which process does not answer, and what to do, while the command takes
 // long. The command continues to wait, because a process that was stopped may continue. stop ends
 // the watch; it must be called before stderr is a terminal in raw mode.
 func (a *app) watchAnswers(ctx context.Context) (stop func()) {
@@ -26,14 +30,22 @@ func (a *app) watchAnswers(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-time.After(askAfter):
-			a.tellUnanswered(ctx)
-		case <-ctx.Done():
-		}
-	}()
+	go checkAgain(ctx, func() bool { return len(a.tellUnanswered(ctx)) > 0 })
 	return cancel
+}
+
+// checkAgain calls check after askAfter, and then at growing intervals, until it returns true or ctx is done.
+func checkAgain(ctx context.Context, check func() bool) {
+	for interval := askAfter; ; interval = min(2*interval, askAgain) {
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return
+		}
+		if check() {
+			return
+		}
+	}
 }
 
 // explainTimeout prints which process does not answer if err is the time-out of a connection, and returns err with the exit
