@@ -59,6 +59,7 @@ var requests = []protocol.RequestKind{
 	{Message: Share{}, Reply: Shared{}, Repeat: protocol.RepeatRead, IsAboutSession: true}, // the proxy stores no links
 	{Message: Status{}, Reply: StatusReport{}, Link: link.Status{}},
 	{Message: Ticket{}, Reply: TicketIssued{}, Repeat: protocol.RepeatSet}, // a ticket that nobody receives expires
+	{Message: Ping{}, Reply: OK{}, Repeat: protocol.RepeatRead, IsForShares: true},
 
 	// A client cannot name the instance that it means in Terminate, and it cannot tell the error of
 	// a second Forget from the error of a first one. The proxy can do both on the link.
@@ -639,6 +640,11 @@ type StatusReport struct {
 	Web        string                  `json:"web,omitempty"`        // TCP address on which the proxy serves WebSockets, if it does
 }
 
+// Ping lets a client learn whether the other end of a silent connection still answers. The reply is OK.
+type Ping struct {
+	protocol.Request
+}
+
 // Ticket requests a ticket for one WebSocket over TCP. The reply is TicketIssued.
 type Ticket struct {
 	protocol.Request
@@ -779,6 +785,7 @@ func (Subscribed) MessageType() string         { return "subscribed" }
 func (Event) MessageType() string              { return "event" }
 func (Status) MessageType() string             { return "status" }
 func (StatusReport) MessageType() string       { return "status_report" }
+func (Ping) MessageType() string               { return "ping" }
 func (Ticket) MessageType() string             { return "ticket" }
 func (TicketIssued) MessageType() string       { return "ticket_issued" }
 func (TerminalOpen) MessageType() string       { return "terminal.open" }

@@ -25,9 +25,6 @@ const (
 	inputWindow = 1 << 20
 	// detachTimeout is how long Detach waits for the proxy's answer.
 	detachTimeout = time.Second
-	// silentTime is how long a connection through one of several gates may be silent while input is unacknowledged, until
-	// the attachment tries another gate. A host at a gate that does not answer connects to another one after about 20 s.
-	silentTime = 5 * time.Second
 	// retryFull is how long to wait before input is sent again after the session's input queue
 	// was full.
 	retryFull = 20 * time.Millisecond
@@ -165,7 +162,7 @@ type Attachment struct {
 	lost          time.Time   // time when conn became nil
 	unackedSince  time.Time   // time when input was written while no input was unacknowledged
 	lastFrame     time.Time   // time when the last frame came
-	silence       *time.Timer // calls leaveSilent while input is unacknowledged; nil if there is no other gate
+	silence       *time.Timer // calls leaveSilent while there is a connection; nil if there is no other gate
 	isLeaving     bool        // leaveSilent makes a connection
 
 	queue       []Message
@@ -209,7 +206,7 @@ func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOpti
 		a.next = c.give()
 	}
 	a.ctx, a.end = context.WithCancel(context.Background())
-	if c.o.Gate != nil && len(c.o.Gate.Addresses) > 1 {
+	if c.hasOtherGates() {
 		a.silence = time.AfterFunc(silentTime, a.leaveSilent)
 	}
 	conn, err := a.connect(ctx, lost)
@@ -295,17 +292,18 @@ func (a *Attachment) moveOn(old *conn, isSilent bool) {
 	_ = old.Close() // run connects again
 }
 
-// leaveSilent replaces a connection over which nothing came for silentTime although input is unacknowledged. The process
-// of its gate may be stopped, or its machine may have no time for it, so that the connection does not end.
+// leaveSilent replaces a connection over which nothing came for silentTime although input is unacknowledged, or a ping was
+// sent.
 func (a *Attachment) leaveSilent() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	conn := a.conn
-	if a.hasEnded() || a.isLeaving || conn == nil || a.in.isAcknowledged() { // attached or buffer begins again
+	if a.hasEnded() || a.isLeaving || conn == nil { // attached begins again
 		return
 	}
 	isUnread := a.queued >= outputWindow // by the program, so that no frame can come
-	if left := silentTime - a.stalled(); left > 0 || isUnread {
+	isDead := !isUnread && conn.isDead(calmTime)
+	if left := silentTime - a.stalled(); isUnread || !isDead && left > 0 {
 		a.silence.Reset(max(left, silentTime/10))
 		return
 	}
@@ -659,6 +657,9 @@ func (a *Attachment) control(conn *conn, m protocol.Message) error {
 	case *api.OK:
 		a.confirm(m.RequestID)
 	case *api.Error:
+		if m.RequestID == pingID { // a proxy that does not know ping
+			return nil
+		}
 		return a.error(&m.Error)
 	case *api.Detached:
 		a.detachOnce.Do(func() { close(a.detached) })

@@ -270,13 +270,23 @@ func (c *Client) redial(ctx context.Context) (*conn, error) {
 	if c.closed {
 		return nil, failed(ErrIO, errors.Join(net.ErrClosed, conn.Close()))
 	}
+	c.use(conn)
+	return conn, nil
+}
+
+// use makes conn the connection for requests. mu is held.
+func (c *Client) use(conn *conn) {
 	c.conn, c.welcome = conn, conn.welcome
 	go c.read(conn)
-	return conn, nil
 }
 
 // read passes the messages on conn to the calls, or to the attachment, that wait for them.
 func (c *Client) read(conn *conn) {
+	defer c.watch(conn, silentTime, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return conn.isGiven || c.isUsed(conn)
+	}, func(ctx context.Context) { c.leave(ctx, conn) })()
 	var end error
 	for {
 		var m protocol.Message

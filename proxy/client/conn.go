@@ -73,6 +73,8 @@ type conn struct {
 
 	isBroken, isLeaving, isGiven bool // guarded by the Client's mu
 
+	silence silence
+
 	answer chan received // Client.read sends the answer to the first attach to it; nil if the attachment reads the connection itself
 }
 
@@ -174,6 +176,7 @@ func (c *conn) write(raw []byte) error {
 // next returns the next frame; the payload is valid until the next call.
 func (c *conn) next() (frame.Kind, []byte, error) {
 	kind, payload, err := c.frames.Next()
+	c.silence.end()
 	var e *protocol.Error
 	if errors.As(err, &e) {
 		return 0, nil, garbled(err)

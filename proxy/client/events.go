@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"holdfast/protocol"
@@ -36,7 +37,8 @@ type Events struct {
 	instance protocol.Instance
 	seq      uint64
 	newest   uint64
-	hasLost  bool // the supervisor is another instance since the last event, so its events before are unknown
+	isRead   atomic.Bool // Next waits for a frame
+	hasLost  bool        // the supervisor is another instance since the last event, so its events before are unknown
 }
 
 // Events subscribes to all later events. After Close of the client, the error is an ErrIO.
@@ -112,8 +114,28 @@ func (e *Events) subscribe(ctx context.Context) error {
 		return errors.Join(err, conn.Close())
 	}
 	e.conn = conn
-	e.release = context.AfterFunc(e.ctx, func() { _ = conn.Close() })
+	unwatch := e.c.watch(conn, calmTime, e.isRead.Load, func(ctx context.Context) { e.leave(ctx, conn) })
+	closed := context.AfterFunc(e.ctx, func() {
+		unwatch()
+		_ = conn.Close()
+	})
+	e.release = func() bool {
+		unwatch()
+		return closed()
+	}
 	return nil
+}
+
+// leave closes a dead connection if there is another gate, so that Next subscribes again.
+func (e *Events) leave(ctx context.Context, conn *conn) {
+	next, err := e.c.dial(ctx)
+	if err != nil {
+		return
+	}
+	_ = next.Close()
+	if conn.isDead(calmTime) {
+		_ = conn.Close()
+	}
 }
 
 // drop closes the connection before the next one is made. It also ends the connection's wait for Close, which would
@@ -150,7 +172,9 @@ func (e *Events) Next() (*Event, error) {
 			e.hasLost = false
 			return &Event{Seq: e.seq, Event: protocol.EventMissed}, nil
 		}
+		e.isRead.Store(true)
 		m, err := e.conn.receive()
+		e.isRead.Store(false)
 		if err != nil {
 			if e.ctx.Err() != nil {
 				return nil, io.EOF

@@ -252,8 +252,8 @@ func (a *Attachment) update(set func()) error {
 }
 
 // Stalled returns how long the proxy has owed an answer: since the connection was lost or, while
-// input is unacknowledged, since that input was written or the last frame came. It returns 0 if
-// no answer is due.
+// input is unacknowledged, since that input was written or the last frame came. Through one of several gates, an answer is
+// also due to a ping, which is sent after 15 s of silence. It returns 0 if no answer is due.
 func (a *Attachment) Stalled() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -269,12 +269,17 @@ func (a *Attachment) watchSilence() {
 
 // stalled is Stalled if a.mu is held.
 func (a *Attachment) stalled() time.Duration {
-	if a.ended || a.ctx.Err() != nil || a.conn != nil && a.in.isAcknowledged() {
+	if a.ended || a.ctx.Err() != nil {
 		return 0
 	}
 	since := a.lost
 	if a.conn != nil {
-		since = a.unackedSince
+		if since = a.unackedSince; a.in.isAcknowledged() {
+			since = a.conn.silence.unanswered()
+		}
+	}
+	if since.IsZero() {
+		return 0
 	}
 	if a.lastFrame.After(since) {
 		since = a.lastFrame

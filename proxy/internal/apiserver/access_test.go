@@ -282,7 +282,7 @@ var looksOnly = []string{"info", "share"}
 var others = []string{
 	"vouch", "hello", "welcome", "error", "ok", "goaway", "spawn", "spawned", "list", "sessions", "session", "scrollback_data", "screen_content",
 	"history_content", "commands_content", "changes_content", "search_content", "past_content", "search_past_content", "appearance", "attached", "detach", "detached", "waited", "marked", "awaited", "accepted", "resync", "resized", "stolen",
-	"pty_exited", "exit", "events", "subscribed", "event", "status", "status_report", "ticket", "ticket_issued", "terminal.open",
+	"pty_exited", "exit", "events", "subscribed", "event", "ping", "status", "status_report", "ticket", "ticket_issued", "terminal.open",
 	"terminal.opened", "terminal.exit", "terminal.error", "environment_content", "away_content", "typed", "shared",
 }
 

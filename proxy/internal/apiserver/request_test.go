@@ -301,6 +301,16 @@ func TestNoRequest(t *testing.T) {
 	}
 }
 
+// A ping is answered by the proxy itself.
+func TestPing(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.client()
+	c.send(api.Ping{Request: req("p")})
+	if m := expect[*api.OK](c); m.RequestID != "p" || len(w.Requests()) > 0 {
+		t.Errorf("received %+v, and the supervisor received %v", m, w.Requests())
+	}
+}
+
 // TestHandlers checks that each request of the api has a handler, and that there is no other handler.
 func TestHandlers(t *testing.T) {
 	for _, k := range api.Messages.Requests() {

@@ -153,6 +153,10 @@ var handlers = make(handlerTable).
 // orderedHandlers contains the handlers of messages that take effect at once, in the order in which
 // they arrived. A handler returns false if its message is a request that need not be ordered.
 var orderedHandlers = make(orderedTable).
+	add(ordered(func(c *conn, m *api.Ping) bool { // must not wait for other requests
+		c.send(api.OK{Request: m.Request})
+		return true
+	})).
 	add(ordered(func(c *conn, m *api.Resize) bool {
 		if m.Attachment == nil {
 			return false

@@ -667,6 +667,13 @@ class PastContentMessage(TypedDict):
     more_commands: NotRequired[bool]
 
 
+class PingMessage(TypedDict):
+    """Ping lets a client learn whether the other end of a silent connection still answers. The reply is OK."""
+
+    type: Literal["ping"]
+    request_id: NotRequired[str]
+
+
 class PtyExitedMessage(TypedDict):
     """PTYExited reports the end of a session. A subscriber receives it as an event, with Seq. An attachment receives
     it as its last message, with its number.
@@ -1995,6 +2002,7 @@ REPEATABLE: Mapping[str, str] = {
     "list": "read",
     "mark": "read",
     "past": "read",
+    "ping": "read",
     "rename": "set",
     "reopen": "token",
     "resize": "set",

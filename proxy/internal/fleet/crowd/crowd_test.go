@@ -181,6 +181,26 @@ func TestDetach(t *testing.T) {
 	}
 }
 
+// A viewer that shares the output of a session receives the answer to a ping, and goes on sharing.
+func TestPing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, all := watched(t)
+		for _, g := range all {
+			g.say(api.Ping{Request: protocol.Request{RequestID: "p"}})
+			if m := hears[*api.OK](g); m.RequestID != "p" {
+				t.Errorf("the answer is %+v", m)
+			}
+		}
+		if n := s.table.Stats().Viewers; n != len(all) {
+			t.Errorf("%d viewers share the output", n)
+		}
+		for _, g := range all {
+			_ = g.conn.Close()
+		}
+		s.end()
+	})
+}
+
 // If a viewer cannot return to a connection of its own, because the host refuses it or because the client leaves meanwhile,
 // the connection of the viewer ends, and nothing else.
 func TestReturnFails(t *testing.T) {

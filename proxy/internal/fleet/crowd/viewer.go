@@ -43,6 +43,7 @@ type viewer struct {
 	isPlain  bool
 	isEnded  bool
 	detach   *api.Detach   // that down must answer
+	ping     *api.Ping     // as detach
 	returned chan struct{} // is closed when isPlain is set and host is not nil
 	release  func()        // releases the slot of admit, or nil
 }
@@ -110,6 +111,8 @@ func (v *viewer) pass(raw []byte) bool {
 		return m.RequestID == "" && v.passOwn(raw)
 	case *api.Detach:
 		return v.askDetach(m)
+	case *api.Ping:
+		return v.askPing(m) || v.passOwn(raw)
 	}
 	return false
 }
@@ -182,6 +185,18 @@ func (v *viewer) askDetach(m *api.Detach) bool {
 		return false
 	}
 	v.detach = m
+	signal(v.wake)
+	return true
+}
+
+// askPing lets down answer a ping. It returns false if the viewer has a connection of its own, whose host answers.
+func (v *viewer) askPing(m *api.Ping) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.host != nil {
+		return false
+	}
+	v.ping = m
 	signal(v.wake)
 	return true
 }
@@ -420,11 +435,15 @@ func (v *viewer) shared(at cursor, first []byte) bool {
 	}
 	for {
 		v.mu.Lock()
-		isPlain, detach := v.isPlain, v.detach
+		isPlain, detach, ping := v.isPlain, v.detach, v.ping
 		if !isPlain {
 			v.detach = nil // it is answered here, also after the end of the session
 		}
+		v.ping = nil
 		v.mu.Unlock()
+		if ping != nil && send(v.visit.ToClient, api.OK{Request: ping.Request}) != nil {
+			return false
+		}
 		if isPlain {
 			return true
 		}

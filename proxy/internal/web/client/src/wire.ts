@@ -576,6 +576,12 @@ export interface PastContentMessage {
   more_commands?: boolean;
 }
 
+/** Ping lets a client learn whether the other end of a silent connection still answers. The reply is OK. */
+export interface PingMessage {
+  type: 'ping';
+  request_id?: string;
+}
+
 /**
  * PTYExited reports the end of a session. A subscriber receives it as an event, with Seq. An attachment receives it as
  * its last message, with its number.
@@ -1757,6 +1763,7 @@ export const REPEATABLE: Readonly<Record<string, string>> = {
   list: 'read',
   mark: 'read',
   past: 'read',
+  ping: 'read',
   rename: 'set',
   reopen: 'token',
   resize: 'set',
