@@ -31,7 +31,9 @@ func (a *app) hostOf(ctx context.Context, id protocol.SessionID) (string, error)
 	if err != nil {
 		return "", err
 	}
+	stop := tellLate(o)
 	rows, err := client.AllSessions(ctx, o, client.GateFilter{ID: id, Limit: maxCandidates + 1})
+	stop()
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("session %s is not on this host, and the gate cannot be asked: %w", id, err)

@@ -85,7 +85,23 @@ func (a *app) dialThroughGate(ctx context.Context, cfg config.Config, starts boo
 		return nil, exitcode.WrongUsage(errors.New("--dir and --proxy cannot be used for a host of the gate: its agent serves one proxy"))
 	}
 	o.Host, o.Start, o.Attaches = a.host, starts, a.attaches
+	stop := tellLate(o)
+	defer stop()
 	return client.Dial(ctx, client.Options{Gate: &o, Name: remoteName(), Token: os.Getenv(tokenEnv), Redial: hostRedial, InputFull: a.tellFull})
+}
+
+// gateSilence is how long a command waits for an answer of a gate until it says so. A gate gives a host that is away 10 s to arrive.
+const gateSilence = 3 * time.Second
+
+// tellLate says on stderr which gates have not answered, unless stop is called within gateSilence.
+func tellLate(o client.GateOptions) (stop func() bool) {
+	return time.AfterFunc(gateSilence, func() {
+		late := "gate " + strings.Join(o.Addresses, ", ") + " has not answered yet"
+		if o.Host != "" {
+			late = "host " + o.Host + " is not reached yet: " + late
+		}
+		note("%s", plain.Text(late))
+	}).Stop
 }
 
 // remoteName returns the name of this client for the viewers on another host.

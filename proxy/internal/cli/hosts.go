@@ -30,7 +30,9 @@ func (a *app) hostsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			stop := tellLate(o)
 			list, err := client.Hosts(cmd.Context(), o)
+			stop()
 			if err != nil {
 				return err
 			}
@@ -98,7 +100,9 @@ func (a *app) lsAll(cmd *cobra.Command, f client.GateFilter) error {
 	if err != nil {
 		return err
 	}
+	stop := tellLate(o)
 	list, err := client.AllSessions(cmd.Context(), o, f)
+	stop()
 	if err != nil {
 		return err
 	}

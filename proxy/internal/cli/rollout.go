@@ -123,7 +123,9 @@ func (a *app) rollOut(cmd *cobra.Command, f *rolloutFlags, isTrial bool) error {
 	if err != nil {
 		return err
 	}
+	stop := tellLate(o)
 	list, err := client.Hosts(cmd.Context(), o)
+	stop()
 	if err != nil {
 		return err
 	}
