@@ -45,7 +45,7 @@ export interface ConnectOptions {
   /** Another host, which has joined a gate. By its addresses: in Node and Electron. By a WebSocket: in a browser, too. */
   gate?: GateOptions | GateSocketOptions;
   /** Makes a connection. It is called again after each lost connection. */
-  transport?: () => Promise<Transport>;
+  transport?: (signal: AbortSignal) => Promise<Transport>;
   /** A name for people; default `holdfast-client`. */
   client?: string;
   /** On TCP without a ticket or a cookie: the proxy's token. */
@@ -264,7 +264,7 @@ export class Dialer {
 
   private transport(signal: AbortSignal): Promise<Transport> {
     if (this.reach !== undefined) return this.reach(signal);
-    if (this.o.socketPath !== undefined) return unixSocket(this.o.socketPath);
+    if (this.o.socketPath !== undefined) return unixSocket(this.o.socketPath, signal);
     return webSocket(String(this.o.url), this.o.WebSocket, undefined, signal);
   }
 

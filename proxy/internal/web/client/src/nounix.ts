@@ -4,7 +4,7 @@
 import { HoldfastError } from './errors.js';
 import type { GateOptions, SSHOptions, Transport } from './transport.js';
 
-export function unixSocket(path: string): Promise<Transport> {
+export function unixSocket(path: string, _signal: AbortSignal): Promise<Transport> {
   return Promise.reject(new HoldfastError('connect', `no Unix sockets here: ${path}`, { retryable: false }));
 }
 

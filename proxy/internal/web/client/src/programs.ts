@@ -39,12 +39,12 @@ export async function start(options: StartOptions): Promise<HoldfastClient> {
   const mine = await copyOf(source ?? packaged(), dir);
   const path = socketPath(dir);
   let starting: Promise<void> | undefined;
-  const reach = async (): Promise<Transport> => {
+  const reach = async (signal: AbortSignal): Promise<Transport> => {
     try {
-      return await unixSocket(path);
+      return await unixSocket(path, signal);
     } catch { // the proxy has not been started yet, or has crashed, which all connections notice at once
       await (starting ??= startNewest(mine, dir).finally(() => { starting = undefined; }));
-      return unixSocket(path);
+      return unixSocket(path, signal);
     }
   };
   const client = await HoldfastClient.connect({ ...rest, client: rest.client ?? ['app', app].join(' ').trim(), transport: reach });

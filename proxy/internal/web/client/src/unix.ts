@@ -10,6 +10,9 @@ import type { SSHOptions, Transport } from './transport.js';
 
 export { gate } from './gate.js';
 
+/** How long a connection with a socket is tried again while its backlog is full, and the pause between two attempts. */
+const CONNECT_MS = 5000;
+const CONNECT_PAUSE_MS = 10;
 /** The pause before an attempt to reach a host follows one that failed. Hosts may shut out an address that fails often. */
 const SSH_PAUSE_MS = 1000;
 const MAX_SSH_PAUSE_MS = 10_000;
@@ -18,11 +21,24 @@ const MAX_SSH_TEXT = 4096;
 /** Bytes before and in the greeting of `proxy stdio`. */
 const MAX_GREETING = 64 << 10;
 
-/** unixSocket connects to a proxy's socket. Errors: `connect`. */
-export function unixSocket(path: string): Promise<Transport> {
-  return new Promise((done, failed) => {
+/**
+ * unixSocket connects to a proxy's socket. While the backlog of the proxy is full, as in a long handoff, it tries again, for 5 s.
+ * Errors: `connect`.
+ */
+export async function unixSocket(path: string, signal: AbortSignal): Promise<Transport> {
+  for (const deadline = Date.now() + CONNECT_MS; ; await pause(CONNECT_PAUSE_MS, signal)) {
+    try {
+      return await connected(path);
+    } catch (err) {
+      const { code, message } = err as NodeJS.ErrnoException;
+      if (code !== 'EAGAIN' || Date.now() > deadline || signal.aborted) throw new HoldfastError('connect', message);
+    }
+  }
+}
+
+function connected(path: string): Promise<Transport> {
+  return new Promise((done, refused) => {
     const sock = connect(path);
-    const refused = (err: Error): void => failed(new HoldfastError('connect', err.message));
     sock.once('error', refused);
     sock.once('connect', () => {
       sock.off('error', refused);

@@ -1,14 +1,16 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer as createHTTPServer } from 'node:http';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
 import * as frames from '../dist/frames.js';
 import { HoldfastClient } from '../dist/index.js';
+import { unixSocket } from '../dist/unix.js';
 
 // listen starts a server of this computer, and returns its URL.
 async function listen(t, server) {
@@ -27,6 +29,32 @@ test('a handshake without an answer ends the attempt in time', { timeout: 30_000
   t.mock.timers.tick(5000);
   await assert.rejects(attempt, { code: 'connect', message: 'the WebSocket does not open within 5000 ms' });
   await once(sock.resume(), 'close');
+});
+
+// On other systems, a full backlog refuses a connection as if no process listened.
+test('a proxy whose backlog is full is connected when it accepts again', { skip: process.platform !== 'linux', timeout: 30_000 }, async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'hf'));
+  t.after(() => rm(dir, { recursive: true }));
+  const path = join(dir, 'sock');
+  const program = `
+    import { writeSync } from 'node:fs';
+    import { createServer } from 'node:net';
+    const server = createServer((sock) => sock.on('error', () => {}).resume());
+    server.listen({ path: ${JSON.stringify(path)}, backlog: 1 }, () => {
+      writeSync(1, 'listening');
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
+    });`;
+  const proxy = spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: ['ignore', 'pipe', 'inherit'] });
+  t.after(() => proxy.kill());
+  await once(proxy.stdout, 'data');
+  const others = [];
+  t.after(() => others.forEach((sock) => sock.destroy()));
+  for (let isFull = false; !isFull;) {
+    const sock = connect(path);
+    others.push(sock);
+    isFull = await new Promise((done) => sock.on('connect', () => done(false)).on('error', (err) => done(err.code === 'EAGAIN')));
+  }
+  (await unixSocket(path, new AbortController().signal)).close();
 });
 
 test('close ends an attempt whose handshake has no answer', { timeout: 30_000 }, async (t) => {
