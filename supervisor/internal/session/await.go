@@ -139,7 +139,7 @@ func (s *Session) Await(ctx context.Context, spec protocol.AwaitSpec) (protocol.
 			go s.do(gone) // the reply must not wait for a busy loop
 		}
 	}()
-	return w.wait(ctx)
+	return w.wait(ctx, w.check)
 }
 
 // awaiters are the await requests of a session. loop owns it.
@@ -169,12 +169,16 @@ func (all awaiters) notify() {
 	}
 }
 
-func (w *awaiter) wait(ctx context.Context) (protocol.AwaitedInfo, error) {
+// wait calls check until the condition is met or the session has ended.
+func (w *awaiter) wait(ctx context.Context, check func() (info protocol.AwaitedInfo, found bool, again time.Duration, err error)) (protocol.AwaitedInfo, error) {
 	for {
 		over := w.s.hasExited() // must be read before the check, so that the check covers all output
-		info, found, more, err := w.check()
+		info, found, more, err := check()
 		if errors.Is(err, errRestoring) {
 			err, more = nil, 0 // the end of the restoration will notify this awaiter
+		}
+		if err != nil && !over && w.s.hasExited() {
+			continue // it may be forgotten, too, so that it cannot be checked any more
 		}
 		if found || err != nil && !over {
 			return info, err

@@ -300,6 +300,28 @@ func FuzzMark(f *testing.F) {
 	})
 }
 
+// A session that ends and is forgotten while an awaiter begins to check has ended for that awaiter.
+func TestAwaitForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		w := &awaiter{s: s, spec: protocol.AwaitSpec{Prompt: true}, changed: make(chan struct{}, 1)}
+		info, err := w.wait(t.Context(), func() (protocol.AwaitedInfo, bool, time.Duration, error) {
+			if !s.hasExited() {
+				by(s).exit(pty.Status{Code: 3})
+				<-s.Exited()
+				if err := tb.Forget(s.ID(), ""); err != nil {
+					t.Error(err)
+				}
+			}
+			return w.check()
+		})
+		if err != nil || info.Exit == nil || info.Exit.ExitCode != 3 {
+			t.Errorf("the reply is %+v, %v", info, err)
+		}
+	})
+}
+
 // After a flood each line that the history still has is searched. The search runs in steps, so that it does not hold
 // up the session for long.
 func TestAwaitInFlood(t *testing.T) {
