@@ -3,11 +3,11 @@
 package keeper
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -30,12 +30,9 @@ func (k *keeper) exec(m message.Message, programFD int) error {
 	if err := json.NewEncoder(f).Encode(k.state); err != nil {
 		return err
 	}
-	path := m.Argv[0]
-	if runtime.GOOS == "linux" {
-		path = programPath(programFD)
-	}
-	if err := try(path, m.Argv, f); err != nil {
-		return err
+	path := programPath(programFD, m.Argv[0])
+	if err := try(path, m.Argv, f); err != nil || k.mustEnd.Load() { // the new program would not receive the request to end
+		return cmp.Or(err, errors.New("the keeper was requested to end meanwhile"))
 	}
 	fds := append(k.descriptors(), int(f.Fd()))
 	k.setDescriptorFlags(fds, 0)

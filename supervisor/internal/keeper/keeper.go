@@ -24,6 +24,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -71,6 +72,7 @@ type keeper struct {
 	restartAt    time.Time      // when the next supervisor is started; zero: never
 	stopSignal   syscall.Signal // the request to end: SIGTERM, a SIGINT that no ready supervisor has received yet, or 0
 	exitCode     int            // the result of Run; -1 while the keeper runs
+	mustEnd      atomic.Bool    // a request to end has arrived that no turn has handled yet
 
 	interruptedAt time.Time // when the last SIGINT came while no supervisor was started any more
 }
@@ -116,10 +118,7 @@ func Run(cfg Config) int {
 
 // takeDescriptor removes a descriptor's number from the environment and returns it, or 0.
 func takeDescriptor(name string) int {
-	fd, err := strconv.Atoi(os.Getenv(name))
-	if err != nil {
-		fd = 0
-	}
+	fd, _ := strconv.Atoi(os.Getenv(name)) // 0 if there is none
 	_ = os.Unsetenv(name)
 	return fd
 }
@@ -162,6 +161,7 @@ func (k *keeper) catchSignals() error {
 	signal.Notify(k.signals, append(caught, unix.SIGCHLD)...)
 	go func() {
 		for s := range k.signals {
+			k.mustEnd.CompareAndSwap(false, s == unix.SIGTERM || s == unix.SIGINT)
 			if _, err := w.Write([]byte{byte(s.(syscall.Signal))}); err != nil {
 				k.log("signal %v not handled: %v", s, err)
 			}
@@ -237,6 +237,7 @@ func (k *keeper) handleSignal(s syscall.Signal) {
 			k.start()
 		}
 	case s == unix.SIGTERM || s == unix.SIGINT:
+		k.mustEnd.Store(false)
 		k.log("keeper received %v", s)
 		k.requestEnd(s)
 	}

@@ -323,6 +323,17 @@ func TestExecUnderSignals(t *testing.T) {
 	}
 }
 
+// TestEndDuringTrial checks that a request to end that arrives while a keeper program is tried is not lost.
+func TestEndDuringTrial(t *testing.T) {
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	w.send(command{Do: "exec", Text: self(t), Argv: []string{self(t), "role=terminate"}})
+	if e := w.until("signal"); e.ID != "terminated" {
+		t.Errorf("the supervisor received the signal %q", e.ID)
+	}
+}
+
 // TestMemory measures the memory of a keeper. The race detector would add its own.
 func TestMemory(t *testing.T) {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {

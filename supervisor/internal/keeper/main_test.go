@@ -22,19 +22,28 @@ import (
 
 	"holdfast/shared/machine"
 	"holdfast/supervisor/internal/keeper"
+	"holdfast/supervisor/internal/keeper/message"
 )
 
 // patience is the time after which a test fails if an expected event does not come.
 const patience = 20 * time.Second
 
 // roles are the programs that this binary becomes if a test starts it as another process.
-var roles = map[string]func() int{"role=keeper": keeperRole, "role=supervisor": supervisorRole, "role=refuse": func() int { return 75 }}
+var roles = map[string]func() int{"role=keeper": keeperRole, "role=supervisor": supervisorRole, "role=refuse": func() int { return 75 }, "role=terminate": terminateRole}
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
 		syscall.Exit(roles[os.Args[1]]()) // os.Exit would let -race wait and -cover print
 	}
 	os.Exit(m.Run())
+}
+
+// terminateRole requests the end of the keeper that tries this program, and is a keeper like any other.
+func terminateRole() int {
+	if os.Getenv(message.EnvTrial) != "" {
+		unix.Kill(os.Getppid(), unix.SIGTERM)
+	}
+	return keeperRole()
 }
 
 // keeperRole runs a keeper with the Config in the environment.

@@ -86,18 +86,14 @@ func (k *keeper) chooseProgram() (p *program, path string, argv []string) {
 	case k.New != nil:
 		p = k.New
 	case k.Good > 0 && k.failureCount%4 < 2:
-		return nil, programPath(k.Good), argv
+		return nil, programPath(k.Good, path), argv
 	default:
 		return nil, path, argv
 	}
 	if argv = p.Argv; len(argv) == 0 {
 		argv = k.cfg.Argv
 	}
-	path = argv[0]
-	if p.FD > 0 && runtime.GOOS == "linux" {
-		path = programPath(p.FD)
-	}
-	return p, path, argv
+	return p, programPath(p.FD, argv[0]), argv
 }
 
 func (k *keeper) goodArgv() []string {
@@ -188,9 +184,14 @@ func openProgram(pid int) int {
 	return fd
 }
 
-// programPath names a descriptor by the keeper's pid, because a child may have another file
-// under the same number.
-func programPath(fd int) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd) }
+// programPath returns a path of the program that is open as fd, or path if the system has none. It names the descriptor by
+// the keeper's pid, because a child may have another file under the same number.
+func programPath(fd int, path string) string {
+	if fd > 0 && runtime.GOOS == "linux" {
+		return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
+	}
+	return path
+}
 
 // isSameProgram reports whether two programs are the same file, or have the same arguments
 // if no file is known.
