@@ -57,7 +57,7 @@ const (
 	backoffMax    = 200 * time.Millisecond
 	// startAgain is how long a started proxy may take until it serves. If Start is called again
 	// too early, the second proxy finds the lock held and ends.
-	startAgain = 2 * time.Second
+	startAgain = 500 * time.Millisecond
 	// answerTime is how long an answer may take after the timeout of a wait, which the supervisor measures. It suffices
 	// for the replacement of both processes, and for the message of a command about a process that does not answer.
 	answerTime = 4 * time.Second

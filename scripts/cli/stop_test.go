@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -56,6 +57,24 @@ func TestStopAll(t *testing.T) {
 		t.Errorf("%v still run; the supervisor was %v", w.Running(""), held)
 	}
 	w.fails(69, "nothing runs here", "stop", "--all")
+}
+
+// A command that starts a session must start a proxy again if the one that it has asked was stopped meanwhile.
+func TestNewBesideStop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("start")
+	supervisor := w.Only("supervisor")
+	supervisor.Signal(syscall.SIGSTOP) // so that it does not answer before the proxy ends
+	p := w.open("new", "-d", "--id", "s", "--", "sleep", "1000")
+	p.expect("let it continue")
+	old := w.Only("proxy")
+	w.must("stop")
+	if !eventually(func() bool { return !old.Running() }) {
+		t.Fatal("the proxy has not ended after stop")
+	}
+	supervisor.Signal(syscall.SIGCONT)
+	p.ends(0, "s")
 }
 
 // A supervisor without sessions and without a proxy must end, and its keeper with it.

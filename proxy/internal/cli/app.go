@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,15 +54,16 @@ func (a *app) makeDirs() (config.Dirs, error) {
 // starts is set, it does so only if a supervisor runs here, because a proxy is needed to see the
 // sessions of that supervisor. If the proxy crashes later, the client starts another one. If the
 // proxy ends in order, which removes its socket, a user wanted it to end, so the client only waits
-// for another one.
+// for another one, unless the command has not started its session yet (app.isStarting).
 func (a *app) connect(ctx context.Context, starts bool) (*client.Client, error) {
 	if a.host != "" {
 		return a.dialHost(ctx, starts)
 	}
 	var connected atomic.Bool
+	isStarting := cmp.Or(a.isStarting, new(atomic.Bool))
 	c, err := a.dial(ctx, func(ctx context.Context) error {
 		switch {
-		case connected.Load() && a.leftInOrder():
+		case connected.Load() && !isStarting.Load() && a.leftInOrder():
 			return nil
 		case !connected.Load() && !starts:
 			if err := a.nothingHere(); err != nil {
@@ -269,8 +271,10 @@ func (a *app) withClient(ctx context.Context, f func(*client.Client) error) erro
 }
 
 // withStarted runs f with a client like withClient, but starts the proxy and the supervisor if they
-// are missing.
+// are missing, also if they are stopped before f has set isStarting to false.
 func (a *app) withStarted(ctx context.Context, f func(*client.Client) error) error {
+	a.isStarting = new(atomic.Bool)
+	a.isStarting.Store(true)
 	return a.with(ctx, true, f)
 }
 

@@ -123,6 +123,7 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 		none := time.Duration(0)
 		r.EarlyExit, r.Unattended = &none, o.detach
 		s, err := c.Spawn(ctx, r)
+		a.isStarting.Store(false)
 		if o.existing && o.id != "" && protocol.CodeOf(err) == protocol.CodeSessionExists {
 			if err := a.notItself(ctx, c, r.ID); err != nil {
 				return err

@@ -24,6 +24,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -72,7 +73,8 @@ type app struct {
 	json  bool   // --json
 	host  string // --on, or the host in the name of a session; "" is this host
 
-	attaches bool // the command will attach to a session with a connection of its own
+	attaches   bool         // the command will attach to a session with a connection of its own
+	isStarting *atomic.Bool // the command needs a proxy to start something, so that it starts one also after a user has stopped it; nil: no
 
 	isProxy  bool                    // this program is proxy, and not holdfast
 	operate  func() []*cobra.Command // makes those of package operate, or those that execute the program proxy for them

@@ -117,6 +117,7 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 			return err
 		}
 		s, err := o.start(cmd.Context(), c, request)
+		a.isStarting.Store(false)
 		if err != nil {
 			return err
 		}
