@@ -20,7 +20,7 @@ func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byt
 	}
 	p = p[accepted-offset:]
 	s.noteAnswer(name, p)
-	s.activity.last.set(s.cfg.Now())
+	s.noteUse(s.cfg.Now())
 	s.cfg.courtesy.noteInput(s.instance)
 	var n int
 	if a != nil {
@@ -53,7 +53,7 @@ func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, e
 		if err = s.checkOpen(); err != nil {
 			return
 		}
-		s.activity.last.set(s.cfg.Now())
+		s.noteUse(s.cfg.Now())
 		now := s.inputContext()
 		var n int
 		n, err = s.input.queue("", 0, p)

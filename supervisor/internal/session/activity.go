@@ -5,29 +5,43 @@ import (
 	"time"
 )
 
+// useLag is how much older the last use in the saved state may be than the last use of a session. After a crash, a session
+// looks unused for so much longer.
+const useLag = 10 * time.Second
+
 // activity is when a session was last in use.
 type activity struct {
 	last       instant   // when the session last printed or received input; any goroutine sets it
 	lastOutput time.Time // when the session printed last; owned by loop
+	saved      time.Time // last in the saved state; owned by loop
 }
 
-// clockDrift is how far the clock of the machine may move against the time that passes without being noticed.
-const clockDrift = time.Second
-
-// saved returns when the session was last in use, for the program that adopts the session, which knows nothing of the time
-// but the clock of the machine. If that clock was set since, or the machine slept, saved returns the time that it would show
-// otherwise, because an adopted session must not look unused for longer.
-func (a *activity) saved(now time.Time) time.Time {
-	last := a.last.get()
-	if at := now.Round(0).Add(-now.Sub(last)); at.Sub(last.Round(0)).Abs() > clockDrift {
-		return at
+// noteUse notes that the session is in use. It is called in loop.
+func (s *Session) noteUse(now time.Time) {
+	s.activity.last.set(now)
+	if now.Sub(s.activity.saved) > useLag {
+		s.noteChange()
 	}
-	return last
 }
 
-// load notes when an adopted session was last in use. From now on, the time that passes counts, and not the clock of the
-// machine.
-func (a *activity) load(last, now time.Time) { a.last.set(now.Add(-max(0, now.Sub(last)))) }
+// save returns when the session was last in use: by the clock of the machine, and by the time that passes.
+func (a *activity) save(now time.Time, uptime time.Duration) (last time.Time, lastUse time.Duration) {
+	a.saved = a.last.get()
+	if uptime > 0 {
+		uptime -= now.Sub(a.saved)
+	}
+	return a.saved, uptime
+}
+
+// load notes when an adopted session was last in use. The time that passes counts, and not the clock of the machine, which
+// may have been set since, unless the state is of an older program, or of a lost session, and has that clock alone.
+func (a *activity) load(v *savedState, now time.Time, uptime time.Duration) {
+	unused := now.Sub(v.LastIO)
+	if v.LastUse > 0 && uptime > 0 {
+		unused = uptime - v.LastUse
+	}
+	a.last.set(now.Add(-max(0, unused)))
+}
 
 // resume notes the last output of an adopted session, which may be older than its last input.
 func (a *activity) resume() { a.lastOutput = a.last.get() }

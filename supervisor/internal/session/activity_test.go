@@ -19,28 +19,34 @@ func withClock(t time.Time, by time.Duration) time.Time {
 	return t
 }
 
-// A session that is adopted was unused for the time that has passed, also if the clock of the machine was set before the
-// adoption or after it, or the machine slept.
+// A session that is adopted was unused for the time that has passed, also if the clock of the machine was set before its
+// state was saved, between that and the adoption, or after it, or the machine slept.
 func TestUnusedIfClockIsSet(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, step := range []struct {
-		name          string
-		before, after time.Duration
-	}{{"not", 0, 0}, {"ahead before", year, year}, {"ahead after", 0, year}, {"back before", -year, -year}, {"back after", 0, -year}, {"both", year, 0}} {
+		name                   string
+		before, between, after time.Duration
+	}{
+		{"not", 0, 0, 0}, {"ahead before", year, 0, 0}, {"ahead between", 0, year, 0}, {"ahead after", 0, 0, year},
+		{"back before", -year, 0, 0}, {"back between", 0, -year, 0}, {"back after", 0, 0, -year}, {"all", year, -year, year},
+	} {
 		var old, adopted activity
 		now := time.Now()
 		old.last.set(now.Add(-time.Minute))
-		data, err := json.Marshal(old.saved(withClock(now, step.before)))
+		var saved savedState
+		saved.LastIO, saved.LastUse = old.save(withClock(now, step.before), time.Hour)
+		data, err := json.Marshal(&saved)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var saved time.Time
+		saved = savedState{}
 		if err := json.Unmarshal(data, &saved); err != nil {
 			t.Fatal(err)
 		}
-		adopted.load(saved, withClock(now, step.before))
-		if got := withClock(now.Add(time.Hour), step.after).Sub(adopted.last.get()); (got - time.Hour - time.Minute).Abs() > time.Millisecond {
-			t.Errorf("clock set %s: the session is unused for %v", step.name, got)
+		now = now.Add(time.Minute)
+		adopted.load(&saved, withClock(now, step.before+step.between), time.Hour+time.Minute)
+		if got := withClock(now, step.before+step.between+step.after).Sub(adopted.last.get()); (got - 2*time.Minute).Abs() > time.Millisecond {
+			t.Errorf("clock set %s: the session is unused for %v, want 2m", step.name, got)
 		}
 	}
 }

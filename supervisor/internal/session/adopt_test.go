@@ -904,3 +904,34 @@ func TestDirectoryStays(t *testing.T) {
 		t.Errorf("after an upgrade the directory is %s, want %s", got, home)
 	}
 }
+
+// A session whose supervisor has died was in use when it last printed or received input, although its state was saved before.
+func TestUsedAfterLastSave(t *testing.T) {
+	for _, c := range []struct{ name, script string }{
+		{"output", `read x; printf one; read x; printf two; read x`},
+		{"input", `stty -echo; printf one; read x; read x; read x`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			began := time.Now()
+			var passed atomic.Int64
+			l := newLife(t, Config{Now: func() time.Time { return began.Add(time.Duration(passed.Load())) }})
+			s := create(t, l.Table, bash(c.script))
+			v := look(t, s, protocol.AttachSpec{Writer: "w"})
+			if err := v.a.Type(0, []byte("\n")); err != nil {
+				t.Fatal(err)
+			}
+			v.until(t, "one")
+			passed.Store(int64(time.Hour))
+			if err := v.a.Type(1, []byte("\n")); err != nil {
+				t.Fatal(err)
+			}
+			if c.name == "output" {
+				v.until(t, "two")
+			}
+			l = l.restart(Heritage{})
+			if got := info(t, l.get(s.ID())).LastIOAt.Sub(began); got < time.Hour-time.Second {
+				t.Errorf("after the crash the session was last used %v after its start, want 1h", got)
+			}
+		})
+	}
+}

@@ -221,7 +221,7 @@ func (s *Session) publishFrozen() {
 	if !isNews {
 		return
 	}
-	s.isUnpublished = true
+	s.noteChange() // also because a successor needs the time of the last use
 	kind, what := protocol.EventThawed, "session thawed"
 	if frozen {
 		kind, what = protocol.EventFrozen, "session frozen"

@@ -54,7 +54,7 @@ func (s *Session) clear(sc *screen.Screen, all bool) (kept bool) {
 	for a := range s.viewers.attached {
 		a.requestRenewal(newLines) // the lines that the viewer has were deleted
 	}
-	s.activity.last.set(s.cfg.Now())
+	s.noteUse(s.cfg.Now())
 	s.noteChange()
 	return s.display.keyframe.isWhole
 }

@@ -248,7 +248,9 @@ func (q *quiet) isOver(silence time.Duration) bool {
 
 // noteOutput notes that the session has printed.
 func (s *Session) noteOutput() {
-	s.activity.notePrinted(s.cfg.Now())
+	now := s.cfg.Now()
+	s.activity.notePrinted(now)
+	s.noteUse(now)
 	if s.saved.quiet.printed() {
 		s.noteChange()
 	}

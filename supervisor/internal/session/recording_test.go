@@ -25,14 +25,14 @@ import (
 	"holdfast/supervisor/internal/recorder"
 )
 
-// A machine is one run of a machine whose disk is dir: a table whose sessions are recorded.
-type machine struct {
+// A computer is one run of a machine whose disk is dir: a table whose sessions are recorded.
+type computer struct {
 	*Table
 	store    *past.Store
 	recorder *recorder.Recorder
 }
 
-func boot(t *testing.T, dir string) *machine {
+func boot(t *testing.T, dir string) *computer {
 	t.Helper()
 	m := powered(t, dir)
 	m.AddLost(m.store, nil)
@@ -40,10 +40,10 @@ func boot(t *testing.T, dir string) *machine {
 }
 
 // powered starts a machine whose supervisor has not looked for lost sessions yet.
-func powered(t *testing.T, dir string) *machine {
+func powered(t *testing.T, dir string) *computer {
 	t.Helper()
 	cfg, store := recorded(t, dir)
-	return &machine{newTable(t, cfg), store, cfg.Recorder}
+	return &computer{newTable(t, cfg), store, cfg.Recorder}
 }
 
 // recorded returns the configuration of a supervisor that stores sessions, and its store.
@@ -54,11 +54,11 @@ func recorded(t *testing.T, dir string) (Config, *past.Store) {
 }
 
 // recordedLife returns a machine whose sessions also outlive its supervisor.
-func recordedLife(t *testing.T, dir string) (*tableLife, *machine) {
+func recordedLife(t *testing.T, dir string) (*tableLife, *computer) {
 	t.Helper()
 	cfg, store := recorded(t, dir)
 	l := newLife(t, cfg)
-	return l, &machine{l.Table, store, cfg.Recorder}
+	return l, &computer{l.Table, store, cfg.Recorder}
 }
 
 // lostLife returns a supervisor whose machine has lost the session "a", with its store, and the text
@@ -107,7 +107,7 @@ func newRecorder(t *testing.T, store *past.Store) *recorder.Recorder {
 }
 
 // stored waits until all output of a session and its meta data are on disk.
-func (m *machine) stored(t *testing.T, s *Session, holds func(past.Meta) bool) {
+func (m *computer) stored(t *testing.T, s *Session, holds func(past.Meta) bool) {
 	t.Helper()
 	testkit.Eventually(t, patience, func() bool {
 		r, err := m.store.Open(s.life())
@@ -121,7 +121,7 @@ func (m *machine) stored(t *testing.T, s *Session, holds func(past.Meta) bool) {
 }
 
 // ready starts a session that prints READY and stays silent, and waits until it is stored.
-func (m *machine) ready(t *testing.T, id protocol.SessionID) *Session {
+func (m *computer) ready(t *testing.T, id protocol.SessionID) *Session {
 	t.Helper()
 	s, err := m.Create(id, bash("echo READY; sleep 1000"), "")
 	if err != nil {
@@ -133,7 +133,7 @@ func (m *machine) ready(t *testing.T, id protocol.SessionID) *Session {
 }
 
 // has waits until the store has exactly these sessions.
-func (m *machine) has(t *testing.T, want ...protocol.SessionID) {
+func (m *computer) has(t *testing.T, want ...protocol.SessionID) {
 	t.Helper()
 	testkit.Eventually(t, patience, func() bool {
 		var got []protocol.SessionID
@@ -145,7 +145,7 @@ func (m *machine) has(t *testing.T, want ...protocol.SessionID) {
 	}, fmt.Sprintf("the store has %q", want))
 }
 
-func (m *machine) must(t *testing.T, id protocol.SessionID) *Session {
+func (m *computer) must(t *testing.T, id protocol.SessionID) *Session {
 	t.Helper()
 	s, err := m.Get(id)
 	if err != nil {
@@ -155,7 +155,7 @@ func (m *machine) must(t *testing.T, id protocol.SessionID) *Session {
 }
 
 // cut ends the machine. The store keeps the output that it has, and gets no more.
-func (m *machine) cut(t *testing.T) {
+func (m *computer) cut(t *testing.T) {
 	t.Helper()
 	if err := m.recorder.Close(patience); err != nil {
 		t.Fatal(err)
@@ -345,7 +345,7 @@ func TestEndedIsNotLost(t *testing.T) {
 	cfg, store := recorded(t, dir)
 	var later atomic.Int64 // how far the clock is ahead
 	cfg.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
-	m := &machine{newTable(t, cfg), store, cfg.Recorder}
+	m := &computer{newTable(t, cfg), store, cfg.Recorder}
 	done, err := m.Create("done", bash("echo READY"), "")
 	if err != nil {
 		t.Fatal(err)
@@ -419,7 +419,7 @@ func TestForgottenIsNotLost(t *testing.T) {
 			if err := w.Close(); err != nil {
 				t.Fatal(err)
 			}
-			m = &machine{l.Table, store, l.cfg.Recorder}
+			m = &computer{l.Table, store, l.cfg.Recorder}
 			if name == "replaced" {
 				m.has(t, "stays")
 			} else {
@@ -569,7 +569,7 @@ func TestOtherSupervisorRuns(t *testing.T) {
 	cfg, store := recorded(t, dir)
 	isRunning := true
 	cfg.IsRunning = func(i protocol.Instance) bool { return isRunning && i == first.cfg.Supervisor }
-	second := &machine{newTable(t, cfg), store, cfg.Recorder}
+	second := &computer{newTable(t, cfg), store, cfg.Recorder}
 	second.AddLost(store, nil)
 	if all := second.List(""); len(all) > 0 {
 		t.Errorf("the list is %+v", all)
@@ -685,7 +685,7 @@ func TestExitIsStored(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}))
-	m := &machine{newTable(t, cfg), store, rec}
+	m := &computer{newTable(t, cfg), store, rec}
 	s := m.ready(t, "a")
 	s.do(func() { s.saved.quiet.stop() }) // a session that has just printed is stored again later for another reason
 	if err := syscall.Kill(s.pty.PID(), syscall.SIGTERM); err != nil {
@@ -738,7 +738,7 @@ func TestStoringIsOff(t *testing.T) {
 		m.cut(t)
 		cfg, store := recorded(t, dir)
 		cfg.Durable = protocol.DurableOff
-		m = &machine{newTable(t, cfg), store, cfg.Recorder}
+		m = &computer{newTable(t, cfg), store, cfg.Recorder}
 		m.AddLost(store, nil)
 		o, err := m.must(t, "a").ReadPast(t.Context(), 0, 100)
 		if err != nil || !strings.Contains(string(o.Data), "READY") {
@@ -782,7 +782,7 @@ func TestClearedIsErased(t *testing.T) {
 					}
 					checkPastCleared(t, s, "planted") // the files still have the lines
 					l = l.next(Heritage{}, store)
-					m, s = &machine{l.Table, store, l.cfg.Recorder}, l.get("a")
+					m, s = &computer{l.Table, store, l.cfg.Recorder}, l.get("a")
 					testkit.Eventually(t, patience, func() bool { return !m.contains(t, s, "planted") }, "the secret is erased")
 				}
 				if _, err := s.Type("", 0, []byte("hello\n")); err != nil {
@@ -800,7 +800,7 @@ func TestClearedIsErased(t *testing.T) {
 }
 
 // contains reports whether the files of a session have a text, in a keyframe or in the output.
-func (m *machine) contains(t *testing.T, s *Session, text string) bool {
+func (m *computer) contains(t *testing.T, s *Session, text string) bool {
 	t.Helper()
 	r, err := m.store.Open(s.life())
 	if err != nil {

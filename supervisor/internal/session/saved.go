@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/machine"
 	"holdfast/supervisor/internal/postmortem"
 	"holdfast/supervisor/internal/pty"
 )
@@ -35,13 +36,14 @@ const (
 // another place, because goroutines besides loop use it; save collects it, and load distributes
 // it.
 type savedState struct {
-	Version  int                `json:"version"`  // collected
-	ID       protocol.SessionID `json:"id"`       // collected
-	Instance protocol.Instance  `json:"instance"` // collected
-	Spec     json.RawMessage    `json:"spec"`     // a savedSpec
-	PTY      pty.State          `json:"pty"`      // collected
-	State    protocol.State     `json:"state"`    // see state.go
-	LastIO   time.Time          `json:"last_io"`  // collected
+	Version  int                `json:"version"`               // collected
+	ID       protocol.SessionID `json:"id"`                    // collected
+	Instance protocol.Instance  `json:"instance"`              // collected
+	Spec     json.RawMessage    `json:"spec"`                  // a savedSpec
+	PTY      pty.State          `json:"pty"`                   // collected
+	State    protocol.State     `json:"state"`                 // see state.go
+	LastIO   time.Time          `json:"last_io"`               // collected
+	LastUse  time.Duration      `json:"last_use_ns,omitempty"` // collected: LastIO by machine.Uptime; absent if the system has none
 
 	AttachCount uint64 `json:"attached,omitempty"` // counts all attachments, also past ones; gives each viewer its number
 	sizing
@@ -145,7 +147,8 @@ func (s *Session) writeState() error {
 func (s *Session) save() *savedState {
 	v := s.saved
 	v.Version, v.ID, v.Instance = savedVersion, s.id, s.instance
-	v.PTY, v.LastIO, v.Turns, v.Cage, v.Exit = ptyState(s.pty), s.activity.saved(s.cfg.Now()), s.answers.saved(), s.cage.Dir(), s.exit
+	v.PTY, v.Turns, v.Cage, v.Exit = ptyState(s.pty), s.answers.saved(), s.cage.Dir(), s.exit
+	v.LastIO, v.LastUse = s.activity.save(s.cfg.Now(), machine.Uptime())
 	v.Owed = s.entry.pause > 0
 	v.Lost, v.Clears, v.ClearOffset = s.viewers.saved(), s.recording.clears.Load(), s.recording.clearedTo.Load()
 	v.Title, v.Cwd = s.display.titles()
@@ -184,7 +187,7 @@ func (s *Session) load(v *savedState) error {
 	s.labels.Store(&labels)
 	s.cage.setLimits(s.spec.Limits)
 	s.answers.startedAt, s.answers.held = time.Now(), &s.saved.heldReplies
-	s.activity.load(v.LastIO, s.cfg.Now())
+	s.activity.load(v, s.cfg.Now(), machine.Uptime())
 	s.recording.clears.Store(v.Clears)
 	s.recording.clearedTo.Store(v.ClearOffset)
 	s.exit = v.Exit

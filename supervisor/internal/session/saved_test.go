@@ -22,7 +22,7 @@ func whole() *savedState {
 		Version: 1, ID: "s1", Instance: "life",
 		Spec:  json.RawMessage(`{"argv":["sh"],"cwd":"/home","scrollback":7,"token":"again","account":"somebody","created":"2026-01-02T03:04:05Z"}`),
 		PTY:   pty.State{PID: 8, Start: 9, Foreign: true, Device: 10, Inode: 11, Terminal: 12, Ended: &pty.Status{Code: 143, Signal: "SIGTERM"}},
-		State: protocol.StateExited, LastIO: at,
+		State: protocol.StateExited, LastIO: at, LastUse: 44,
 		AttachCount: 13, sizing: sizing{SizePolicy: protocol.SizeLatest, Decider: "w1"},
 		Lost:       []savedViewer{{"w1", 14, protocol.Size{Cols: 15, Rows: 16}, at, true, true}},
 		Appearance: protocol.Appearance{Foreground: "#010203"},

@@ -18,7 +18,7 @@ import (
 
 // sealed starts a machine whose recordings are sealed with an identity. If the identity is empty, the key is not
 // available.
-func sealed(t *testing.T, dir, identity string) *machine {
+func sealed(t *testing.T, dir, identity string) *computer {
 	t.Helper()
 	store := past.NewSealed(dir, past.NewKey(func(context.Context) (string, error) {
 		if identity == "" {
@@ -27,7 +27,7 @@ func sealed(t *testing.T, dir, identity string) *machine {
 		return identity, nil
 	}))
 	cfg := Config{Recorder: newRecorder(t, store), Durable: protocol.DurableScreen, Supervisor: protocol.NewInstance()}
-	m := &machine{newTable(t, cfg), store, cfg.Recorder}
+	m := &computer{newTable(t, cfg), store, cfg.Recorder}
 	m.AddLost(m.store, nil)
 	return m
 }

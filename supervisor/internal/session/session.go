@@ -540,7 +540,7 @@ func (s *Session) Resize(size protocol.Size) error {
 }
 
 func (s *Session) resize(size protocol.Size) error {
-	s.activity.last.set(s.cfg.Now())
+	s.noteUse(s.cfg.Now())
 	if size == s.size {
 		return nil
 	}

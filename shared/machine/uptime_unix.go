@@ -1,0 +1,19 @@
+//go:build linux || darwin
+
+package machine
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Uptime returns the time that has passed since the machine was started, without the time for which it slept. All processes
+// have the same one, and a change of the clock does not change it. It is 0 if the system does not tell.
+func Uptime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(clockUptime, &t); err != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
