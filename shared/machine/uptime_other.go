@@ -6,3 +6,8 @@ import "time"
 
 // Uptime returns 0, because this system has no terminals.
 func Uptime() time.Duration { return 0 }
+
+// SinceStart returns the time that this process has run.
+func SinceStart() time.Duration { return time.Since(began) }
+
+var began = time.Now()

@@ -10,9 +10,14 @@ import (
 
 // Uptime returns the time that has passed since the machine was started, without the time for which it slept. All processes
 // have the same one, and a change of the clock does not change it. It is 0 if the system does not tell.
-func Uptime() time.Duration {
+func Uptime() time.Duration { return readClock(clockUptime) }
+
+// SinceStart returns the time that has passed since the machine was started, with the time for which it slept.
+func SinceStart() time.Duration { return readClock(clockSinceStart) }
+
+func readClock(id int32) time.Duration {
 	var t unix.Timespec
-	if err := unix.ClockGettime(clockUptime, &t); err != nil {
+	if err := unix.ClockGettime(id, &t); err != nil {
 		return 0
 	}
 	return time.Duration(t.Nano())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,6 +19,9 @@ const (
 // retain deletes old segments of this host from time to time, until ctx is done.
 func (r *Recorder) retain(ctx context.Context) {
 	clock := machine.AgeClock{Path: r.Clock}
+	if d, ok := r.store.(*Dir); ok {
+		clock.Data = filepath.Join(d.path, r.Host)
+	}
 	for {
 		r.indexes.Lock()
 		err := r.Config.Retain(ctx, r.store, r.Host, clock.Time())

@@ -2,6 +2,7 @@ package past
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -69,4 +70,87 @@ func TestClockThatJumps(t *testing.T) {
 			t.Errorf("%s: %d segments are deleted, want %d", step.name, got.Segments, step.deleted)
 		}
 	}
+}
+
+// Segments that are written while the clock of the machine is far from the time are not older than others after the clock was
+// corrected, whether the program knew the time before, or not.
+func TestWrittenByWrongClock(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tt := range []struct {
+		name  string
+		knows bool          // an earlier program has noted the time
+		wrong time.Duration // clock of the machine at its start, from the time
+	}{
+		{"the clock is broken", true, -20000 * day}, {"and no program has run before", false, -20000 * day},
+		{"the clock begins where the machine was switched off", true, -40 * day}, {"the clock is ahead", true, 40 * day},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, c := newStore(t)
+			var ran time.Duration
+			start := func() {
+				s = New(s.dir)
+				ran, s.now, s.disk = 0, c.now, stampingDisk{systemDisk{}, c}
+				s.age.Now, s.age.Uptime = c.now, func() time.Duration { return ran }
+			}
+			run := func(d time.Duration) {
+				c.advance(d)
+				ran += d
+			}
+			trim := func() int {
+				t.Helper()
+				got, err := s.Trim(Policy{Age: 10 * day})
+				must(t, err)
+				return got.Segments
+			}
+			if tt.knows {
+				must(t, os.MkdirAll(s.dir, 0o700))
+				off := time.Duration(0)
+				if tt.wrong == -40*day {
+					off = tt.wrong
+				}
+				c.advance(off)
+				start()
+				for range 2 {
+					trim()
+					run(day)
+				}
+				trim()
+				c.advance(-off)
+			}
+			c.advance(tt.wrong)
+			start()
+			w, err := s.OpenWriter(Life{"a", "1"}, Full)
+			must(t, err)
+			must(t, w.SetMeta(Meta{}))
+			for i := range uint64(10) {
+				must(t, w.Keyframe(10_000*i, []byte("k")), w.Append(10_000*i, bytes.Repeat([]byte{byte(i)}, 10_000)), w.Sync())
+				if n := trim(); n > 0 {
+					t.Errorf("%d segments are deleted before the clock is corrected", n)
+				}
+			}
+			must(t, w.Close())
+			run(time.Hour)
+			c.advance(-tt.wrong)
+			for range 9 {
+				if n := trim(); n > 0 {
+					t.Errorf("%d segments are deleted %v after they were written", n, ran)
+				}
+				run(day)
+			}
+			run(2 * day)
+			if n := trim(); n != 8 {
+				t.Errorf("%d segments are deleted after 11 days, want all 8 that are not needed", n)
+			}
+		})
+	}
+}
+
+// A stampingDisk has files whose times are those of a clock.
+type stampingDisk struct {
+	disk
+	clock *clock
+}
+
+func (d stampingDisk) Rename(from, to string) error {
+	return errors.Join(os.Chtimes(from, d.clock.now(), d.clock.now()), d.disk.Rename(from, to))
 }

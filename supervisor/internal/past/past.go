@@ -87,7 +87,7 @@ func New(dir string) *Store { return NewSealed(dir, nil) }
 // NewSealed returns the store in a directory. New files are encrypted with key. If key is nil, new
 // lives are not sealed, and sealed lives cannot be read.
 func NewSealed(dir string, key *Key) *Store {
-	return &Store{dir, key, systemDisk{}, time.Now, &machine.AgeClock{Path: filepath.Join(dir, clockName)}}
+	return &Store{dir, key, systemDisk{}, time.Now, &machine.AgeClock{Path: filepath.Join(dir, clockName), Data: dir}}
 }
 
 // AwaitKey waits until the key is read, or could not be read.
