@@ -13,6 +13,10 @@ import (
 // loses its power meanwhile, such a file stays behind; it has no meaning.
 const TemporaryPrefix = ".new-"
 
+// PrivateMode is the mode of a file that only its owner may read and write. ReplaceFile and CreateFile change no mode for
+// it, so that they work on a file system that cannot, as some network file systems.
+const PrivateMode fs.FileMode = 0o600
+
 // ReplaceFile writes content to the file at path, with the permissions of mode. At every moment the file has either its
 // old content or all of the new one; after ReplaceFile it has the new one, also if the machine loses its power.
 // A process that has opened the old file keeps it.
@@ -34,7 +38,10 @@ func writeFile(path string, content io.Reader, mode fs.FileMode, place func(from
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // a rename has removed it
 	_, err = io.Copy(f, content)
-	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+	if mode != PrivateMode { // CreateTemp has made it private
+		err = errors.Join(err, f.Chmod(mode))
+	}
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	if err := place(f.Name(), path); err != nil {

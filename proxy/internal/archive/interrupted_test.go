@@ -18,6 +18,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
+	"holdfast/shared/machine"
 )
 
 // reading returns a session of which a recorder reads the output from offset 0 on, and a function that ends the recording.
@@ -291,7 +292,7 @@ func TestCompleteAfterFailure(t *testing.T) {
 func TestSweepInOddPath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "disk [1]")
 	s := OpenDir(dir)
-	draft := filepath.Join(dir, "host", "a@b", draftPrefix+"x")
+	draft := filepath.Join(dir, "host", "a@b", machine.TemporaryPrefix+"x")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(draft), 0o700), os.WriteFile(draft, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}

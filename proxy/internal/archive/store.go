@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/shared/machine"
 )
@@ -45,10 +45,7 @@ type Store interface {
 	Delete(ctx context.Context, key string) error
 }
 
-// draftPrefix begins the names of files that are being written. No key has a part that begins with a dot.
-const draftPrefix = ".draft-"
-
-// A Dir is a Store in a directory.
+// A Dir is a Store in a directory. No key has a part that begins with a dot, as the names of files that are being written.
 type Dir struct{ path string }
 
 // OpenDir returns the store in a directory, which is created by the first object.
@@ -62,23 +59,21 @@ func (d *Dir) file(key string) (string, error) {
 	return filepath.Join(d.path, filepath.FromSlash(key)), nil
 }
 
-// Put implements Store. A link to the complete file makes the object visible, and fails if there is one.
+// Put implements Store.
 func (d *Dir) Put(ctx context.Context, key string, data []byte) error {
-	return d.write(ctx, key, data, func(draft, file string) error {
-		err := os.Link(draft, file)
-		if errors.Is(err, fs.ErrExist) {
-			return ErrExists
-		}
-		return err
-	})
+	err := d.write(ctx, key, data, machine.CreateFile)
+	if errors.Is(err, fs.ErrExist) {
+		return ErrExists
+	}
+	return err
 }
 
 // Replace implements Store.
 func (d *Dir) Replace(ctx context.Context, key string, data []byte) error {
-	return d.write(ctx, key, data, os.Rename)
+	return d.write(ctx, key, data, machine.ReplaceFile)
 }
 
-func (d *Dir) write(ctx context.Context, key string, data []byte, publish func(draft, file string) error) (err error) {
+func (d *Dir) write(ctx context.Context, key string, data []byte, write func(path string, content io.Reader, mode fs.FileMode) error) error {
 	file, err := d.file(key)
 	if err != nil {
 		return err
@@ -86,29 +81,10 @@ func (d *Dir) write(ctx context.Context, key string, data []byte, publish func(d
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	dir := filepath.Dir(file)
-	if err := d.makeDir(dir); err != nil {
+	if err := d.makeDir(filepath.Dir(file)); err != nil {
 		return err
 	}
-	draft := filepath.Join(dir, draftPrefix+protocol.NewToken(8))
-	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = publish(draft, file)
-	}
-	if rest := os.Remove(draft); !errors.Is(rest, fs.ErrNotExist) { // a rename has removed it
-		err = errors.Join(err, rest)
-	}
-	if err != nil {
-		return err
-	}
-	return machine.SyncDir(dir)
+	return write(file, bytes.NewReader(data), machine.PrivateMode)
 }
 
 // makeDir creates the directories of a key, and makes their names durable.
@@ -227,6 +203,11 @@ func (d *Dir) Delete(_ context.Context, key string) error {
 	return nil
 }
 
+// isDraft reports whether a file has the name of one that is being written. Release 0.2.0 has used the second prefix.
+func isDraft(name string) bool {
+	return strings.HasPrefix(name, machine.TemporaryPrefix) || strings.HasPrefix(name, ".draft-")
+}
+
 // sweepDrafts removes files that a killed process has left behind in a directory before they were complete.
 func (d *Dir) sweepDrafts(prefix string, before time.Time) error {
 	top := filepath.Join(d.path, filepath.FromSlash(prefix))
@@ -241,7 +222,7 @@ func (d *Dir) sweepDrafts(prefix string, before time.Time) error {
 			continue // it is no directory, or has just been removed
 		}
 		for _, f := range files {
-			if fi, err := f.Info(); err == nil && strings.HasPrefix(f.Name(), draftPrefix) && fi.ModTime().Before(before) {
+			if fi, err := f.Info(); err == nil && isDraft(f.Name()) && fi.ModTime().Before(before) {
 				errs = append(errs, os.Remove(filepath.Join(top, dir.Name(), f.Name())))
 			}
 		}

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"holdfast/shared/machine"
 )
 
 // testStore checks what all stores have in common. The store must be empty.
@@ -104,7 +106,7 @@ func TestOddFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := OpenDir(dir)
-	for _, key := range []string{"", ".", "..", "../x", "/x", "a/../x", "a//x", "a/.hidden", `a/` + draftPrefix + "x"} {
+	for _, key := range []string{"", ".", "..", "../x", "/x", "a/../x", "a//x", "a/.hidden", `a/` + machine.TemporaryPrefix + "x"} {
 		if err := s.Put(t.Context(), key, nil); err == nil {
 			t.Errorf("Put of %q has succeeded", key)
 		}
@@ -118,7 +120,7 @@ func TestOddFiles(t *testing.T) {
 	if _, err := s.Get(t.Context(), "zero", 1); !errors.Is(err, ErrTorn) {
 		t.Errorf("Get of a link: %v", err)
 	}
-	draft := filepath.Join(dir, "host", "a@b", draftPrefix+"x")
+	draft := filepath.Join(dir, "host", "a@b", machine.TemporaryPrefix+"x")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(draft), 0o700), os.WriteFile(draft, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
