@@ -8,7 +8,7 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// renewTime is how long Clear waits until the lines are on disk no more.
+// renewTime is how long Clear waits until the lines are on disk no more, and Forget until the session is not.
 const renewTime = 5 * time.Second
 
 // Clear deletes the lines above the screen. If all is true, it also deletes the rows on the

@@ -66,6 +66,8 @@ func (r *recording) erase() {
 	}
 }
 
+var errNotErased = errors.New("the disk fails or does not answer; they are erased when it works again")
+
 // renew replaces the recording by one without the lines that were cleared, or erases it if the session is not stored any
 // more. It waits at most for the given time.
 func (r *recording) renew(within time.Duration) error {
@@ -77,7 +79,7 @@ func (r *recording) renew(within time.Duration) error {
 	}
 	r.recorder.Forget(r.life())
 	if left := r.recorder.AwaitErased(within, func(l past.Life) bool { return l == r.life() }); len(left) > 0 {
-		return errors.New("the disk does not answer; they are erased later")
+		return errNotErased
 	}
 	return nil
 }
@@ -159,7 +161,7 @@ func (t *Table) RecordingStatus() *protocol.RecordingStatus {
 	return &st
 }
 
-// eraseTime is how long an upgrade, or a request to forget a session, waits until the recording is
+// eraseTime is how long an upgrade, and the end of the supervisor, wait until the recordings of forgotten sessions are
 // erased.
 const eraseTime = 500 * time.Millisecond
 

@@ -399,7 +399,7 @@ func TestForgottenIsNotLost(t *testing.T) {
 			if err := w.SetMeta(meta); err != nil {
 				t.Fatal(err)
 			}
-			if err := l.Forget("a", ""); err != nil {
+			if err := l.forgetWithin("a", "", 0); protocol.CodeOf(err) != protocol.CodeInternal {
 				t.Fatal(err)
 			}
 			<-s.gone
@@ -450,6 +450,31 @@ func TestFreezeDuringErasure(t *testing.T) {
 	}
 	if left := m.State().Forgotten; !slices.Contains(left, l) {
 		t.Errorf("the next program learns of the erasures %v, want %v", left, l)
+	}
+}
+
+// Forget fails if the disk does not erase the files in time. The session is forgotten nevertheless, and erased later.
+func TestForgetOnHungDisk(t *testing.T) {
+	dir := t.TempDir()
+	m := boot(t, dir)
+	s := m.ready(t, "a")
+	if err := s.Terminate(End{}); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, s)
+	resume, err := m.recorder.Pause(patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.forgetWithin("a", "", time.Millisecond); protocol.CodeOf(err) != protocol.CodeInternal || !strings.Contains(err.Error(), "still on disk") {
+		t.Errorf("forget: %v", err)
+	}
+	resume()
+	if left := m.awaitErased(patience, "a"); len(left) > 0 {
+		t.Errorf("not erased: %v", left)
+	}
+	if err := m.Forget("a", ""); protocol.CodeOf(err) != protocol.CodeSessionNotFound {
+		t.Errorf("forget again: %v", err)
 	}
 }
 

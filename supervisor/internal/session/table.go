@@ -363,13 +363,20 @@ func (t *Table) WithUse(list []protocol.SessionInfo) []protocol.SessionInfo {
 // Live returns how many sessions have not ended.
 func (t *Table) Live() int { return t.registry.live() }
 
-// Forget removes an exited session. Errors: session_not_found, instance_mismatch,
-// session_running, busy.
+// Forget removes an exited session. Errors: session_not_found, instance_mismatch, session_running, busy; internal if the
+// session is removed, but its files are not erased yet.
 func (t *Table) Forget(id protocol.SessionID, instance protocol.Instance) error {
+	return t.forgetWithin(id, instance, renewTime)
+}
+
+// forgetWithin is Forget, which waits for the disk at most for the given time.
+func (t *Table) forgetWithin(id protocol.SessionID, instance protocol.Instance, within time.Duration) error {
 	if err := t.forget(id, instance, false); err != nil {
 		return err
 	}
-	t.awaitErased(eraseTime, id)
+	if left := t.awaitErased(within, id); len(left) > 0 {
+		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("session %s is forgotten, but its files are still on disk: %v", id, errNotErased))
+	}
 	return nil
 }
 
