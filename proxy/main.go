@@ -12,6 +12,7 @@ import (
 )
 
 func main() {
+	machine.UseOwnFiles()
 	machine.Share()
 	os.Exit(cli.Main(operate.Commands))
 }

@@ -40,6 +40,7 @@ func main() {
 		os.Exit(sysexits.Unavailable)
 	}
 	fault("main")
+	machine.UseOwnFiles()
 	machine.Share()
 	if err := command().Execute(); err != nil {
 		fmt.Fprintln(plain.Stderr, "supervisor:", err)

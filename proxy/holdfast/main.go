@@ -18,6 +18,7 @@ func main() {
 			return
 		} // otherwise the command reports the error
 	}
+	machine.UseOwnFiles()
 	machine.Share()
 	os.Args[0] = "holdfast" // texts name the program so, whatever the name of a link to it is
 	os.Exit(cli.Main(nil))
