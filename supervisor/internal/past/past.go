@@ -239,6 +239,31 @@ func (s *Store) Sweep() error {
 	return errors.Join(errs...)
 }
 
+// DiscardUnbegun removes the directory of a life of which nothing was stored yet when the machine lost its power, or the
+// supervisor was killed, and reports whether it has done so. It removes nothing if a writer has the life.
+func (s *Store) DiscardUnbegun(l Life) (bool, error) {
+	dir := s.path(l)
+	lock, err := lockDir(dir)
+	if errors.Is(err, ErrInUse) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer lock.Close()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return false, fmt.Errorf("past: %w", err)
+	}
+	for _, f := range files {
+		if f.Name() != keyName && !strings.HasSuffix(f.Name(), draftSuffix) {
+			return false, nil
+		}
+	}
+	err = s.erase(dir)
+	return err == nil, err
+}
+
 // erase removes a directory and its files. Another goroutine may do the same.
 func (s *Store) erase(dir string) error {
 	files, err := os.ReadDir(dir)

@@ -686,3 +686,30 @@ func TestGapBehindKeyframe(t *testing.T) {
 		t.Errorf("the files are %q, of which one has no output", all)
 	}
 }
+
+// A life of which a power cut has left no output and no description is discarded. All others stay.
+func TestDiscardUnbegun(t *testing.T) {
+	for _, tt := range []struct {
+		files string
+		gone  bool
+	}{{"", true}, {"key", true}, {"meta.json~ key", true}, {"meta.json", false}, {"0000000000000000000", false}, {"key other", false}} {
+		s, _ := newStore(t)
+		l := Life{"a", "1"}
+		must(t, os.MkdirAll(s.path(l), 0o700))
+		for _, name := range strings.Fields(tt.files) {
+			must(t, os.WriteFile(filepath.Join(s.path(l), name), nil, 0o600))
+		}
+		lock, err := lockDir(s.path(l))
+		must(t, err)
+		if gone, err := s.DiscardUnbegun(l); gone || err != nil {
+			t.Errorf("%q, which a writer has: %v, %v", tt.files, gone, err)
+		}
+		lock.Close()
+		if gone, err := s.DiscardUnbegun(l); gone != tt.gone || err != nil {
+			t.Errorf("%q: %v, %v", tt.files, gone, err)
+		}
+		if all, err := s.List(); (len(all) == 0) != tt.gone || err != nil {
+			t.Errorf("%q: the list is %v, %v", tt.files, all, err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -111,6 +112,11 @@ func (t *Table) replaced(entries []past.Entry) map[protocol.Instance]bool {
 }
 
 func (t *Table) addLost(store *past.Store, e past.Entry, isReplaced bool) error {
+	if errors.Is(e.Err, fs.ErrNotExist) {
+		if isUnbegun, err := store.DiscardUnbegun(e.Life); isUnbegun || err != nil {
+			return err
+		}
+	}
 	if e.Err != nil {
 		return e.Err
 	}

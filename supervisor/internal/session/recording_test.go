@@ -453,6 +453,15 @@ func TestFreezeDuringErasure(t *testing.T) {
 	}
 }
 
+// A power cut may leave the directory of a session without any file. The next supervisor removes it.
+func TestUnbegunRecording(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "a@1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	boot(t, dir).has(t)
+}
+
 // Forget fails if the disk does not erase the files in time. The session is forgotten nevertheless, and erased later.
 func TestForgetOnHungDisk(t *testing.T) {
 	dir := t.TempDir()
