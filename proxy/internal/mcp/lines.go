@@ -24,19 +24,34 @@ const (
 // the end, and would leave an input half typed.
 const lastCalls = time.Second
 
+// maxLine is the length of the longest line that is read, without its end. The server of the SDK ends at a longer one.
+const maxLine = sdk.DefaultMaxLineLength - 1
+
 // A lineReader reads the lines of an agent that are messages of JSON-RPC. It divides a batch into its messages, and answers
 // whatever is no message with an error, because the server of the SDK would end at both.
 type lineReader struct {
 	io.Closer
-	lines *bufio.Scanner
-	line  []byte // what Read has not returned yet of the last line, with a line for each message
-	out   *lineWriter
+	lines     *bufio.Scanner
+	isTooLong bool   // the beginning of the present line was dropped
+	line      []byte // what Read has not returned yet of the last line, with a line for each message
+	out       *lineWriter
 }
 
 func newLineReader(in io.ReadCloser, out *lineWriter) *lineReader {
 	r := &lineReader{Closer: in, lines: bufio.NewScanner(in), out: out}
-	r.lines.Buffer(nil, sdk.DefaultMaxLineLength)
+	r.lines.Buffer(nil, maxLine+1)
+	r.lines.Split(r.split)
 	return r
+}
+
+// split divides the input into lines as bufio.ScanLines does. It drops the part of a line that fills the buffer.
+func (r *lineReader) split(data []byte, isEnd bool) (advance int, line []byte, err error) {
+	advance, line, err = bufio.ScanLines(data, isEnd)
+	if advance == 0 && len(data) > maxLine {
+		r.isTooLong = true
+		return len(data), nil, nil
+	}
+	return advance, line, err
 }
 
 func (r *lineReader) Read(p []byte) (int, error) {
@@ -47,6 +62,13 @@ func (r *lineReader) Read(p []byte) (int, error) {
 			}
 			r.out.awaitAnswers(lastCalls)
 			return 0, io.EOF
+		}
+		if r.isTooLong {
+			r.isTooLong = false
+			if err := r.refuse(invalidRequest, fmt.Errorf("the line is longer than %d bytes", maxLine)); err != nil {
+				return 0, err
+			}
+			continue
 		}
 		for _, m := range messages(bytes.TrimSpace(r.lines.Bytes())) {
 			if code, err := r.check(m); err != nil {

@@ -24,6 +24,8 @@ func TestWrongLines(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- Run(t.Context(), Options{Control: ControlNone, In: in, Out: out}) }()
 	answers := bufio.NewScanner(agentIn)
+	const ping = `{"jsonrpc":"2.0","id":3,"method":"ping"}`
+	long := func(length int) string { return "{" + strings.Repeat(" ", length-len(ping)) + ping[1:] }
 	for _, tt := range []struct {
 		line string
 		code int // of the answer's error; 0: the answer is a result
@@ -36,7 +38,10 @@ func TestWrongLines(t *testing.T) {
 		{`{"jsonrpc":"1.0","id":1,"method":"ping"}`, invalidRequest},
 		{"\n\r\n" + `{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, 0},
 		{`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" + "hello", parseError},
-		{`{"jsonrpc":"2.0","id":3,"method":"ping"}`, 0},
+		{ping, 0},
+		{long(maxLine + 1), invalidRequest},
+		{long(2*maxLine + 1), invalidRequest},
+		{ping, 0},
 		{"[]", invalidRequest},
 		{"[1]", invalidRequest},
 		{`[[{"jsonrpc":"2.0","id":4,"method":"ping"}]]`, invalidRequest},
