@@ -102,7 +102,7 @@ func TestReadAgain(t *testing.T) {
 func TestSendUntilInput(t *testing.T) {
 	const checks = 3 // until the program waits for input
 	w := fakelink.New(t)
-	var awaits atomic.Int64
+	var awaits, screens atomic.Int64
 	w.Reply(func(m protocol.Message) (protocol.Message, error) {
 		switch m.(type) {
 		case *wire.Mark:
@@ -119,6 +119,7 @@ func TestSendUntilInput(t *testing.T) {
 			}
 			return wire.Session{Session: info}, nil
 		case *wire.Screen:
+			screens.Add(1)
 			return wire.ScreenContent{ScreenContent: protocol.ScreenContent{Cols: 80, Rows: 24, Input: protocol.InputKeys, Cursor: protocol.Cursor{X: 4}, Cells: cells(">>> ")}}, nil
 		case *wire.Changes:
 			return wire.ChangesContent{ChangesContent: protocol.ChangesContent{Mark: []byte("mark")}}, nil
@@ -131,6 +132,9 @@ func TestSendUntilInput(t *testing.T) {
 	text, err := s.send(testkit.Soon(t), sendInput{Session: "s", Enter: true, TimeoutS: 60})
 	if want := `"python3" runs; may need input, cursor behind ">>>"`; err != nil || text != want || awaits.Load() != checks {
 		t.Errorf("the answer after %d checks is %q, %v; want %q after %d", awaits.Load(), text, err, want, checks)
+	}
+	if n := screens.Load(); n != 2 { // for the check that the silent program waits, and for the answer
+		t.Errorf("the screen was requested %d times, want 2", n)
 	}
 	text, err = s.send(testkit.Soon(t), sendInput{Session: "s", Enter: true, TimeoutS: 0.1})
 	if want := "\"python3\" runs\nthe time is over, and it has not happened"; err != nil || text != want || awaits.Load() != checks+1 {

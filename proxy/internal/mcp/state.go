@@ -29,7 +29,7 @@ func fullState(s *protocol.SessionInfo, screen *shown, now time.Time) string {
 		return exitState(s.Exit)
 	case s.Frozen:
 		return "frozen: all its processes are stopped until it is thawed"
-	case s.Program != nil && isNewer(s.Program, s.Command):
+	case reportsState(s):
 		return programState(s.Program, now)
 	case s.Command != nil:
 		state := commandState(s.Command, now)
@@ -81,15 +81,25 @@ func inputText(s *protocol.SessionInfo, screen *shown, silence time.Duration) st
 	return ""
 }
 
+// mayWaitForInput reports whether a program has reported its state, or is silent for long enough that it may wait for input.
+func mayWaitForInput(s *protocol.SessionInfo, now time.Time) bool {
+	return reportsState(s) || now.Sub(s.LastIOAt) >= settled
+}
+
+// reportsState reports whether the program that runs has reported its state.
+func reportsState(s *protocol.SessionInfo) bool {
+	return s.Program != nil && isNewer(s.Program, s.Command)
+}
+
 // waitsForInput reports whether a program probably waits for input: it has reported that it does not work, or there is other
 // evidence and it is silent. If the only evidence is a text that ends as questions do, the silence must be longer, and fewer
 // endings count, because a report of progress may end with a percentage or a parenthesis.
 func waitsForInput(s *protocol.SessionInfo, screen *shown, now time.Time) bool {
-	if p := s.Program; p != nil && isNewer(p, s.Command) {
-		return p.State != protocol.ProgramWorking
+	if reportsState(s) {
+		return s.Program.State != protocol.ProgramWorking
 	}
 	silence := now.Sub(s.LastIOAt)
-	if silence < settled || inputText(s, screen, silence) == "" {
+	if !mayWaitForInput(s, now) || inputText(s, screen, silence) == "" {
 		return false
 	}
 	if s.Foreground != nil && s.Foreground.Reads || screen.input == protocol.InputHidden || screen.input == protocol.InputKeys {

@@ -186,8 +186,8 @@ func (s *server) untilInput(ctx context.Context, id protocol.SessionID, timeout 
 		if err != nil {
 			return err
 		}
-		if info.State != protocol.StateRunning {
-			continue
+		if info.State != protocol.StateRunning || !mayWaitForInput(info, time.Now()) {
+			continue // a request for the screen would wait until the supervisor has shown what the program prints
 		}
 		screen, err := s.shown(ctx, id)
 		if err != nil {
