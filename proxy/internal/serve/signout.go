@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,21 +48,28 @@ func (s *signedOut) at() time.Time {
 // set refuses all cookies that were issued before now.
 func (s *signedOut) set(now time.Time) error {
 	s.when.Store(now.UnixNano())
-	if err := machine.ReplaceFile(s.path, strings.NewReader(now.UTC().Format(time.RFC3339Nano)+"\n"), 0o600); err != nil {
-		return fmt.Errorf("browsers are signed out of this proxy, but the time could not be saved for later proxies: %w", err)
-	}
-	return nil
+	return machine.ReplaceFile(s.path, strings.NewReader(now.UTC().Format(time.RFC3339Nano)+"\n"), 0o600)
 }
 
 // SignOut makes the next proxy of this name refuse all cookies that were issued before now. It is for
 // the time when no proxy runs; a proxy that runs must be asked over its control socket.
 func SignOut(dirs config.Dirs, proxy string, now time.Time) error {
-	return readSignedOut(dirs, proxy).set(now)
+	err := readSignedOut(dirs, proxy).set(now)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // without the directory there is no token either, so no cookie is valid
+		return nil
+	case err != nil:
+		return fmt.Errorf("browsers are not signed out, because the time could not be saved for the next proxy: %w", err)
+	}
+	return nil
 }
 
 // signOut refuses the cookies of all browsers, and closes their connections.
 func (s *serving) signOut() error {
 	err := s.signedOut.set(time.Now())
 	s.server.SignOut()
-	return err
+	if err != nil {
+		return fmt.Errorf("browsers are signed out of this proxy, but the time could not be saved for later proxies: %w", err)
+	}
+	return nil
 }
