@@ -426,5 +426,8 @@ func (s *Store) Remove(name string, now time.Time) (changed record.Members, err 
 	if !hadJoined {
 		return changed, nil
 	}
-	return s.merge(members, record.Members{Revoked: map[string]time.Time{h.Key: now}})
+	if changed, err = s.merge(members, record.Members{Revoked: map[string]time.Time{h.Key: now}}); err != nil {
+		err = fmt.Errorf("the gate may admit host %s again, because its revocation could not be stored; make room, and repeat it: %w", name, err)
+	}
+	return changed, err
 }

@@ -104,18 +104,21 @@ func (s *Store) Merge(m record.Members) (changed record.Members, err error) {
 }
 
 // merge stores the members of have, which are stored, and of m. It writes revoked keys first, so that a
-// host that is removed does not come back if the program dies in between. If the key of a host cannot be written, for
-// example because the disk is full, the host stays stored, so that its removal can be repeated.
+// host that is removed does not come back if the program dies in between. If the key of a host cannot be written, or cannot be
+// noted for its name, for example because the disk is full, the host stays stored, so that its removal can be repeated.
 func (s *Store) merge(have, m record.Members) (changed record.Members, err error) {
 	merged := have.Merge(m)
 	changed = merged.Without(have)
 	failed := map[string]bool{} // keys that were not written
 	for key, at := range changed.Revoked {
-		if writeErr := replace(s.path("revoked", key), []byte(stored(at))); writeErr != nil {
+		writeErr := s.addFormer(key, have.Hosts, m.Hosts)
+		if writeErr == nil {
+			writeErr = replace(s.path("revoked", key), []byte(stored(at)))
+		}
+		if writeErr != nil {
 			failed[key], err = true, errors.Join(err, writeErr)
 		}
 	}
-	err = errors.Join(err, s.addFormer(changed.Revoked, have.Hosts, m.Hosts))
 	for name, h := range have.Hosts {
 		if _, ok := merged.Hosts[name]; !ok && !failed[h.Key] {
 			err = errors.Join(err, os.Remove(s.path("hosts", name)))
@@ -275,16 +278,16 @@ func HasIdentity(dir string) (bool, error) {
 // maxFormer is how many revoked keys of a name are remembered with the name.
 const maxFormer = 16
 
-// addFormer notes for each name that its key is in revoked, so that WithFormer finds the key after the host has joined again.
-func (s *Store) addFormer(revoked map[string]time.Time, all ...map[string]record.Joined) (err error) {
+// addFormer notes for each name that has a key that is revoked, so that WithFormer finds the key after the host has joined again.
+func (s *Store) addFormer(key string, all ...map[string]record.Joined) (err error) {
 	for _, hosts := range all {
 		for name, h := range hosts {
-			if _, isRevoked := revoked[h.Key]; !isRevoked {
+			if h.Key != key {
 				continue
 			}
 			keys := s.former(name)
-			if !slices.Contains(keys, h.Key) {
-				keys = append(keys, h.Key)
+			if !slices.Contains(keys, key) {
+				keys = append(keys, key)
 				err = errors.Join(err, replace(s.path("former", name), []byte(strings.Join(keys[max(0, len(keys)-maxFormer):], "\n")+"\n")))
 			}
 		}
