@@ -220,6 +220,7 @@ func (r *oneRun) watch(parent context.Context, a *app) error {
 
 // handleSignals handles signals until done is closed. A terminal in raw mode sends no signals for keys.
 func (r *oneRun) handleSignals(ctx context.Context, cancel context.CancelCauseFunc, done <-chan struct{}) {
+	var last time.Time // of the last SIGINT that counts
 	for interrupts := 0; ; {
 		select {
 		case <-done:
@@ -227,6 +228,10 @@ func (r *oneRun) handleSignals(ctx context.Context, cancel context.CancelCauseFu
 		case s := <-r.signals:
 			switch s {
 			case syscall.SIGINT:
+				if time.Since(last) < sameInterrupt {
+					continue
+				}
+				last = time.Now()
 				switch interrupts++; interrupts { // a request may wait for its answer for ever, and a further signal must not wait for it
 				case 1:
 					go func() { _ = r.c.Interrupt(ctx, r.s.ID) }() // fails if the run is ending
@@ -244,6 +249,11 @@ func (r *oneRun) handleSignals(ctx context.Context, cancel context.CancelCauseFu
 		}
 	}
 }
+
+// sameInterrupt is the time within which a further SIGINT counts as the same one: timeout(1) sends its signal to this process and
+// then to its process group, and a program that has started this one may pass on a SIGINT that the terminal has sent to both. A
+// second one would end the run while it reacts to the first.
+const sameInterrupt = 100 * time.Millisecond
 
 // leaveBySignal ends the watch because of a signal, and ends this process if that takes too long. A further
 // signal does not change when that is.

@@ -3,12 +3,15 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
@@ -127,4 +130,56 @@ func TestRunUnanswered(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A SIGINT that arrives twice, as from timeout(1), interrupts a run once. Only a later one ends the run, and one after that leaves it.
+func TestInterruptTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		requests := make(chan string, 10)
+		c, err := client.Dial(t.Context(), client.Options{Dial: func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			go func() {
+				greet(t, there)
+				for r := frame.NewReader(there, frame.Max); ; {
+					_, m, err := r.Next()
+					if err != nil {
+						return
+					}
+					var request struct{ Type string }
+					if err := json.Unmarshal(m, &request); err != nil {
+						t.Error(err)
+					}
+					requests <- request.Type
+				}
+			}()
+			return here, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		signals, done, over := make(chan os.Signal), make(chan struct{}), make(chan struct{})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r := &oneRun{c: c, o: &runOptions{}, s: protocol.SessionInfo{ID: "r1"}, signals: signals, ending: &ending{}}
+		go func() {
+			defer close(over)
+			r.handleSignals(t.Context(), cancel, done)
+		}()
+		for _, want := range []string{"interrupt", "terminate", ""} {
+			for range 2 {
+				signals <- syscall.SIGINT
+			}
+			time.Sleep(2 * sameInterrupt)
+			got := ""
+			for len(requests) > 0 {
+				got += <-requests
+			}
+			if isLeft := ctx.Err() != nil; got != want || isLeft != (want == "") {
+				t.Errorf("the requests are %q, want %q; the run is left: %v", got, want, isLeft)
+			}
+		}
+		close(done)
+		<-over
+		r.late.Stop()
+		_ = c.Close()
+	})
 }
