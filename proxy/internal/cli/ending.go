@@ -68,15 +68,16 @@ func tell(err error, code protocol.Code, success int) error {
 const checkTime = 2 * time.Second
 
 // detached prints the id of the started session, unless its child fails within early after the
-// start. If the child ends with code 0, it has done its work, and its exit record is kept.
-func (a *app) detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, early time.Duration) error {
+// start. left is how much of that time is left. If the child ends with code 0, it has done its work, and its exit record is kept.
+func (a *app) detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, early, left time.Duration) error {
 	ctx := cmd.Context()
 	if early > 0 {
-		watch, cancel := context.WithTimeout(ctx, early+checkTime)
+		watch, cancel := context.WithTimeout(ctx, left+checkTime)
 		defer cancel()
-		record, err := c.Wait(watch, s.SessionID, early)
+		record, err := c.Wait(watch, s.SessionID, left)
 		switch {
 		case err != nil: // the child runs, or its state is unknown
+		case record.ExitedAt.Sub(record.StartedAt) > early: // the answer took longer, for example because the supervisor died
 		case record.ExitCode == 0:
 			note("session %s has already ended with code 0; proxy screen %s shows its output", s.SessionID, a.fullName(s.SessionID))
 		default:

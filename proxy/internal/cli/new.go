@@ -135,7 +135,7 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 		}
 		warnUnmasked(&s.Session)
 		if o.detach {
-			return a.detached(cmd, c, s, o.earlyExit)
+			return a.detached(cmd, c, s, o.earlyExit, o.earlyExit)
 		}
 		o.attach.fresh, o.attach.early = true, o.earlyExit
 		return a.attachTo(ctx, c, &s.Session, &o.attach)

@@ -60,7 +60,7 @@ func (a *app) reopenCommand() *cobra.Command {
 					return err
 				}
 				if detach {
-					return a.detached(cmd, c, s, early)
+					return a.detached(cmd, c, s, early, early)
 				}
 				return a.attachTo(ctx, c, &s.Session, o)
 			})

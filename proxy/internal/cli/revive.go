@@ -70,7 +70,7 @@ func (a *app) reviveCommand() *cobra.Command {
 					return err
 				}
 				if detach {
-					return a.detached(cmd, c, s, earlyTime)
+					return a.detached(cmd, c, s, earlyTime, earlyTime)
 				}
 				return a.attachTo(ctx, c, &s.Session, o)
 			})
@@ -102,7 +102,7 @@ func (a *app) reviveAll(cmd *cobra.Command, c *client.Client, cfg config.Config)
 	}
 	end := time.Now().Add(earlyTime)
 	for _, s := range started { // all of them are watched for the same time
-		errs = append(errs, a.detached(cmd, c, s, max(time.Until(end), time.Millisecond)))
+		errs = append(errs, a.detached(cmd, c, s, earlyTime, max(time.Until(end), time.Millisecond)))
 	}
 	return errors.Join(errs...)
 }

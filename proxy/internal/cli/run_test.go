@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"net"
 	"os"
 	"strings"
@@ -84,11 +83,36 @@ func greet(t *testing.T, nc net.Conn) {
 // silentProxy returns a client of a proxy that answers no request.
 func silentProxy(t *testing.T) *client.Client {
 	t.Helper()
+	return proxyOf(t, func(string, protocol.Request) protocol.Message { return nil })
+}
+
+// proxyOf returns a client of a proxy that gives these answers to requests of a type. It does not answer if the answer is nil.
+func proxyOf(t *testing.T, answer func(request string, id protocol.Request) protocol.Message) *client.Client {
+	t.Helper()
 	c, err := client.Dial(t.Context(), client.Options{Dial: func(context.Context) (net.Conn, error) {
 		here, there := net.Pipe()
 		go func() {
 			greet(t, there)
-			_, _ = io.Copy(io.Discard, there)
+			for r := frame.NewReader(there, frame.Max); ; {
+				_, m, err := r.Next()
+				if err != nil {
+					return
+				}
+				var request struct {
+					Type string
+					protocol.Request
+				}
+				if err := json.Unmarshal(m, &request); err != nil {
+					t.Error(err)
+				}
+				if a := answer(request.Type, request.Request); a != nil {
+					m, err := protocol.Encode(a)
+					if err != nil {
+						t.Error(err)
+					}
+					_, _ = there.Write(frame.Append(nil, frame.Control, m)) // fails if the client has ended
+				}
+			}
 		}()
 		return here, nil
 	}})
@@ -136,27 +160,10 @@ func TestRunUnanswered(t *testing.T) {
 func TestInterruptTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requests := make(chan string, 10)
-		c, err := client.Dial(t.Context(), client.Options{Dial: func(context.Context) (net.Conn, error) {
-			here, there := net.Pipe()
-			go func() {
-				greet(t, there)
-				for r := frame.NewReader(there, frame.Max); ; {
-					_, m, err := r.Next()
-					if err != nil {
-						return
-					}
-					var request struct{ Type string }
-					if err := json.Unmarshal(m, &request); err != nil {
-						t.Error(err)
-					}
-					requests <- request.Type
-				}
-			}()
-			return here, nil
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := proxyOf(t, func(request string, _ protocol.Request) protocol.Message {
+			requests <- request
+			return nil
+		})
 		signals, done, over := make(chan os.Signal), make(chan struct{}), make(chan struct{})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		r := &oneRun{c: c, o: &runOptions{}, s: protocol.SessionInfo{ID: "r1"}, signals: signals, ending: &ending{}}
