@@ -196,6 +196,7 @@ func TestExchange(t *testing.T) {
 		{"lines that have not changed", protocol.ChangesContent{Lines: []protocol.ChangedLines{lines(2, "a"), lines(7, "b")}}, exchange{next: 6}, "a\n\nb"},
 		{"the whole screen", protocol.ChangesContent{Whole: true, From: 9, Lines: []protocol.ChangedLines{lines(10, "a"), lines(12, "b")}}, exchange{next: 3}, "a\n\nb"},
 		{"more than the screen", protocol.ChangesContent{Whole: true, From: 9, LeftOut: &protocol.LineRange{First: 9, End: 11}, LineNumbers: protocol.LineNumbers{First: 1}, Lines: []protocol.ChangedLines{lines(11, "a")}}, exchange{}, "earlier lines are left out; read them: history with before 11\na"},
+		{"more than history answers at once", protocol.ChangesContent{LeftOut: &protocol.LineRange{First: 9, End: 3009}}, exchange{}, "lines 9 to 3008 are left out; read them: history with before 3009 and lines 1000"},
 		{"a line that goes on", protocol.ChangesContent{Lines: []protocol.ChangedLines{{Line: 4, Texts: []string{"a"}, Cut: true}, lines(5, "b")}}, exchange{}, "a\nthe rest of line 4 is left out; read more: history with before 5, lines 1 and max_bytes 65536\nb"},
 		{"a full screen", protocol.ChangesContent{Rows: []protocol.ChangedRows{{Row: 0, Texts: []string{":"}}, {Row: 8, Texts: []string{"x", ":"}}}}, exchange{told: ":"}, "row 0: :\nrow 8: x"},
 		{"a row that the state tells", protocol.ChangesContent{Rows: []protocol.ChangedRows{{Row: 9, Texts: []string{":"}}}}, exchange{told: ":"}, ""},

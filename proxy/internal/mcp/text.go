@@ -56,7 +56,7 @@ func (t *text) changes(r *protocol.ChangesContent, e exchange) {
 		t.earlierLines(left.End)
 	default:
 		t.leftOut = true
-		t.line("lines %d to %d are left out; read them: history with before %d and lines %d", left.First, left.End-1, left.End, left.End-left.First)
+		t.line("lines %d to %d are left out; read them: history with before %d and lines %d", left.First, left.End-1, left.End, min(left.End-left.First, protocol.MaxHistoryLines))
 	}
 	t.changedLines(r, e)
 	for i, l := range r.Rows {
