@@ -43,14 +43,11 @@ func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byt
 // acceptInput; busy.
 func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, err error) {
 	if unanswered := s.ask(answerTime, func() {
-		if accepted, err = s.enterHold(name); err != nil {
+		if accepted, err = s.enterHold(name); err != nil { // it has checked that the session is open
 			return
 		}
 		if name != "" {
 			accepted, err = s.acceptInput(nil, name, offset, p)
-			return
-		}
-		if err = s.checkOpen(); err != nil {
 			return
 		}
 		s.noteUse(s.cfg.Now())
