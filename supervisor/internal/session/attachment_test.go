@@ -308,7 +308,7 @@ func TestMaxAttachments(t *testing.T) {
 	s := run(t, "exec sleep 1000")
 	var all [maxAttachments]*Attachment
 	var wg sync.WaitGroup
-	for some := range slices.Chunk(all[:], 64) {
+	for some := range slices.Chunk(all[:], 8) {
 		for i := range some {
 			wg.Go(func() {
 				var err error
