@@ -20,6 +20,14 @@ const MAX_RETRY_AFTER_MS = 30000;
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 /** Bytes that may wait to be sent before this client sends no more sizes and interrupts. */
 const MAX_UNSENT = 2 << 20;
+/**
+ * If a gate is stopped, its connections do not end. So a connection through one of several gates sends a ping after so much
+ * silence, and ends if nothing comes for so long after that. Another gate may serve the next one.
+ */
+const CALM_MS = 15_000;
+const PING_MS = 5000;
+/** The request id of a ping. Other requests have numbers, and sizes other words. */
+const PING = 'ping';
 const MAX_EARLY = 64; // messages that may arrive before begin sets a handler
 
 /** The times, in milliseconds, between attempts to replace a lost connection, and for the answer to a request. */
@@ -86,6 +94,8 @@ export class Connection {
   private over: HoldfastError | undefined;
   private handler: ConnectionHandler | undefined;
   private early: Message[] = [];
+  private isPaused = false;
+  private silence: ReturnType<typeof setTimeout> | undefined; // calls the next step of watch
 
   constructor(private readonly transport: Transport) {
     transport.open({
@@ -110,6 +120,7 @@ export class Connection {
   private received(text: string): void {
     this.guard(() => {
       const m = parse(text);
+      if (m.request_id === PING) return; // `ok`, or `unsupported` of an older proxy
       if (this.handler !== undefined) this.handler.message(m);
       else if (this.early.push(m) > MAX_EARLY) throw new HoldfastError('decode', `the proxy sent more than ${MAX_EARLY} messages before a request`);
     });
@@ -129,6 +140,7 @@ export class Connection {
   private ended(err: HoldfastError): void {
     if (this.over !== undefined) return;
     this.over = err;
+    clearTimeout(this.silence);
     this.handler?.closed(err);
   }
 
@@ -161,6 +173,18 @@ export class Connection {
     return silent;
   }
 
+  /** watch sends a ping each time after CALM_MS of silence, and closes the connection if nothing comes for PING_MS then. */
+  watch(): void {
+    const since = this.heard;
+    this.silence = setTimeout(() => {
+      if (this.heard > since || this.isPaused) return this.watch();
+      this.send({ type: 'ping', request_id: PING });
+      this.silence = setTimeout(() => {
+        if (this.isPaused || !this.closeIfSilent(since)) this.watch();
+      }, PING_MS);
+    }, CALM_MS);
+  }
+
   /** So much waits to be sent that no size and no interrupt should be added. */
   get full(): boolean {
     return (this.transport.unsent ?? 0) >= MAX_UNSENT;
@@ -171,10 +195,12 @@ export class Connection {
   }
 
   pause(): void {
+    this.isPaused = true;
     this.transport.pause?.();
   }
 
   resume(): void {
+    this.isPaused = false;
     this.transport.resume?.();
   }
 
@@ -249,6 +275,7 @@ export class Dialer {
   /** The proxy is behind a gate, which asks with goaway for another connection before it closes the present one. */
   readonly isBehindGate: boolean;
 
+  private readonly hasOtherGates: boolean;
   private readonly reach: ((signal: AbortSignal) => Promise<Transport>) | undefined;
 
   constructor(private readonly o: ConnectOptions) {
@@ -256,6 +283,7 @@ export class Dialer {
     if (ways.length !== 1) throw new HoldfastError('invalid_argument', 'one of url, socketPath, ssh, gate and transport must say where the proxy is');
     this.reach = o.transport ?? (o.ssh && ssh(o.ssh)) ?? (o.gate && ('url' in o.gate ? gateSocket(o.gate, o.WebSocket) : gate(o.gate)));
     this.isBehindGate = o.gate !== undefined;
+    this.hasOtherGates = o.gate !== undefined && 'addresses' in o.gate && o.gate.addresses.length > 1;
     this.min = Math.min(Math.max(1, o.redial?.min ?? 20), MAX_TIMER_MS);
     this.max = Math.min(Math.max(this.min, o.redial?.max ?? 2000), MAX_TIMER_MS);
     this.giveUp = Math.min(o.redial?.giveUp ?? 30000, MAX_TIMER_MS);
@@ -313,6 +341,7 @@ export class Dialer {
     } finally {
       signal.removeEventListener('abort', stop);
     }
+    if (this.hasOtherGates) conn.watch();
     return conn;
   }
 

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
+import { Connection } from '../dist/dialer.js';
 import * as frames from '../dist/frames.js';
 import { HoldfastClient } from '../dist/index.js';
 import { unixSocket } from '../dist/unix.js';
@@ -29,6 +30,40 @@ test('a handshake without an answer ends the attempt in time', { timeout: 30_000
   t.mock.timers.tick(5000);
   await assert.rejects(attempt, { code: 'connect', message: 'the WebSocket does not open within 5000 ms' });
   await once(sock.resume(), 'close');
+});
+
+test('a silent connection through one of several gates stays while pings are answered, and then ends', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  let handler, pings = 0, answer = { type: 'ok' }, end;
+  const conn = new Connection({
+    open: (h) => { handler = h; },
+    message: (s) => {
+      const { type, request_id } = JSON.parse(s);
+      assert.equal(type, 'ping');
+      pings++;
+      if (answer !== undefined) handler.message(JSON.stringify({ ...answer, request_id }));
+    },
+    close: () => {},
+  });
+  conn.begin({ message: (m) => assert.fail(`received ${m.type}`), closed: (err) => { end = err; } });
+  conn.watch();
+  for (let n = 1; n < 5; n++) {
+    t.mock.timers.tick(15_000);
+    t.mock.timers.tick(5000);
+    assert.deepEqual([pings, end], [n, undefined]);
+    answer = { type: 'error', code: 'unsupported', message: 'of an older proxy' };
+  }
+  answer = undefined;
+  conn.pause(); // its reader is slow
+  t.mock.timers.tick(100_000);
+  conn.resume();
+  assert.deepEqual([pings, end], [4, undefined]);
+  t.mock.timers.tick(15_000);
+  assert.deepEqual([pings, end], [5, undefined]);
+  t.mock.timers.tick(5000);
+  assert.equal(end?.code, 'lost');
+  t.mock.timers.tick(100_000);
+  assert.equal(pings, 5);
 });
 
 // On other systems, a full backlog refuses a connection as if no process listened.
