@@ -3,7 +3,9 @@
 package cli
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -75,6 +77,32 @@ func TestNewBesideStop(t *testing.T) {
 	}
 	supervisor.Signal(syscall.SIGCONT)
 	p.ends(0, "s")
+}
+
+// If a supervisor holds sessions, a proxy must start although it cannot open its log, as on a disk that is read-only. If none
+// runs, the user must learn the cause at once.
+func TestNoLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	noLog := func(dir string) {
+		for _, name := range []string{"proxy.log", "proxy.crash"} {
+			path := filepath.Join(dir, name)
+			if err := errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.spawn("s", "sleep", "1000")
+	w.must("stop")
+	noLog(w.Dir)
+	if out := w.must("ls"); !strings.Contains(out, "sleep 1000") {
+		t.Errorf("ls: %s", out)
+	}
+	w.must("handoff")
+	w.must("kill", "s")
+	w.must("stop", "--all")
+	noLog(w.Dir)
+	w.fails(70, "proxy.log", "new", "-d")
 }
 
 // A supervisor without sessions and without a proxy must end, and its keeper with it.

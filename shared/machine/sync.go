@@ -53,7 +53,7 @@ func writeFile(path string, content io.Reader, mode fs.FileMode, place func(from
 // RemoveFile removes the file at path, if there is one, so that it stays removed if the machine loses its power.
 func RemoveFile(path string) error {
 	if err := os.Remove(path); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
+		if _, missing := os.Lstat(path); errors.Is(missing, fs.ErrNotExist) { // the error of a read-only file system is another one
 			return nil
 		}
 		return err

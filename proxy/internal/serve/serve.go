@@ -16,6 +16,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,6 +44,7 @@ import (
 	"holdfast/shared/config"
 	"holdfast/shared/keeperstate"
 	"holdfast/shared/logging"
+	"holdfast/shared/machine"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
 	"holdfast/shared/sysexits"
@@ -405,18 +407,28 @@ func (s *serving) run(ctx context.Context) error {
 	}
 }
 
-// openLog opens the log: standard error, or a file with --background.
+// openLog opens the log: standard error, or files with --background. If a supervisor runs, a file that cannot be opened is no
+// error, because its sessions cannot be reached without a proxy: the log is standard error then, and has a warning.
 func (o *Options) openLog(dirs config.Dirs, cfg config.Config) (zerolog.Logger, func(), error) {
 	lo := logging.Options{Level: cfg.LogLevel, Process: "proxy"}
+	var crash error
 	if o.Background {
 		lo.Path = filepath.Join(dirs.State, o.Proxy+".log")
-		if err := logging.CrashOutput(filepath.Join(dirs.State, o.Proxy+".crash")); err != nil {
-			return zerolog.Nop(), nil, err
-		}
+		crash = logging.CrashOutput(filepath.Join(dirs.State, o.Proxy+".crash"))
 	}
-	log, closer, err := logging.New(lo)
-	if err != nil {
-		return log, nil, err
+	log, closer, failed := logging.New(lo)
+	if missing := errors.Join(failed, crash); missing != nil {
+		if held, err := socket.Locked(dirs.Socket(config.SupervisorSocket)); err != nil || !held || !o.Background {
+			return log, nil, missing
+		}
+		machine.SurviveBrokenPipe()
+		if failed != nil {
+			lo.Path = ""
+			if log, closer, failed = logging.New(lo); failed != nil {
+				return log, nil, failed
+			}
+		}
+		log.Warn().Err(missing).Msg("log file or crash file not opened; what would be written there goes to standard error until the next start")
 	}
 	return log, func() { _ = closer.Close() }, nil
 }
