@@ -170,7 +170,10 @@ func TestWaitFor(t *testing.T) {
 	w.fails(66, "session_not_found", "mark", "none")
 	w.fails(66, "session_not_found", "wait", "none", "--text", "x")
 	w.fails(66, "session_not_found", "send", "none", "x", "--wait-text", "x")
-	w.fails(64, "no terminal sends a key", "send", "s", "--key", "Hyper")
+	w.fails(64, "no terminal sends a key", "send", "s", "half of it", "--key", "Hyper")
+	if out := w.must("screen", "s"); strings.Contains(out, "half of it") {
+		t.Errorf("send has sent a text before a wrong key: %q", out)
+	}
 	r := w.proxy("send", "s", "--key", "C-d", "--wait-text", "never")
 	if r.Code != 7 || r.Out != "" || !strings.Contains(r.Errout, "session s ended first") {
 		t.Errorf("send to a session that exits: %v", r)

@@ -16,6 +16,7 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/echo"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/keyname"
 	"holdfast/shared/sysexits"
 )
 
@@ -39,6 +40,9 @@ func (a *app) sendCommand() *cobra.Command {
 		}
 		if o.paste && o.raw {
 			return exitcode.WrongUsage(errors.New("--paste and --raw exclude each other"))
+		}
+		if err := keyname.Check(o.keys); err != nil { // before the text is sent
+			return exitcode.WrongUsage(err)
 		}
 		if err := o.wait.check(cmd.Flags(), "wait-"); err != nil {
 			return err

@@ -141,3 +141,22 @@ func TestSendUntilInput(t *testing.T) {
 		t.Errorf("the answer after %d more checks is %q, %v; want %q after one", awaits.Load()-checks, text, err, want)
 	}
 }
+
+// A send with a wrong key sends nothing, because the agent repeats its call with the text.
+func TestSendWrongKey(t *testing.T) {
+	w := fakelink.New(t)
+	w.Reply(func(m protocol.Message) (protocol.Message, error) {
+		switch m := m.(type) {
+		case *wire.Mark:
+			return wire.Marked{MarkInfo: protocol.MarkInfo{Mark: []byte("mark")}}, nil
+		case *wire.Write:
+			return wire.Accepted{Offset: m.Offset + uint64(len(m.Data))}, nil
+		}
+		return wire.OK{}, nil
+	})
+	s := &server{Options: Options{Client: connect(t, w), Control: ControlAll}, read: map[protocol.SessionID]reading{}}
+	_, err := s.send(testkit.Soon(t), sendInput{Session: "s", Text: "half of it", Keys: []string{"Hyper"}})
+	if sent := w.Requests("write"); protocol.CodeOf(err) != protocol.CodeInvalidArgument || len(sent) > 0 {
+		t.Errorf("%v; sent: %+v", err, sent)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/echo"
+	"holdfast/shared/keyname"
 )
 
 type listInput struct{}
@@ -221,6 +222,9 @@ func (s *server) send(ctx context.Context, in sendInput) (string, error) {
 	}
 	if in.Text == "" && len(in.Keys) == 0 {
 		return "", protocol.Errorf(protocol.CodeInvalidArgument, "there is nothing to send: give text, keys or enter")
+	}
+	if err := keyname.Check(in.Keys); err != nil { // before the text is sent
+		return "", protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
 	}
 	if err := s.mayControl(ctx, id); err != nil {
 		return "", err

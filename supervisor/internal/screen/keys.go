@@ -1,45 +1,11 @@
 package screen
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"holdfast/protocol"
-)
-
-// modifiers are the modifiers of a key, with the bits that xterm assigns to them.
-type modifiers int
-
-const (
-	shift modifiers = 1 << iota
-	meta
-	control
-)
-
-// These are the keys with names. Their sequences are those in xterm's manual on control
-// sequences, without modifyOtherKeys.
-var (
-	// cursorKeys send CSI and a letter, or SS3 and the letter if mode 1 (DECCKM) is set.
-	cursorKeys = map[string]byte{"Up": 'A', "Down": 'B', "Right": 'C', "Left": 'D', "Home": 'H', "End": 'F'}
-	// ss3Keys send SS3 and a letter.
-	ss3Keys = map[string]byte{"F1": 'P', "F2": 'Q', "F3": 'R', "F4": 'S'}
-	// tildeKeys send CSI, a number and a tilde.
-	tildeKeys = map[string]int{
-		"Insert": 2, "Delete": 3, "PageUp": 5, "PageDown": 6,
-		"F5": 15, "F6": 17, "F7": 18, "F8": 19, "F9": 20, "F10": 21, "F11": 23, "F12": 24,
-	}
-	// plainKeys send characters, which may depend on the modifiers. Meta adds ESC before each of
-	// them.
-	plainKeys = map[string]map[modifiers]string{
-		"Enter":     {0: "\r"},
-		"Tab":       {0: "\t", shift: "\x1b[Z"},
-		"Escape":    {0: "\x1b"},
-		"Space":     {0: " ", control: "\x00"},
-		"Backspace": {0: "\x7f", control: "\b"},
-	}
+	"holdfast/shared/keyname"
 )
 
 // Keys returns the bytes that a terminal sends for keys. They depend on the modes that the
@@ -48,113 +14,16 @@ var (
 // Errors: invalid_argument if a name is no key, or if no terminal sends it with these
 // modifiers.
 func (s *Screen) Keys(names []string) ([]byte, error) {
-	var out []byte
-	for _, name := range names {
-		p, ok := s.key(name)
-		if !ok {
-			return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("no terminal sends a key %.40q", name))
-		}
-		out = append(out, p...)
-	}
-	return out, nil
-}
-
-func (s *Screen) key(name string) (sent string, ok bool) {
-	mods, base, ok := parseKey(name)
-	if !ok {
-		return "", false
+	if err := keyname.Check(names); err != nil {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
 	}
 	modes := s.term.Modes()
-	with := ";" + strconv.Itoa(1+int(mods))
-	if letter, ok := cursorKeys[base]; ok {
-		switch {
-		case mods != 0:
-			return "\x1b[1" + with + string(letter), true
-		case modes.ApplicationCursor:
-			return "\x1bO" + string(letter), true
-		}
-		return "\x1b[" + string(letter), true
+	var out []byte
+	for _, name := range names {
+		sent, _ := keyname.Encode(name, keyname.Modes{ApplicationCursor: modes.ApplicationCursor, NewLine: modes.NewLine})
+		out = append(out, sent...)
 	}
-	if letter, ok := ss3Keys[base]; ok {
-		if mods != 0 {
-			return "\x1b[1" + with + string(letter), true
-		}
-		return "\x1bO" + string(letter), true
-	}
-	if n, ok := tildeKeys[base]; ok {
-		if mods == 0 {
-			with = ""
-		}
-		return "\x1b[" + strconv.Itoa(n) + with + "~", true
-	}
-	if forms, named := plainKeys[base]; named {
-		sent, ok = forms[mods&^meta]
-		if base == "Enter" && modes.NewLine {
-			sent = "\r\n"
-		}
-		if base == "Tab" && mods == shift|meta { // ESC ESC [ Z is known to few programs
-			ok = false
-		}
-	} else {
-		sent, ok = character(base, mods&^meta)
-	}
-	if mods&meta != 0 {
-		sent = "\x1b" + sent
-	}
-	return sent, ok
-}
-
-// parseKey splits the modifiers C-, M- and S-, each at most once, from the name of a key.
-func parseKey(name string) (mods modifiers, base string, ok bool) {
-	for len(name) > 2 && name[1] == '-' {
-		i := strings.IndexByte("SMC", name[0])
-		if i < 0 || mods&(1<<i) != 0 {
-			return 0, "", false
-		}
-		mods |= 1 << i
-		name = name[2:]
-	}
-	return mods, name, true
-}
-
-// character returns the bytes that a key of one character sends with no modifier, with control
-// or with shift. Terminals send control and shift together as control alone, which is another
-// key; so character rejects both together.
-func character(base string, mods modifiers) (string, bool) {
-	r, n := utf8.DecodeRuneInString(base)
-	if n != len(base) || r == utf8.RuneError || unicode.IsControl(r) {
-		return "", false
-	}
-	switch mods {
-	case 0:
-		return base, true
-	case shift:
-		up := unicode.ToUpper(r)
-		return string(up), unicode.IsUpper(up)
-	case control:
-		c, ok := controlOf(r)
-		return string(c), ok
-	}
-	return "", false
-}
-
-// controlOf returns the character that Ctrl and the key r send.
-func controlOf(r rune) (rune, bool) {
-	switch {
-	case r >= 'a' && r <= 'z':
-		return r - 'a' + 1, true
-	case r >= '@' && r <= '_':
-		return r - '@', true
-	case r == ' ' || r == '2':
-		return 0, true
-	case r >= '3' && r <= '7':
-		return r - '3' + 0x1b, true
-	case r == '/':
-		return 0x1f, true
-	case r == '?' || r == '8':
-		return 0x7f, true
-	}
-	return 0, false
+	return out, nil
 }
 
 // Paste returns the bytes that a terminal sends when text is pasted. A line end is sent as
