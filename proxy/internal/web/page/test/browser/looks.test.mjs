@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { cli, context, eventually, faults, link, open, picture, rows, show, shows, spawn } from './world.mjs';
+import { choose, cli, context, eventually, faults, link, open, picture, rows, show, shows, spawn } from './world.mjs';
 
 test('everything by keyboard', async () => {
   await spawn('first');
@@ -248,16 +248,14 @@ test('the list follows what happens elsewhere', async () => {
   await row.getByText('Its title').waitFor();
   await cli('rename', 'elsewhere', 'release 1.2');
   await row.getByText('release 1.2').waitFor();
-  await row.getByRole('button', { name: /^Actions/ }).click();
-  await page.getByRole('menuitem', { name: /^Rename/ }).click();
+  await choose(page, /^Rename/, 'elsewhere');
   await page.getByLabel('Title').fill('here');
   await page.keyboard.press('Enter');
   await row.getByText('here', { exact: true }).waitFor();
   assert.match(await cli('ls'), /here: /);
   await cli('send', 'elsewhere', '--enter', 'x');
   await row.getByText('exited 4').first().waitFor();
-  await row.getByRole('button', { name: /^Actions/ }).click();
-  await page.getByRole('menuitem', { name: 'Forget' }).click();
+  await choose(page, 'Forget', 'elsewhere');
   await eventually('the row is gone', async () => (await row.count()) === 0);
 });
 

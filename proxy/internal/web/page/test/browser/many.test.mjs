@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 
-import { cli, context, eventually, faults, link, open, picture, rows, show, shows, spawn } from './world.mjs';
+import { choose, cli, context, eventually, faults, link, open, picture, rows, show, shows, spawn } from './world.mjs';
 
 // demand: B6
 test('a long list has a filter, groups, and the ids', async () => {
@@ -100,22 +100,18 @@ test('the menu copies, clears, exports and records', async () => {
   const page = await open(c);
   await show(page, 'menu');
   await shows(page, /^ready$/);
-  const choose = async (name) => {
-    await page.getByRole('button', { name: 'Actions for this session' }).click();
-    await page.getByRole('menuitem', { name, exact: true }).click();
-  };
   const saved = async (name) => {
-    const [download] = await Promise.all([page.waitForEvent('download'), choose(name)]);
+    const [download] = await Promise.all([page.waitForEvent('download'), choose(page, name)]);
     return { name: download.suggestedFilename(), text: await readFile(await download.path(), 'utf8') };
   };
-  await choose('Copy the screen');
+  await choose(page, 'Copy the screen');
   await eventually('it is copied', async () => /\n300\nready$/.test(await page.evaluate(() => navigator.clipboard.readText())));
 
   const numbers = Array.from({ length: 300 }, (_, i) => `${i + 1}\n`).join('');
   assert.deepEqual(await saved('Export as text'), { name: 'menu.txt', text: `${numbers}ready\n` });
   assert.deepEqual(await saved('Export as printed'), { name: 'menu.ansi', text: `${numbers}ready\n`.replaceAll('\n', '\r\n') });
 
-  await choose('Record');
+  await choose(page, 'Record');
   await eventually('the screen is there', () => late);
   await page.keyboard.type('zero\n');
   await shows(page, /^got zero$/);
@@ -135,7 +131,7 @@ test('the menu copies, clears, exports and records', async () => {
 
   await page.keyboard.press('Shift+PageUp');
   await eventually('there is a scrollback', async () => !(await rows(page)).includes('300'));
-  await choose('Clear the scrollback');
+  await choose(page, 'Clear the scrollback');
   await eventually('there is none', async () => (await rows(page)).includes('got two'));
   await page.keyboard.press('Shift+PageUp');
   assert.ok((await rows(page)).includes('got two'));
@@ -175,8 +171,7 @@ test('a session is frozen and thawed, and its use is shown', async () => {
   await notice.getByRole('button', { name: 'Thaw' }).click();
   await row.getByText(/^running · .*5\.0 MiB/).waitFor();
   await notice.waitFor({ state: 'detached' });
-  await page.getByRole('button', { name: 'Actions for this session' }).click();
-  await page.getByRole('menuitem', { name: 'Freeze', exact: true }).click();
+  await choose(page, 'Freeze');
   await row.getByText(/^frozen · .*5\.0 MiB/).waitFor();
   await notice.waitFor();
   assert.deepEqual(c.wrongs, []);

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { cli, context, open, picture, rows, show, shows, spawn } from './world.mjs';
+import { choose, cli, context, open, picture, rows, show, shows, spawn } from './world.mjs';
 
 const ROWS = '.shared .xterm-rows';
 
@@ -14,8 +14,7 @@ test('who has the link sees the terminal, and cannot type', async () => {
   const mine = await open(c);
   await show(mine, 'shown');
   await shows(mine, /^hello$/);
-  await mine.click('.row[data-session="shown"] .more');
-  await mine.getByRole('menuitem', { name: 'Share to look…' }).click();
+  await choose(mine, 'Share to look…', 'shown');
   await mine.getByRole('button', { name: 'Make a link' }).click();
   await mine.getByText('Copied.').waitFor();
   const url = await mine.locator('dialog input').inputValue();

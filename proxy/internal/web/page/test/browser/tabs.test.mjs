@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 
-import { cli, context, eventually, faults, open, picture, show, shows, spawn } from './world.mjs';
+import { choose, cli, context, eventually, faults, open, picture, show, shows, spawn } from './world.mjs';
 
 const current = (page) => page.locator('.row.current').getAttribute('data-session');
 
@@ -12,8 +12,7 @@ const current = (page) => page.locator('.row.current').getAttribute('data-sessio
 async function forget(page, id) {
   const row = page.locator(`.row[data-session="${id}"]`);
   await row.getByText(/^exited/).first().waitFor();
-  await row.getByRole('button', { name: /^Actions/ }).click();
-  await page.getByRole('menuitem', { name: 'Forget' }).click();
+  await choose(page, 'Forget', id);
   await row.waitFor({ state: 'detached' });
 }
 
@@ -53,8 +52,7 @@ test('a recording is saved if its pane is closed', async () => {
   const page = await open(c);
   await show(page, 'recorded');
   await shows(page, /^ready$/);
-  await page.getByRole('button', { name: 'Actions for this session' }).click();
-  await page.getByRole('menuitem', { name: 'Record', exact: true }).click();
+  await choose(page, 'Record');
   await page.getByRole('tab', { name: /^●/ }).waitFor();
   await page.keyboard.type('one\n');
   await shows(page, /^got one$/);
@@ -71,8 +69,7 @@ test('an action that fails is told to everybody', async () => {
   const page = await open(c);
   await page.click('.row[data-session="fails"] .open');
   await page.waitForSelector('.pane.active[data-phase="ended"]');
-  await page.getByRole('button', { name: 'Actions for this session' }).click();
-  await page.getByRole('menuitem', { name: 'Clear the scrollback' }).click();
+  await choose(page, 'Clear the scrollback');
   const alert = page.locator('.alerts');
   await alert.getByText(/exited/).waitFor();
   const box = await alert.boundingBox();
@@ -90,8 +87,7 @@ test('the browser asks before it leaves a page that records, but not to sign out
   const page = await open(c);
   await show(page, 'records');
   await page.keyboard.type('typed'); // a browser asks only if the user has used the page
-  await page.getByRole('button', { name: 'Actions for this session' }).click();
-  await page.getByRole('menuitem', { name: 'Record', exact: true }).click();
+  await choose(page, 'Record');
   await page.getByRole('tab', { name: /^●/ }).waitFor();
   const [question] = await Promise.all([page.waitForEvent('dialog'), page.close({ runBeforeUnload: true })]);
   assert.equal(question.type(), 'beforeunload');
@@ -119,8 +115,7 @@ test('a clipboard that the browser refuses is told', async () => {
     for (const of of ['readText', 'writeText']) navigator.clipboard[of] = () => Promise.reject(new DOMException('refused', 'NotAllowedError'));
   });
   for (const [item, says] of [['Paste', 'Ctrl+Shift+V'], ['Copy the screen', 'write to the clipboard']]) {
-    await page.getByRole('button', { name: 'Actions for this session' }).click();
-    await page.getByRole('menuitem', { name: item, exact: true }).click();
+    await choose(page, item);
     await page.locator('.alerts').getByText(says).waitFor();
     await page.locator('.alerts').getByRole('button', { name: 'Close' }).click();
   }

@@ -68,6 +68,12 @@ export async function show(page, id) {
   await page.waitForSelector('.pane.active[data-phase="live"]');
 }
 
+// choose chooses an action in the menu of the active pane, or of a session's row in the list.
+export async function choose(page, name, id) {
+  await (id ? page.locator(`.row[data-session="${id}"] .more`) : page.getByRole('button', { name: 'Actions for this session' })).click();
+  await page.getByRole('menuitem', { name, exact: true }).click();
+}
+
 export const SCREEN = '.pane.active .xterm-rows';
 
 // rows are what the active terminal shows, without blanks at the end of rows.
