@@ -319,37 +319,25 @@ export class App {
     });
   }
 
-  // trying does an action, and tells if it fails.
-  private async trying(f: () => Promise<void>): Promise<void> {
+  // trying does an action, and tells if it fails. refused is the text for an action that the browser may refuse.
+  private async trying(f: () => Promise<void>, refused?: string): Promise<void> {
     this.alerts.replaceChildren();
     try {
       await f();
     } catch (err) {
-      if (!(err instanceof HoldfastError)) throw err;
-      this.alert(said(err));
+      if (!refused && !(err instanceof HoldfastError)) throw err;
+      this.alert(refused ?? said(err));
     }
   }
 
-  // copy writes to the clipboard, and paste pastes its text. A browser may refuse both, and has no clipboard for a page
-  // that is sent without encryption from another machine.
-  private async copy(text: string): Promise<void> {
-    this.alerts.replaceChildren();
-    try {
-      await navigator.clipboard.writeText(text);
-    } catch {
-      this.alert('The browser does not let this page write to the clipboard.');
-    }
+  // copy writes to the clipboard, and paste pastes its text. A browser has no clipboard for a page that is sent without
+  // encryption from another machine.
+  private copy(text: string): Promise<void> {
+    return this.trying(() => navigator.clipboard.writeText(text), 'The browser does not let this page write to the clipboard.');
   }
 
-  private async paste(t: TerminalView): Promise<void> {
-    this.alerts.replaceChildren();
-    let text;
-    try {
-      text = await navigator.clipboard.readText();
-    } catch {
-      return this.alert('The browser does not let this page read the clipboard. Ctrl+Shift+V pastes without that.');
-    }
-    t.paste(text);
+  private paste(t: TerminalView): Promise<void> {
+    return this.trying(async () => t.paste(await navigator.clipboard.readText()), 'The browser does not let this page read the clipboard. Ctrl+Shift+V pastes without that.');
   }
 
   // alert shows a text at the bottom of the page until it is closed, or until the next action begins.
