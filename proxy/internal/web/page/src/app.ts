@@ -37,6 +37,7 @@ export class App {
   private tabs: layout.Tab[] = [];
   private current = 0; // index of the current tab
   private dragged: number | undefined; // index of the tab that is being dragged
+  private divider: HTMLElement | undefined; // the divider that is being dragged
   private readonly paneTools: HTMLButtonElement[] = [];
   private readonly pastTool: HTMLButtonElement;
   private hasPast: boolean | undefined; // whether the proxy knows the request past; undefined: not known yet
@@ -666,8 +667,11 @@ export class App {
   private dividers(tab: layout.Tab): void {
     const rects = layout.rects(tab.root);
     const focused = (document.activeElement as HTMLElement | null)?.dataset.split;
-    for (const old of this.stage.querySelectorAll('.divider')) old.remove();
-    for (const s of phone.matches ? [] : layout.splits(tab.root)) {
+    const splits = phone.matches ? [] : layout.splits(tab.root);
+    const held = splits.some((s) => String(s.id) === this.divider?.dataset.split) ? this.divider : undefined; // a drag ends if its element is removed
+    for (const old of this.stage.querySelectorAll('.divider')) if (old !== held) old.remove();
+    for (const s of splits) {
+      if (String(s.id) === held?.dataset.split) continue;
       const r = rects.get(s.id)!;
       const beside = s.direction === 'right';
       const d = h('div', { class: 'divider', role: 'separator', tabindex: 0, 'aria-orientation': beside ? 'vertical' : 'horizontal', 'aria-label': 'Size of the panes', 'aria-valuenow': Math.round(s.ratio * 100), 'data-split': s.id });
@@ -698,7 +702,11 @@ export class App {
           place(to);
         };
         d.addEventListener('pointermove', move);
-        d.addEventListener('lostpointercapture', () => set(to), { once: true });
+        this.divider = d;
+        d.addEventListener('lostpointercapture', () => {
+          this.divider = undefined;
+          set(to);
+        }, { once: true });
       });
       this.stage.append(d);
       if (focused === String(s.id)) d.focus();

@@ -167,3 +167,24 @@ test('a key that is held down closes one pane, and splits once', async () => {
   assert.equal((await cli('screen', 'held')).split('\n')[0], '$ echo typed-$((1))', 'no repeat reaches the program');
   assert.deepEqual(c.wrongs, []);
 });
+
+test('a drag of a divider continues while the panes are drawn again', async () => {
+  await spawn('dragged');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'dragged');
+  await page.keyboard.press('Alt+Shift+D');
+  const { x, y, width, height } = await page.locator('.divider').boundingBox();
+  const at = x + width / 2;
+  await page.mouse.move(at, y + height / 2);
+  await page.mouse.down();
+  await page.mouse.move(at - 50, y + height / 2);
+  await page.keyboard.press('Alt+Shift+ArrowLeft'); // activates the other pane, which draws all
+  await page.mouse.move(at - 100, y + height / 2, { steps: 2 });
+  await page.mouse.up();
+  const now = await page.locator('.divider').boundingBox();
+  assert.ok(Math.abs(at - 100 - (now.x + now.width / 2)) < 2, `it went from ${at} to ${now.x + now.width / 2}`);
+  await page.mouse.move(at, y + height / 2);
+  assert.equal((await page.locator('.divider').boundingBox()).x, now.x, 'the drag has ended');
+  assert.deepEqual(c.wrongs, []);
+});
