@@ -542,7 +542,7 @@ export class App {
     this.pastTool.hidden = !this.hasPast;
     this.pastTool.setAttribute('aria-pressed', String(this.view()?.past !== undefined));
     const s = this.session();
-    if (s && !document.hidden) this.sessions.seen(s.instance);
+    if (!document.hidden) for (const p of layout.panes(this.tab().root)) if (p.instance && !this.views.get(p.id)?.element.hidden) this.sessions.seen(p.instance);
     const news = this.sessions.all().some((x) => this.sessions.news(x));
     document.title = `${news ? '• ' : ''}${s ? `${title(s)} — ` : ''}Holdfast`;
     this.showList();

@@ -188,3 +188,22 @@ test('a drag of a divider continues while the panes are drawn again', async () =
   assert.equal((await page.locator('.divider').boundingBox()).x, now.x, 'the drag has ended');
   assert.deepEqual(c.wrongs, []);
 });
+
+test('a pane that is visible has no news', async () => {
+  await spawn('beside-1', 'read x; printf "\\a"; echo rung; exec cat');
+  await spawn('beside-2');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'beside-1');
+  await page.keyboard.press('Alt+Shift+D');
+  await show(page, 'beside-2');
+  const told = page.evaluate(() => new Promise((done) => new MutationObserver(() => {
+    if (document.title.startsWith('•')) done('news');
+    if (document.querySelector('.row[data-session="marker"]')) done('none');
+  }).observe(document, { subtree: true, childList: true, characterData: true })));
+  await cli('send', 'beside-1', '--enter', 'x');
+  await cli('wait', 'beside-1', '--text', 'rung');
+  await spawn('marker'); // its event comes after that of the bell
+  assert.equal(await told, 'none');
+  assert.deepEqual(c.wrongs, []);
+});
