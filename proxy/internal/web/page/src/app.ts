@@ -445,12 +445,16 @@ export class App {
       for (const p of layout.panes(t.root)) {
         const s = p.session === undefined ? undefined : this.sessions.get(p.session);
         if (s) this.views.get(p.id)?.update(s);
+        else if (p.session !== undefined && this.isGone(p.session)) this.views.get(p.id)?.forgotten();
       }
     }
     if (this.sessions.ready) this.settle();
     void this.probe();
     this.label();
   }
+
+  // isGone reports whether a session that is not in the list does not exist any more.
+  private isGone = (id: string): boolean => this.sessions.ready && !this.fleet?.isUnknown(id);
 
   // probe finds out whether the proxy and the supervisor know the request past, as soon as there is a session.
   private async probe(): Promise<void> {
@@ -482,7 +486,7 @@ export class App {
         } else if (s) {
           v.replaced(s);
           continue;
-        } else if (p.session !== undefined && !this.fleet?.isUnknown(p.session)) {
+        } else if (p.session !== undefined && this.isGone(p.session)) {
           delete p.session;
           delete p.instance;
         }

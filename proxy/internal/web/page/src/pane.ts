@@ -130,6 +130,12 @@ export class PaneView {
     if (this.terminal?.phase === 'ended' && this.said !== this.end(s)) this.phase('ended'); // the exit record arrives after the exit
   }
 
+  // forgotten tells that the session does not exist any more, because another client has forgotten it, or exit_keep is over.
+  forgotten(): void {
+    this.newer = undefined;
+    if (this.session) this.update({ ...this.session, state: 'forgotten' });
+  }
+
   // startedAgain remembers a new instance of the session. When the terminal of the old one has ended, or if it was never
   // attached, the pane offers the new one.
   private startedAgain(s: SessionInfo): void {
@@ -251,6 +257,9 @@ export class PaneView {
       case 'ended':
         this.said = this.end(s);
         if (s.state === 'lost') return this.lost(s);
+        if (s.state === 'forgotten') {
+          return this.say('end', 'The session was forgotten. This is its last screen.', h('button', { type: 'button', class: 'action first', text: 'Close the pane', onclick: () => this.hooks.close() }));
+        }
         return this.say('end', ended(s) ? `${ended(s).replace(/^./, (c) => c.toUpperCase())}.` : 'The session has ended.',
           h('button', { type: 'button', class: 'action first', text: 'Start again', onclick: () => this.hooks.reopen(s) }),
           h('button', { type: 'button', class: 'action', text: 'Forget', onclick: () => this.hooks.forget(s) }));
@@ -263,7 +272,7 @@ export class PaneView {
     }
   }
 
-  private end = (s: SessionInfo): string => `${ended(s)} ${this.hooks.hasPast()}`;
+  private end = (s: SessionInfo): string => `${s.state} ${ended(s)} ${this.hooks.hasPast()}`;
 
   // lost tells what is known of a lost session. It is started again only if the user asks for that.
   private lost(s: SessionInfo): void {

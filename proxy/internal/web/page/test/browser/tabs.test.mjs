@@ -207,3 +207,22 @@ test('a pane that is visible has no news', async () => {
   assert.equal(await told, 'none');
   assert.deepEqual(c.wrongs, []);
 });
+
+test('a session that another client has forgotten is not offered to be started again', async () => {
+  await spawn('gone', 'echo last words; read x; exit 3');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'gone');
+  await shows(page, /^last words$/);
+  await page.keyboard.press('Enter');
+  const notice = page.locator('.pane.active .notice[data-kind="end"]');
+  await notice.getByText('Exited 3.').waitFor();
+  await cli('forget', 'gone');
+  await notice.getByText('forgotten').waitFor();
+  await shows(page, /^last words$/);
+  assert.deepEqual(await notice.getByRole('button').allInnerTexts(), ['Close the pane']);
+  await picture(page, 'forgotten');
+  await notice.getByRole('button').click();
+  await page.waitForSelector('.pane.active .empty');
+  assert.deepEqual(c.wrongs, []);
+});
