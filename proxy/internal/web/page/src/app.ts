@@ -201,10 +201,7 @@ export class App {
       t.marks.count.prompts > 0 && !past ? act('To the next command', () => this.do('next-command'), 'next-command') : null,
       !this.hasPast ? null : past ? act('Leave the past', () => view.closePast()) : act('The past', () => this.do('past'), 'past'),
       act('Clear the scrollback', () => void this.trying(() => this.client.clear(s.id))), // for all viewers
-      t.recording ? act('Stop recording', () => {
-        t.stopRecording();
-        this.label();
-      }) : act('Record', () => void this.trying(() => t.record(title(s)).then(() => this.label()))),
+      t.recording ? act('Stop recording', () => t.stopRecording()) : act('Record', () => void this.trying(() => t.record(title(s)))),
       act('Close the pane', () => this.do('close'), 'close'),
     ].filter((x) => x !== null).map((x) => ({ ...x, does: () => {
       x.does();
@@ -569,7 +566,7 @@ export class App {
       reopen: (s) => void this.reopen(s),
       forget: (s) => this.mayForget(s),
       hasPast: () => this.hasPast === true,
-      pastChanged: () => this.label(),
+      changed: () => this.label(),
       history: (s, text) => void searchHistory(this.client, s, text),
       choices: () => {
         const shown = new Set(this.tabs.flatMap((x) => layout.panes(x.root)).map((q) => q.session));

@@ -19,7 +19,7 @@ export interface Hooks {
   forget(s: SessionInfo): void;
   history(s: SessionInfo, text: string): void;
   hasPast(): boolean; // the proxy can show the past of sessions
-  pastChanged(): void; // the past was opened or closed
+  changed(): void; // the past was opened or closed, or a recording has begun or was saved
   choices(): SessionInfo[];
 }
 
@@ -108,6 +108,7 @@ export class PaneView {
           (e.target as HTMLElement).parentElement?.remove();
           this.focus();
         } })),
+      recording: () => this.recording(),
     });
     this.notices.before(this.terminal.element);
     return this.terminal;
@@ -181,7 +182,7 @@ export class PaneView {
     t.element.append(this.past.element);
     void this.past.open(command);
     this.past.focus();
-    this.hooks.pastChanged();
+    this.hooks.changed();
   }
 
   // closePast returns to the terminal.
@@ -190,7 +191,7 @@ export class PaneView {
     this.past = undefined;
     this.terminal?.covered(false);
     this.focus();
-    this.hooks.pastChanged();
+    this.hooks.changed();
   }
 
   // frozen shows a notice with a button while all processes of the session are frozen.
@@ -268,7 +269,7 @@ export class PaneView {
       case 'failed':
         return this.say('end', why ?? 'The session cannot be shown.', again('Try again'));
       default:
-        for (const kind of ['end', 'input']) this.notices.querySelector(`[data-kind="${kind}"]`)?.remove();
+        for (const kind of ['end', 'input']) this.unsay(kind);
     }
   }
 
@@ -291,12 +292,24 @@ export class PaneView {
     const answer = (yes: boolean) => () => {
       clipboard.set(s.instance, yes);
       if (yes) void write().catch(() => undefined); // the browser may refuse it
-      this.notices.querySelector('[data-kind="clipboard"]')?.remove();
+      this.unsay('clipboard');
       this.focus();
     };
     this.say('clipboard', 'This program wants to copy something to the clipboard.',
       h('button', { type: 'button', class: 'action first', text: 'Allow', onclick: answer(true) }),
       h('button', { type: 'button', class: 'action', text: 'Never for this session', onclick: answer(false) }));
+  }
+
+  // recording tells that a recording is full, until it is saved.
+  private recording(): void {
+    this.unsay('recording');
+    if (this.terminal?.recording?.full) {
+      this.say('recording', 'The recording has reached 64 MiB, and has ended there.', h('button', { type: 'button', class: 'action first', text: 'Save', onclick: () => {
+        this.terminal?.stopRecording();
+        this.focus();
+      } }));
+    }
+    this.hooks.changed();
   }
 
   // failed tells why something that the user asked for did not happen.
@@ -306,7 +319,11 @@ export class PaneView {
 
   // say shows a notice under the terminal. It replaces an earlier notice of the same kind.
   private say(kind: string, text: string, ...actions: HTMLElement[]): void {
-    this.notices.querySelector(`[data-kind="${kind}"]`)?.remove();
+    this.unsay(kind);
     this.notices.append(h('div', { class: 'notice', 'data-kind': kind }, h('span', { class: 'say', text }), ...actions));
+  }
+
+  private unsay(kind: string): void {
+    this.notices.querySelector(`[data-kind="${kind}"]`)?.remove();
   }
 }

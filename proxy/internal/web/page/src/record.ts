@@ -1,6 +1,6 @@
 // A recording of a terminal's output with its times, as an asciicast (version 2), which asciinema plays.
 
-const MAX_BYTES = 64 << 20; // largest size of a recording, which ends there and can still be saved
+const MAX_BYTES = 64 << 20; // largest size of a recording, which ends there and can still be saved; pane.ts tells it
 
 export class Recording {
   private readonly parts: string[] = [];
@@ -11,7 +11,7 @@ export class Recording {
   private shown = 0; // the first screen contains the output before this offset
   full = false;
 
-  constructor(cols: number, rows: number, title: string) {
+  constructor(cols: number, rows: number, title: string, private readonly filled: () => void = () => undefined) {
     this.add(JSON.stringify({ version: 2, width: cols, height: rows, timestamp: Math.floor(Date.now() / 1000), title }));
   }
 
@@ -56,8 +56,11 @@ export class Recording {
   }
 
   private add(line: string): void {
-    if (this.bytes + line.length > MAX_BYTES) this.full = true;
     if (this.full) return;
+    if (this.bytes + line.length > MAX_BYTES) {
+      this.full = true;
+      return this.filled();
+    }
     this.parts.push(line);
     this.bytes += line.length;
   }

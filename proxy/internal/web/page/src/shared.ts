@@ -30,6 +30,7 @@ export async function sharedPage(client: Client, id: string, expires: string | u
     focused: () => undefined,
     clipboard: () => undefined,
     inputLost: () => undefined,
+    recording: () => undefined,
   }, true);
   const page = h('main', { class: 'shared' },
     h('header', { class: 'bar' }, name, ...badges, connectionLine(client)),

@@ -42,6 +42,7 @@ export interface Hooks {
   clipboard(write: () => Promise<void>): void;
   // inputLost is called when input was dropped, or a part of it was refused. Without why, too much input waits.
   inputLost(why?: string): void;
+  recording(): void; // a recording has begun, is full, or was saved
 }
 
 export class TerminalView {
@@ -280,18 +281,21 @@ export class TerminalView {
   async record(title: string): Promise<void> {
     const { id } = this.session!;
     const { cols, rows } = this.term;
-    const recording = (this.recording = new Recording(cols, rows, title)); // output may arrive before the screen
+    const recording = (this.recording = new Recording(cols, rows, title, () => this.hooks.recording())); // output may arrive before the screen
     const screen = await this.client.screen({ session_id: id, format: 'ansi', cols, rows }).catch((err: unknown) => {
       this.recording = undefined;
       throw err;
     });
     recording.begin(`${(screen.ansi ?? '').replaceAll(/\r?\n/g, '\r\n')}\x1b[${screen.cursor.y + 1};${screen.cursor.x + 1}H`, screen.offset, this.received());
+    this.hooks.recording();
   }
 
   // stopRecording saves the recording, if there is one.
   stopRecording(): void {
-    if (this.recording) save(`${this.session!.id}.cast`, this.recording.file());
+    if (!this.recording) return;
+    save(`${this.session!.id}.cast`, this.recording.file());
     this.recording = undefined;
+    this.hooks.recording();
   }
 
   // received returns the offset of the output that the terminal receives next.

@@ -226,3 +226,31 @@ test('a session that another client has forgotten is not offered to be started a
   await page.waitForSelector('.pane.active .empty');
   assert.deepEqual(c.wrongs, []);
 });
+
+test('a recording that is full is told, and saved by its button', async () => {
+  const c = await context();
+  await spawn('full', 'stty -echo; echo ready; while read -r l; do echo "got $l"; done');
+  const page = await open(c);
+  await show(page, 'full');
+  await shows(page, /^ready$/);
+  await page.evaluate(() => { // the events of the recording are so large that some lines fill it
+    const { stringify } = JSON;
+    JSON.stringify = (of) => stringify(Array.isArray(of) && of[1] === 'o' ? [...of, ' '.repeat(20 << 20)] : of);
+  });
+  await choose(page, 'Record');
+  await page.getByRole('tab', { name: /^●/ }).waitFor();
+  for (const line of ['one', 'two', 'three']) {
+    await page.keyboard.type(`${line}\n`);
+    await shows(page, new RegExp(`^got ${line}$`));
+  }
+  const notice = page.locator('.pane.active .notice[data-kind="recording"]');
+  await notice.getByText('64 MiB').waitFor();
+  await picture(page, 'recording-full');
+  const [download] = await Promise.all([page.waitForEvent('download'), notice.getByRole('button', { name: 'Save' }).click()]);
+  const text = await readFile(await download.path(), 'utf8');
+  assert.match(text, /got two/);
+  assert.doesNotMatch(text, /got three/);
+  await notice.waitFor({ state: 'detached' });
+  assert.equal(await page.getByRole('tab', { name: /^●/ }).count(), 0);
+  assert.deepEqual(c.wrongs, []);
+});
