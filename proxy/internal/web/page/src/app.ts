@@ -4,7 +4,7 @@ import { HoldfastError, type SessionInfo } from 'holdfast';
 
 import type { Client } from './client.ts';
 import { connectionBar, connectionLine } from './connection.ts';
-import { confirmForget, confirmKill, details, help, isReloading, menu, newSession, preferences, rename, said, searchHistory, share, type Item } from './dialogs.ts';
+import { confirmForget, confirmKill, details, help, menu, newSession, preferences, rename, said, searchHistory, share, type Item } from './dialogs.ts';
 import { h, icon, iconButton } from './dom.ts';
 import { exportBytes, exportText } from './export.ts';
 import type { Fleet } from './fleet.ts';
@@ -40,6 +40,7 @@ export class App {
   private divider: HTMLElement | undefined; // the divider that is being dragged
   private readonly paneTools: HTMLButtonElement[] = [];
   private readonly pastTool: HTMLButtonElement;
+  private readonly over = new AbortController(); // ends the listeners
   private hasPast: boolean | undefined; // whether the proxy knows the request past; undefined: not known yet
 
   // fleet is the client, too, if the page is that of a gate.
@@ -91,16 +92,26 @@ export class App {
     this.tabs = layout.thaw(saved);
     this.current = layout.currentOf(saved);
     if (this.tabs.length === 0) this.tabs = [layout.newTab()];
-    document.addEventListener('keydown', (e) => this.key(e), true);
+    const { signal } = this.over;
+    document.addEventListener('keydown', (e) => this.key(e), { capture: true, signal });
     this.sessions.onChange(() => this.changed());
-    setInterval(() => this.showList(), TICK);
+    const tick = setInterval(() => this.showList(), TICK);
+    signal.addEventListener('abort', () => clearInterval(tick));
     client.on('state', () => (this.hasPast = this.hasPast || undefined)); // another proxy may know more requests
-    document.addEventListener('visibilitychange', () => this.label());
+    document.addEventListener('visibilitychange', () => this.label(), { signal });
     addEventListener('beforeunload', (e) => { // nothing else has what was recorded
-      if (!isReloading() && [...this.views.values()].some((v) => v.terminal?.recording)) e.preventDefault();
-    });
-    phone.addEventListener('change', () => this.draw());
+      if ([...this.views.values()].some((v) => v.terminal?.recording)) e.preventDefault();
+    }, { signal });
+    phone.addEventListener('change', () => this.draw(), { signal });
     this.draw();
+  }
+
+  // end removes all terminals, which saves their recordings, and stops the page. The layout stays stored.
+  end(): void {
+    for (const v of this.views.values()) v.dispose();
+    this.over.abort();
+    this.sessions.close();
+    document.title = 'Holdfast';
   }
 
   // ---- the panes and their sessions

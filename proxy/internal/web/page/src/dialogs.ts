@@ -200,6 +200,7 @@ export function preferences(): Promise<void> {
   };
   const size = h('input', { type: 'number', min: fontSizes.min, max: fontSizes.max, onchange: () => change({ fontSize: Number(size.value) || 14 }) });
   const reader = h('input', { type: 'checkbox', onchange: () => change({ screenReader: reader.checked }) });
+  const error = h('p', { class: 'error', role: 'alert' });
   shown.push((s) => (size.value = String(s.fontSize)), (s) => (reader.checked = s.screenReader));
   const { dialog, closed } = show('Settings', false,
     h('div', { class: 'two' },
@@ -208,8 +209,9 @@ export function preferences(): Promise<void> {
     h('label', {}, 'Programs may write to the clipboard', select('clipboard', [['ask', 'Ask for each session'], ['always', 'Always'], ['never', 'Never']]),
       h('span', { class: 'hint', text: 'No program can read it.' })),
     h('label', { class: 'check' }, reader, 'Screen reader: the terminal’s rows can be read, and what is printed is announced'),
+    error,
     h('div', { class: 'actions' },
-      h('button', { type: 'button', class: 'action', text: 'Sign out', title: 'This browser; proxy web lets it in again', onclick: signOut }),
+      h('button', { type: 'button', class: 'action', text: 'Sign out', title: 'This browser; proxy web lets it in again', onclick: () => signOut().catch((err: unknown) => (error.textContent = `This browser is still signed in: ${said(err)}`)) }),
       h('button', { type: 'button', class: 'action first', text: 'Done', onclick: () => dialog.close() })));
   const follow = (s: Settings): void => shown.forEach((f) => f(s));
   follow(settings());
@@ -219,23 +221,12 @@ export function preferences(): Promise<void> {
 // pages reaches the pages in all tabs of this browser. A message tells them that the browser was signed out.
 export const pages = new BroadcastChannel('holdfast.pages');
 
-// signOut deletes the cookie of this browser, and loads the pages in all its tabs again, because they would stay
-// connected.
+// signOut deletes the cookie of this browser, and tells the pages in all its tabs, because they would stay connected.
 async function signOut(): Promise<void> {
-  const answer = await fetch('/v1/sign-out', { method: 'POST' }).catch(() => undefined); // if the request fails, the browser is still signed in, and the page shows that
-  if (answer?.ok) pages.postMessage('signed out');
-  reload();
-}
-
-let reloading = false;
-
-// isReloading reports whether the page is being loaded again, which the user must not be asked about.
-export const isReloading = (): boolean => reloading;
-
-// reload loads the page again, also if it records, because its browser is signed out.
-export function reload(): void {
-  reloading = true;
-  location.reload();
+  const answer = await fetch('/v1/sign-out', { method: 'POST' });
+  if (!answer.ok) throw new Error(`status ${answer.status}`);
+  pages.postMessage('signed out');
+  pages.dispatchEvent(new MessageEvent('message')); // a channel does not receive its own messages
 }
 
 // The keys that the browser or xterm.js handles.

@@ -8,7 +8,7 @@ import { HoldfastClient, HoldfastError } from 'holdfast';
 import './style.css';
 import { App } from './app.ts';
 import type { Client } from './client.ts';
-import { pages, reload, said } from './dialogs.ts';
+import { pages, said } from './dialogs.ts';
 import { h } from './dom.ts';
 import { Fleet } from './fleet.ts';
 import { isDark, onChange } from './settings.ts';
@@ -69,6 +69,10 @@ function signedOut(atGate = false): void {
   else tell('Sign in', true, 'In a terminal on this machine, run ', h('kbd', { text: 'proxy web' }), '. It opens this page, signed in.');
 }
 
+// leave ends the page, because its browser is signed out. It does not load the page again after its connection, because a
+// browser may then drop the recordings that the page saves.
+let leave = (): void => location.reload();
+
 const PATIENCE = 5000; // ms for the server to reply
 const RETRY = 2000; // ms between attempts while the server does not reply
 
@@ -95,21 +99,21 @@ async function begin(): Promise<void> {
   url.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:';
   const fleet = page.gate ? await Fleet.connect(url) : undefined;
   const client: Client = fleet ?? (await HoldfastClient.connect({ url, client: shared ? 'shared page' : 'page' }));
+  let app: App | undefined;
+  leave = () => {
+    app?.end();
+    void client.close();
+    signedOut(page.gate);
+  };
   // The server may have refused the connection because the cookie has expired. A browser does not report the reason.
-  client.on('error', () => {
-    void may().then((now) => {
-      if (now?.signed_in !== false) return;
-      void client.close();
-      signedOut(page.gate);
-    });
-  });
+  client.on('error', () => void may().then((now) => now?.signed_in === false && leave()));
   if (shared) {
     show(await sharedPage(client, page.session_id ?? '', page.expires_at).catch(async (err: unknown) => {
       await client.close();
       throw err;
     }));
   } else {
-    const app = new App(client, fleet);
+    app = new App(client, fleet);
     show(app.element);
     app.focus();
   }
@@ -128,5 +132,5 @@ looks();
 height();
 onChange(looks);
 window.visualViewport?.addEventListener('resize', height);
-pages.onmessage = reload;
+if (!shared) pages.onmessage = () => leave();
 start();

@@ -254,3 +254,36 @@ test('a recording that is full is told, and saved by its button', async () => {
   assert.equal(await page.getByRole('tab', { name: /^●/ }).count(), 0);
   assert.deepEqual(c.wrongs, []);
 });
+
+// recordsOne starts a recording and prints a line, in a page of a context.
+async function recordsOne(c, id) {
+  await spawn(id, 'stty -echo; echo ready; while read -r l; do echo "got $l"; done');
+  const page = await open(c);
+  await show(page, id);
+  await shows(page, /^ready$/);
+  await choose(page, 'Record');
+  await page.getByRole('tab', { name: /^●/ }).waitFor();
+  await page.keyboard.type('one\n');
+  await shows(page, /^got one$/);
+  return page;
+}
+
+test('a sign-out saves the recordings of all tabs', async () => {
+  const c = await context();
+  const pages = [await recordsOne(c, 'signs-1'), await recordsOne(c, 'signs-2')];
+  const saved = pages.map((page) => page.waitForEvent('download'));
+  await pages[0].keyboard.press('Alt+Shift+P');
+  await pages[0].route('**/v1/sign-out', (route) => route.abort(), { times: 1 });
+  await pages[0].getByRole('button', { name: 'Sign out' }).click();
+  await pages[0].getByText('This browser is still signed in').waitFor();
+  await pages[0].getByRole('button', { name: 'Sign out' }).click();
+  for (const [i, page] of pages.entries()) {
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+    const download = await saved[i];
+    assert.equal(download.suggestedFilename(), `signs-${i + 1}.cast`);
+    assert.match(await readFile(await download.path(), 'utf8'), /ready[^]*got one/);
+  }
+  await pages[0].keyboard.press('Alt+Shift+N');
+  assert.equal(await pages[0].locator('dialog').count(), 0);
+  assert.deepEqual(c.wrongs, []);
+});
