@@ -100,7 +100,6 @@ export class PaneView {
     this.terminal = new TerminalView(this.client, session, {
       phase: (phase, why) => this.phase(phase, why),
       replaced: () => void this.findNewer(),
-      title: () => undefined, // the list takes the title from the session's events
       focused: () => this.hooks.activate(),
       clipboard: (write) => this.mayCopy(write),
       inputLost: (why = 'More was typed than can wait until the session is there: the last of it is lost.') => this.say('input', why,

@@ -1,8 +1,11 @@
 // The page of a share link: one read-only terminal without controls.
 
+import type { SessionInfo } from 'holdfast';
+
 import type { Client } from './client.ts';
 import { connectionBar, connectionLine } from './connection.ts';
 import { h } from './dom.ts';
+import { Sessions } from './sessions.ts';
 import { TerminalView } from './terminal.ts';
 import { title } from './words.ts';
 
@@ -12,13 +15,16 @@ export async function sharedPage(client: Client, id: string, expires: string | u
   const badges = [h('span', { class: 'badge', text: 'read only' })];
   if (expires) badges.push(h('span', { class: 'badge until', text: `until ${new Date(expires).toLocaleString(undefined, { dateStyle: 'short', timeStyle: 'short' })}` }));
   const session = await client.info(id);
-  // called shows the title that the user has set, or else t, which is the program's.
-  const called = (t: string | undefined): void => {
-    const text = title(t ? { ...session, title: t } : session);
-    name.textContent = text;
-    document.title = `${text} — Holdfast`;
+  const called = (s: SessionInfo): void => {
+    name.textContent = title(s);
+    document.title = `${title(s)} — Holdfast`;
   };
-  called(undefined);
+  called(session);
+  const sessions = new Sessions(client);
+  sessions.onChange(() => {
+    const s = sessions.get(id);
+    if (s?.instance === session.instance) called(s);
+  });
   const say = (text: string): void => {
     ends.hidden = text === '';
     ends.textContent = text;
@@ -26,7 +32,6 @@ export async function sharedPage(client: Client, id: string, expires: string | u
   const view = new TerminalView(client, session, {
     phase: (phase, why) => say(phase === 'ended' ? 'The session has ended.' : phase === 'failed' ? (why ?? 'It cannot be shown.') : ''),
     replaced: () => undefined,
-    title: called,
     focused: () => undefined,
     clipboard: () => undefined,
     inputLost: () => undefined,

@@ -36,7 +36,6 @@ export type Phase = 'idle' | 'joining' | 'live' | 'ended' | 'stolen' | 'failed';
 export interface Hooks {
   phase(phase: Phase, why?: string): void;
   replaced(): void; // the attachment has failed, because the session was started again meanwhile
-  title(title: string): void;
   focused(): void;
   // clipboard asks the user whether the session may write to the clipboard, if that is not known.
   clipboard(write: () => Promise<void>): void;
@@ -96,7 +95,6 @@ export class TerminalView {
     this.term.loadAddon(new WebLinksAddon((_, uri) => follow(uri)));
     // Programs may write to the clipboard if the user permits it. They must not read it.
     this.term.loadAddon(new ClipboardAddon(undefined, { readText: () => '', writeText: (_, text) => this.copies(text) }));
-    this.term.onTitleChange((t) => hooks.title(t));
     this.undo.push(onChange((now) => {
       if (this.dark !== isDark()) {
         this.dark = isDark();

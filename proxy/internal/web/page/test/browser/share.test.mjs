@@ -84,3 +84,21 @@ test('the page of a link is named by the title that the user has set', async () 
   await page.getByRole('heading', { name: 'of its program' }).waitFor();
   assert.deepEqual(c.wrongs, []);
 });
+
+test('the page of a link follows the title', async () => {
+  await spawn('renamed', `read x; printf '\\033]0;of its program\\007'; exec cat`);
+  await spawn('unrelated', 'exec cat');
+  const c = await context();
+  const page = await c.newPage();
+  await page.goto((await cli('share', 'renamed')).trim().split('\n').pop());
+  await page.waitForSelector('.shared .xterm-rows');
+  await cli('rename', 'unrelated', 'Unrelated');
+  await cli('rename', 'renamed', 'Release 2');
+  await page.getByRole('heading', { name: 'Release 2' }).waitFor();
+  assert.match(await page.title(), /^Release 2/);
+  await cli('rename', 'renamed', '');
+  await page.getByRole('heading', { name: 'Release 2' }).waitFor({ state: 'detached' });
+  await cli('send', 'renamed', '--enter', 'x');
+  await page.getByRole('heading', { name: 'of its program' }).waitFor();
+  assert.deepEqual(c.wrongs, []);
+});
