@@ -7,7 +7,7 @@ import type { Client } from './client.ts';
 import { h } from './dom.ts';
 import { change, clipboard, fontSizes, onChange, read, settings, write, type Settings } from './settings.ts';
 import { shortcuts } from './shortcuts.ts';
-import { ago, bytes, command, ended, moment, parse, runs, says, title, took } from './words.ts';
+import { ago, bytes, command, ended, moment, parse, runs, says, short, title, took } from './words.ts';
 
 export const said = (err: unknown): string => (err instanceof HoldfastError ? err.message : err instanceof Error ? err.message : String(err));
 
@@ -128,7 +128,7 @@ export function rename(client: Client, s: SessionInfo): Promise<void> {
 
 export function confirmKill(client: Client, s: SessionInfo): Promise<void> {
   return ask('End this session?', [
-    h('p', {}, h('strong', { text: title(s) }), ` (${s.id}) and everything that runs in it gets SIGHUP, and SIGKILL where that is not enough.`),
+    h('p', {}, h('strong', { text: short(title(s)) }), ` (${s.id}) and everything that runs in it gets SIGHUP, and SIGKILL where that is not enough.`),
   ], { label: 'End session', danger: true }, async () => {
     try {
       await client.kill(s.id, { instance: s.instance });
@@ -141,7 +141,7 @@ export function confirmKill(client: Client, s: SessionInfo): Promise<void> {
 
 export function confirmForget(s: SessionInfo, forget: () => Promise<void>): Promise<void> {
   return ask('Forget this session?', [
-    h('p', {}, h('strong', { text: title(s) }), ` (${s.id}): its last screen, its history and its files are deleted. This cannot be undone.`),
+    h('p', {}, h('strong', { text: short(title(s)) }), ` (${s.id}): its last screen, its history and its files are deleted. This cannot be undone.`),
   ], { label: 'Forget', danger: true }, forget);
 }
 
@@ -184,7 +184,7 @@ export function details(s: SessionInfo): Promise<void> {
     ['Viewers', (s.viewers ?? []).map((v) => `${v.client || 'somebody'}, ${v.mode}, ${ago(v.since)}`).join('; ') || String(s.attachments)],
     ['Ended by', s.exit?.ended_by], ['Last lines', s.exit?.last_lines.join('\n')],
   ];
-  const { dialog, closed } = show(title(s), false,
+  const { dialog, closed } = show(short(title(s)), false,
     h('table', {}, h('tbody', {}, ...rows.filter(([, v]) => v).map(([k, v]) => h('tr', {}, h('td', { text: k }), h('td', { class: 'mono', text: v }))))),
     h('div', { class: 'actions' }, h('button', { type: 'button', class: 'action first', text: 'Close', autofocus: true, onclick: () => dialog.close() })));
   return closed;
@@ -313,7 +313,7 @@ export function searchHistory(client: Client, s: SessionInfo, text: string): Pro
     e.preventDefault();
     if (pattern.value) void look();
   });
-  const { dialog, closed } = show(`History of ${title(s)}`, true, form, status, list,
+  const { dialog, closed } = show(`History of ${short(title(s))}`, true, form, status, list,
     h('div', { class: 'actions' }, more, h('button', { type: 'button', class: 'action', text: 'Close', onclick: () => dialog.close() })));
   if (text) void look();
   return closed;

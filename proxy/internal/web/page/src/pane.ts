@@ -59,7 +59,7 @@ export class PaneView {
       h('h2', { text: choices.length ? 'Which session?' : 'No session here' }),
       h('p', { text: choices.length ? 'Choose one, here or in the list, or start another.' : 'A session continues when this page is closed, and when the programs around it are replaced.' }),
       h('div', { class: 'choices' },
-        ...choices.map((s) => h('button', { type: 'button', class: 'action', text: title(s), onclick: () => this.hooks.show(s) })),
+        ...choices.map((s) => h('button', { type: 'button', class: 'action', text: title(s), title: title(s), onclick: () => this.hooks.show(s) })),
         h('button', { type: 'button', class: 'action first', text: 'New session', onclick: () => this.hooks.start() }))));
     if (focused) this.focus();
   }

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { cli, context, eventually, open, picture, show, shows, spawn } from './world.mjs';
+import { choose, cli, context, eventually, open, picture, show, shows, spawn } from './world.mjs';
 
 const row = (page, id) => page.locator(`.row[data-session="${id}"]`);
 const focused = (page) => page.evaluate(() => document.activeElement.closest('.row')?.dataset.session ?? document.activeElement.tagName);
@@ -148,5 +148,31 @@ test('the settings are those of all tabs', async () => {
   await two.getByLabel('Screen reader').check();
   assert.equal(await two.getByLabel('Text size').inputValue(), '32');
   await eventually('the other dialog shows them', async () => (await one.getByLabel('Theme').inputValue()) === 'light' && (await one.getByLabel('Text size').inputValue()) === '32' && (await one.getByLabel('Screen reader').isChecked()));
+  assert.deepEqual(c.wrongs, []);
+});
+
+test('a long title takes no room of others', async () => {
+  await cli('new', '--detach', '--id', 'long-title', '--', 'sh', '-c', `sleep 1000 # ${'x'.repeat(100)} ${'word '.repeat(600)}`);
+  const c = await context({ viewport: { width: 800, height: 500 } });
+  const page = await open(c);
+  const fits = (what) => page.locator(what).evaluate((e) => e.scrollWidth <= e.clientWidth);
+  await page.keyboard.press('Alt+Shift+D');
+  await page.locator('.pane.active .choices button').first().waitFor();
+  await picture(page, 'long-choice');
+  assert.ok(await fits('.pane.active .empty'), 'the choice of sessions');
+  assert.ok((await page.locator('.pane.active .choices').getByText('xxx').boundingBox()).height < 50, 'a choice has one line');
+  await show(page, 'long-title');
+  for (const key of ['X', 'H']) {
+    await page.keyboard.press(`Alt+Shift+${key}`);
+    await page.locator('dialog[open]').waitFor();
+    await picture(page, `long-${key}`);
+    assert.ok(await fits('dialog') && await page.locator('dialog').evaluate((e) => e.scrollHeight <= e.clientHeight), `the dialog of ${key}`);
+    await page.keyboard.press('Escape');
+    await page.locator('dialog').waitFor({ state: 'detached' });
+  }
+  await choose(page, 'Details');
+  await page.locator('dialog[open]').waitFor();
+  await picture(page, 'long-details');
+  assert.ok(await fits('dialog'), 'the details');
   assert.deepEqual(c.wrongs, []);
 });
