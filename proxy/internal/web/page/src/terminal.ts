@@ -91,6 +91,7 @@ export class TerminalView {
     this.term.loadAddon(this.search);
     this.term.loadAddon(this.widths);
     this.term.loadAddon(this.marks);
+    if (readOnly) this.term.attachCustomKeyEventHandler((e) => !e.ctrlKey && !e.metaKey); // the browser's keys: Ctrl+C copies
     this.term.onResize(({ cols, rows }) => this.recording?.resized(cols, rows));
     this.term.loadAddon(new WebLinksAddon((_, uri) => follow(uri)));
     // Programs may write to the clipboard if the user permits it. They must not read it.

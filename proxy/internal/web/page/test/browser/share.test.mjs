@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { choose, cli, context, open, picture, rows, show, shows, spawn } from './world.mjs';
+import { choose, cli, context, eventually, open, picture, rows, show, shows, spawn } from './world.mjs';
 
 const ROWS = '.shared .xterm-rows';
 
@@ -100,5 +100,17 @@ test('the page of a link follows the title', async () => {
   await page.getByRole('heading', { name: 'Release 2' }).waitFor({ state: 'detached' });
   await cli('send', 'renamed', '--enter', 'x');
   await page.getByRole('heading', { name: 'of its program' }).waitFor();
+  assert.deepEqual(c.wrongs, []);
+});
+
+test('the page of a link copies by Ctrl+C', async () => {
+  await spawn('copied', 'echo copy-me; exec cat');
+  const c = await context({ permissions: ['clipboard-read', 'clipboard-write'] });
+  const page = await c.newPage();
+  await page.goto((await cli('share', 'copied')).trim().split('\n').pop());
+  await shows(page, /^copy-me$/, ROWS);
+  await page.dblclick('.shared .xterm-screen', { position: { x: 20, y: 8 } });
+  await page.keyboard.press('Control+C');
+  await eventually('it is copied', async () => (await page.evaluate(() => navigator.clipboard.readText())) === 'copy-me');
   assert.deepEqual(c.wrongs, []);
 });
