@@ -342,7 +342,11 @@ export class App {
   // copy writes to the clipboard, and paste pastes its text. A browser has no clipboard for a page that is sent without
   // encryption from another machine.
   private copy(text: string): Promise<void> {
-    return this.trying(() => navigator.clipboard.writeText(text), 'The browser does not let this page write to the clipboard.');
+    return this.writing(() => navigator.clipboard.writeText(text));
+  }
+
+  private writing(write: () => Promise<void>): Promise<void> {
+    return this.trying(write, 'The browser does not let this page write to the clipboard.');
   }
 
   private paste(t: TerminalView): Promise<void> {
@@ -578,6 +582,7 @@ export class App {
       forget: (s) => this.mayForget(s),
       hasPast: () => this.hasPast === true,
       changed: () => this.label(),
+      copy: (write) => void this.writing(write),
       history: (s, text) => void searchHistory(this.client, s, text),
       choices: () => {
         const shown = new Set(this.tabs.flatMap((x) => layout.panes(x.root)).map((q) => q.session));

@@ -18,6 +18,7 @@ export interface Hooks {
   reopen(s: SessionInfo): void;
   forget(s: SessionInfo): void;
   history(s: SessionInfo, text: string): void;
+  copy(write: () => Promise<void>): void; // writes to the clipboard, and tells if the browser refuses it
   hasPast(): boolean; // the proxy can show the past of sessions
   changed(): void; // the past was opened or closed, or a recording has begun or was saved
   choices(): SessionInfo[];
@@ -290,9 +291,9 @@ export class PaneView {
     if (!s) return;
     const answer = (yes: boolean) => () => {
       clipboard.set(s.instance, yes);
-      if (yes) void write().catch(() => undefined); // the browser may refuse it
       this.unsay('clipboard');
       this.focus();
+      if (yes) this.hooks.copy(write);
     };
     this.say('clipboard', 'This program wants to copy something to the clipboard.',
       h('button', { type: 'button', class: 'action first', text: 'Allow', onclick: answer(true) }),

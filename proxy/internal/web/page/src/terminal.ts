@@ -258,7 +258,7 @@ export class TerminalView {
 
   private async copies(text: string): Promise<void> {
     const may = this.session && mayWrite(this.session.instance);
-    const write = (): Promise<void> => navigator.clipboard.writeText(text);
+    const write = async (): Promise<void> => navigator.clipboard.writeText(text);
     if (may === true) await write().catch(() => this.hooks.clipboard(write));
     else if (may === undefined) this.hooks.clipboard(write);
   }

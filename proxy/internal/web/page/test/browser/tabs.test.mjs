@@ -125,6 +125,21 @@ test('a clipboard that the browser refuses is told', async () => {
   assert.deepEqual(c.wrongs, []);
 });
 
+// A browser has no clipboard for a page that is sent without encryption from another machine.
+test('a clipboard that the browser does not have is told if a program writes to it', async () => {
+  await spawn('writes', 'stty -echo; echo ready; read x; printf "\\033]52;c;Zmlyc3Q=\\007"; exec cat');
+  const c = await context();
+  await c.addInitScript(() => Object.defineProperty(navigator, 'clipboard', { value: undefined }));
+  const page = await open(c);
+  await show(page, 'writes');
+  await shows(page, /^ready$/);
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: 'Allow' }).click();
+  await page.locator('.alerts').getByText('write to the clipboard').waitFor();
+  assert.equal(await page.locator('.notice').count(), 0);
+  assert.deepEqual(c.wrongs, []);
+});
+
 test('an open menu stays in the window when its size changes', async () => {
   await spawn('turns');
   const c = await context();
