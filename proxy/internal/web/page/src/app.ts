@@ -16,7 +16,7 @@ import { PaneView } from './pane.ts';
 import { Sessions } from './sessions.ts';
 import { change, read, settings, write } from './settings.ts';
 import { actionOf, keysOf, repeats, type Action } from './shortcuts.ts';
-import type { TerminalView } from './terminal.ts';
+import { textOf, type TerminalView } from './terminal.ts';
 import { ended, revival, title, type Revival } from './words.ts';
 
 const act = (label: string, does: () => void, action?: Action, danger = false): Item => ({ label, does, ...(action && { keys: keysOf(action)! }), danger });
@@ -203,9 +203,10 @@ export class App {
     const output = t.marks.lastOutput();
     const view = this.view()!;
     const { past } = view;
+    const { term } = past ?? t;
     const copy = (text: string): void => void this.copy(text);
     return [
-      act(t.term.hasSelection() ? 'Copy' : 'Copy the screen', () => copy(past?.content() ?? t.text())),
+      act(term.hasSelection() ? 'Copy' : 'Copy the screen', () => copy(textOf(term))),
       output === undefined ? null : act('Copy the last output', () => copy(output)),
       past ? null : act('Paste', () => void this.paste(t)),
       t.marks.count.prompts > 0 && !past ? act('To the command before', () => this.do('previous-command'), 'previous-command') : null,
@@ -363,7 +364,8 @@ export class App {
 
   private key(e: KeyboardEvent): void {
     if (document.querySelector('dialog[open], .menu')) return;
-    const selection = this.view()?.terminal?.term.getSelection();
+    const view = this.view();
+    const selection = (view?.past ?? view?.terminal)?.term.getSelection();
     if (e.ctrlKey && e.shiftKey && !e.altKey && e.code === 'KeyC') {
       if (selection) void this.copy(selection);
     } else {
@@ -580,9 +582,9 @@ export class App {
       },
       reopen: (s) => void this.reopen(s),
       forget: (s) => this.mayForget(s),
+      copy: (write) => void this.writing(write),
       hasPast: () => this.hasPast === true,
       changed: () => this.label(),
-      copy: (write) => void this.writing(write),
       history: (s, text) => void searchHistory(this.client, s, text),
       choices: () => {
         const shown = new Set(this.tabs.flatMap((x) => layout.panes(x.root)).map((q) => q.session));

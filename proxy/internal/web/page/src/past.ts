@@ -31,7 +31,7 @@ export class PastView {
   private readonly earlier: HTMLButtonElement;
   private readonly later: HTMLButtonElement;
   private readonly back: HTMLButtonElement;
-  private readonly term: Terminal;
+  readonly term: Terminal;
   private readonly undo: (() => void)[] = [];
   private past: PastContent | undefined;
   private wanted = 0; // offset of the chosen moment
@@ -97,13 +97,6 @@ export class PastView {
   command(direction: 1 | -1): void {
     const to = this.past && jump(this.past, this.wanted, direction);
     if (to !== undefined) this.choose(to);
-  }
-
-  // content returns the selected text, or that of the screen if there is no selection.
-  content(): string {
-    if (this.term.hasSelection()) return this.term.getSelection();
-    const { active } = this.term.buffer;
-    return Array.from({ length: this.term.rows }, (_, y) => active.getLine(active.baseY + y)?.translateToString(true) ?? '').join('\n').trimEnd();
   }
 
   dispose(): void {

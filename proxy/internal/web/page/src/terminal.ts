@@ -268,14 +268,6 @@ export class TerminalView {
     this.term.paste(pasteText(text));
   }
 
-  // text returns the selection, or the text of the screen if there is none.
-  text(): string {
-    if (this.term.hasSelection()) return this.term.getSelection();
-    const { active } = this.term.buffer;
-    const lines = Array.from({ length: this.term.rows }, (_, y) => active.getLine(active.baseY + y)?.translateToString(true) ?? '');
-    return lines.join('\n').trimEnd();
-  }
-
   // record starts a recording with the present screen.
   async record(title: string): Promise<void> {
     const { id } = this.session!;
@@ -379,6 +371,13 @@ let webglWorks = true;
 // follow opens a link of a program if it leads to a web page. It must not open any other scheme.
 function follow(uri: string): void {
   if (/^https?:\/\//i.test(uri)) window.open(uri, '_blank', 'noopener,noreferrer');
+}
+
+// textOf returns the selection of a terminal, or the text of its screen if there is none.
+export function textOf(term: Terminal): string {
+  if (term.hasSelection()) return term.getSelection();
+  const { active } = term.buffer;
+  return Array.from({ length: term.rows }, (_, y) => active.getLine(active.baseY + y)?.translateToString(true) ?? '').join('\n').trimEnd();
 }
 
 // withControl returns the control character of a key with Ctrl.

@@ -23,7 +23,7 @@ const json = async (...args) => JSON.parse(await cli(...args, '--json'));
 // demand: D7
 test('the past of a session is shown by a slider, and no key of it reaches the session', async () => {
   await spawn('makes', commands);
-  const c = await context();
+  const c = await context({ permissions: ['clipboard-read', 'clipboard-write'] });
   const page = await open(c);
   await show(page, 'makes');
   for (const n of [1, 2]) {
@@ -38,6 +38,10 @@ test('the past of a session is shown by a slider, and no key of it reaches the s
   await shows(page, /^cleared$/, PAST);
   const slider = page.getByRole('slider', { name: 'Moment of the past' });
   const text = () => slider.getAttribute('aria-valuetext');
+  await page.dblclick('.past .xterm-screen', { position: { x: 20, y: 8 } });
+  await page.keyboard.press('Control+Shift+C');
+  await eventually('what is selected in the past is copied', async () => (await page.evaluate(() => navigator.clipboard.readText())) === 'cleared');
+  await slider.focus();
   for (const [n, want] of [[3, /after make-3$/], [2, /after make-2, which exited 1$/], [1, /after make-1$/]]) {
     await page.keyboard.press('[');
     await eventually('the screen is that of the moment', async () => {
