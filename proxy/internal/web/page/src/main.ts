@@ -128,8 +128,16 @@ function start(): void {
   });
 }
 
+// noFiles refuses a file that is dragged over the page, because the browser would open it.
+function noFiles(e: DragEvent): void {
+  if (!e.dataTransfer?.types.includes('Files')) return;
+  e.preventDefault();
+  e.dataTransfer.dropEffect = 'none';
+}
+
 looks();
 height();
+addEventListener('dragover', noFiles);
 onChange(looks);
 window.visualViewport?.addEventListener('resize', height);
 if (!shared) pages.onmessage = () => leave();

@@ -140,6 +140,27 @@ test('a clipboard that the browser does not have is told if a program writes to 
   assert.deepEqual(c.wrongs, []);
 });
 
+test('a file that is dropped on the page is not opened', async () => {
+  await spawn('dropped', 'echo ready; exec cat');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'dropped');
+  await shows(page, /^ready$/);
+  const cdp = await c.newCDPSession(page);
+  const data = { items: [], files: [import.meta.filename], dragOperationsMask: 1 };
+  let opened = 0;
+  c.on('page', () => opened++);
+  for (const where of ['.list', '.pane.active .xterm-screen']) {
+    const { x, y } = await page.locator(where).boundingBox();
+    for (const type of ['dragEnter', 'dragOver', 'drop']) await cdp.send('Input.dispatchDragEvent', { type, x: x + 40, y: y + 100, data });
+  }
+  await (await c.newPage()).close(); // it would come after them
+  assert.equal(opened, 1);
+  await page.keyboard.type('here\n');
+  await shows(page, /^here$/);
+  assert.deepEqual(c.wrongs, []);
+});
+
 test('an open menu stays in the window when its size changes', async () => {
   await spawn('turns');
   const c = await context();
