@@ -91,7 +91,8 @@ export class TerminalView {
     this.term.loadAddon(this.search);
     this.term.loadAddon(this.widths);
     this.term.loadAddon(this.marks);
-    if (readOnly) this.term.attachCustomKeyEventHandler((e) => !e.ctrlKey && !e.metaKey); // the browser's keys: Ctrl+C copies
+    // A terminal that takes no input leaves Tab to the browser, which moves the focus, and Ctrl+C, which copies.
+    this.term.attachCustomKeyEventHandler((e) => this.takesInput() || !(e.key === 'Tab' || (e.ctrlKey && e.key.toLowerCase() === 'c')));
     this.term.onResize(({ cols, rows }) => this.recording?.resized(cols, rows));
     this.term.loadAddon(new WebLinksAddon((_, uri) => follow(uri)));
     // Programs may write to the clipboard if the user permits it. They must not read it.
@@ -301,6 +302,8 @@ export class TerminalView {
   arrow(letter: 'A' | 'B' | 'C' | 'D'): void {
     this.term.input(`\x1b${this.term.modes.applicationCursorKeysMode ? 'O' : '['}${letter}`, true);
   }
+
+  private takesInput = (): boolean => !this.readOnly && ['joining', 'live'].includes(this.phase);
 
   // over reports whether the attachment has ended in the meantime.
   private over = (): boolean => this.phase !== 'joining';

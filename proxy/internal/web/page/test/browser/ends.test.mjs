@@ -30,6 +30,8 @@ test('the exit text, with the last of the last lines', async () => {
   await page.getByText('Exited 3.').waitFor();
   await page.waitForSelector('.row[data-session="exits"][data-state="failed"]');
   await picture(page, 'ended');
+  await page.keyboard.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Start again');
 
   // Its past can be looked at again.
   await page.keyboard.press('Alt+Shift+W');
