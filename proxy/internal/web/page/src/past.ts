@@ -19,6 +19,7 @@ const LABELS = 5; // times below the slider
 const REFRESH = 5000; // ms between descriptions of a session that prints
 const PAGE = 10; // the keys PageUp and PageDown move by this part of the past
 const SMALLEST = 4; // CSS pixels of the font
+const ANOTHER = 'This session was started again; its past is that of the new one.';
 
 export class PastView {
   readonly element: HTMLElement;
@@ -113,7 +114,7 @@ export class PastView {
       const [all, recent] = await Promise.all([this.client.past({ session_id: id }), this.client.commands(id).catch(none)]);
       if (this.over) return;
       const past = withCommands(all, recent?.instance === all.instance ? recent.commands : []);
-      if (past.instance !== this.session.instance) return this.warn('This session was started again; its past is that of the new one.');
+      if (past.instance !== this.session.instance) return this.warn(ANOTHER);
       this.past = past;
       this.draw(past);
     } catch (err) {
@@ -179,7 +180,8 @@ export class PastView {
 
   private async request(offset: number): Promise<void> {
     const s = await this.client.screen({ session_id: this.session.id, format: 'state', scrollback: HISTORY, at: { offset } });
-    if (this.over || s.instance !== this.session.instance || offset !== this.wanted) return;
+    if (this.over || offset !== this.wanted) return;
+    if (s.instance !== this.session.instance) return this.warn(ANOTHER);
     await this.print(s, s.state ?? '');
     if (this.over) return;
     this.shown = { offset, time: s.printed_at === undefined ? undefined : Date.parse(s.printed_at) };

@@ -87,6 +87,23 @@ test('the past of a session is shown by a slider, and no key of it reaches the s
   assert.deepEqual(c.wrongs, []);
 });
 
+test('the past of a session that was started again meanwhile says so', async () => {
+  await spawn('anew', 'stty -echo; echo first; read x; echo second; exec cat');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'anew');
+  await page.keyboard.press('Enter');
+  await shows(page, /^second$/);
+  await eventually('the request past is known', () => page.getByRole('button', { name: 'The past' }).isVisible());
+  await page.keyboard.press('Alt+Shift+T');
+  await shows(page, /^second$/, PAST);
+  await cli('kill', 'anew');
+  await cli('reopen', '--detach', 'anew');
+  await page.keyboard.press('Home');
+  await page.locator('.past .warning').getByText('started again').waitFor();
+  assert.deepEqual(c.wrongs, []);
+});
+
 // stat returns the fields of a process or thread, from its state on. It returns [] if the process has ended.
 function stat(path) {
   try {
