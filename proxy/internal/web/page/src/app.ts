@@ -5,7 +5,7 @@ import { HoldfastError, type SessionInfo } from 'holdfast';
 import type { Client } from './client.ts';
 import { connectionBar, connectionLine } from './connection.ts';
 import { confirmForget, confirmKill, details, help, menu, newSession, preferences, rename, said, searchHistory, share, type Item } from './dialogs.ts';
-import { h, icon, iconButton } from './dom.ts';
+import { arrange, h, icon, iconButton } from './dom.ts';
 import { exportBytes, exportText } from './export.ts';
 import type { Fleet } from './fleet.ts';
 import { hostState, split as splitName } from './hosts.ts';
@@ -26,6 +26,11 @@ const phone = matchMedia('(max-width: 45rem)'); // the same width as in style.cs
 const TAB_TYPE = 'application/x-holdfast-tab'; // type of the data of a dragged tab
 const TICK = 20_000; // ms between updates of the times in the list
 
+interface TabElement {
+  element: HTMLElement;
+  update(label: string, selected: boolean): void;
+}
+
 export class App {
   readonly element: HTMLElement;
   private readonly sessions: Sessions;
@@ -36,7 +41,8 @@ export class App {
   private readonly views = new Map<number, PaneView>(); // by the pane's id
   private tabs: layout.Tab[] = [];
   private current = 0; // index of the current tab
-  private dragged: number | undefined; // index of the tab that is being dragged
+  private readonly tabElements = new Map<number, TabElement>(); // by the tab's id
+  private dragged: layout.Tab | undefined; // the tab that is being dragged
   private divider: HTMLElement | undefined; // the divider that is being dragged
   private readonly paneTools: HTMLButtonElement[] = [];
   private readonly pastTool: HTMLButtonElement;
@@ -594,39 +600,46 @@ export class App {
   }
 
   private drawTabs(): void {
-    const parts = this.tabs.map((t, i) => {
+    const focused = this.strip.contains(document.activeElement);
+    const shown = this.tabs.map((t) => {
       const called = layout.panes(t.root).map((p) => {
         const s = p.session === undefined ? undefined : this.sessions.get(p.session);
         return s ? title(s) : '';
       });
-      const label = called[layout.panes(t.root).findIndex((p) => p.id === t.active)] || called.find((c) => c) || 'New tab';
+      const name = called[layout.panes(t.root).findIndex((p) => p.id === t.active)] || called.find((c) => c) || 'New tab';
       const records = layout.panes(t.root).some((p) => this.views.get(p.id)?.terminal?.recording);
-      return { label: `${records ? '● ' : ''}${label}${called.length > 1 ? ` +${called.length - 1}` : ''}`, selected: i === this.current, key: t.id };
+      let tab = this.tabElements.get(t.id);
+      if (!tab) this.tabElements.set(t.id, (tab = this.tabElement(t)));
+      tab.update(`${records ? '● ' : ''}${name}${called.length > 1 ? ` +${called.length - 1}` : ''}`, t === this.tab());
+      return tab.element;
     });
-    const now = JSON.stringify(parts);
-    if (this.strip.dataset.now === now) return; // new elements would lose the focus
-    if (this.dragged !== undefined) return; // a drag ends if its element is removed
-    const focused = this.strip.contains(document.activeElement);
+    const there = new Set(this.tabs.map((t) => t.id));
+    for (const id of this.tabElements.keys()) if (!there.has(id)) this.tabElements.delete(id);
+    arrange(this.strip, shown);
+    const selected = shown[this.current]!;
+    const now = `${this.tab().id} of ${[...there].join()}`;
+    if (this.strip.dataset.now === now) return;
     this.strip.dataset.now = now;
-    this.strip.replaceChildren(...parts.map((p, i) => this.tabElement(i, parts.length, p.label, p.selected)));
-    const selected = this.strip.querySelector<HTMLElement>('[aria-selected="true"]');
-    selected?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
-    if (focused) selected?.focus();
+    selected.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+    if (focused) selected.focus();
   }
 
   // tabElement returns a tab of the strip. A tab list may contain only tabs, so the cross is hidden from assistive
   // technology: the key Delete closes a tab, and so does the menu.
-  private tabElement(i: number, count: number, label: string, selected: boolean): HTMLElement {
+  private tabElement(t: layout.Tab): TabElement {
+    const index = (): number => this.tabs.indexOf(t);
     const cross = h('span', { class: 'cross', 'aria-hidden': 'true', title: 'Close the tab', onclick: (e: Event) => {
       e.stopPropagation();
-      this.closeTab(i);
+      this.closeTab(index());
     } }, icon('close'));
-    const tab = h('div', {
-      class: selected ? 'tab current' : 'tab', role: 'tab', 'aria-selected': String(selected), 'aria-controls': 'stage', 'aria-label': label,
-      'aria-keyshortcuts': 'Delete', tabindex: selected ? 0 : -1, title: label, draggable: 'true', onclick: () => this.toTab(i),
-    }, h('span', { class: 'name', text: label }), cross);
-    tab.addEventListener('auxclick', (e) => e.button === 1 && this.closeTab(i));
-    tab.addEventListener('keydown', (e) => {
+    const name = h('span', { class: 'name' });
+    const element = h('div', {
+      class: 'tab', role: 'tab', 'aria-controls': 'stage', 'aria-keyshortcuts': 'Delete', draggable: 'true', onclick: () => this.toTab(index()),
+    }, name, cross);
+    element.addEventListener('auxclick', (e) => e.button === 1 && this.closeTab(index()));
+    element.addEventListener('keydown', (e) => {
+      const i = index();
+      const count = this.tabs.length;
       const to = { ArrowRight: (i + 1) % count, ArrowLeft: (i + count - 1) % count, Home: 0, End: count - 1 }[e.key];
       if (e.altKey || e.shiftKey) return;
       if (e.key === 'Delete') this.closeTab(i);
@@ -634,42 +647,49 @@ export class App {
       else if (to !== undefined) {
         this.current = to;
         this.draw();
-        this.strip.querySelectorAll<HTMLElement>('[role="tab"]')[to]?.focus();
       } else return;
       e.preventDefault();
     });
-    tab.addEventListener('dragstart', (e) => {
-      this.dragged = i;
+    element.addEventListener('dragstart', (e) => {
+      this.dragged = t;
       e.dataTransfer!.effectAllowed = 'move';
-      e.dataTransfer!.setData(TAB_TYPE, String(i));
+      e.dataTransfer!.setData(TAB_TYPE, String(t.id));
     });
-    tab.addEventListener('dragover', (e) => {
-      if (this.dragged === undefined) return;
+    element.addEventListener('dragover', (e) => {
+      if (!this.dragged) return;
       e.preventDefault();
-      tab.classList.toggle('before', this.dragged > i);
-      tab.classList.toggle('behind', this.dragged < i);
+      const from = this.tabs.indexOf(this.dragged);
+      element.classList.toggle('before', from > index());
+      element.classList.toggle('behind', from < index());
     });
-    tab.addEventListener('dragleave', () => tab.classList.remove('before', 'behind'));
-    tab.addEventListener('drop', (e) => {
+    element.addEventListener('dragleave', () => element.classList.remove('before', 'behind'));
+    element.addEventListener('drop', (e) => {
       e.preventDefault();
-      const from = this.dragged;
-      this.dragged = undefined;
-      if (from !== undefined) this.moveTab(from, i);
+      element.classList.remove('before', 'behind');
+      if (this.dragged) this.moveTab(this.tabs.indexOf(this.dragged), index());
     });
-    tab.addEventListener('dragend', () => {
-      this.dragged = undefined;
-      this.label();
-    });
-    return tab;
+    element.addEventListener('dragend', () => (this.dragged = undefined));
+    return {
+      element,
+      update: (label, selected) => {
+        element.classList.toggle('current', selected);
+        element.tabIndex = selected ? 0 : -1;
+        element.setAttribute('aria-selected', String(selected));
+        if (name.textContent === label) return;
+        name.textContent = label;
+        element.title = label;
+        element.setAttribute('aria-label', label);
+      },
+    };
   }
 
   // moveTab moves a tab to the place of another. The current tab remains current.
   private moveTab(from: number, to: number): void {
+    if (from < 0) return; // it was closed meanwhile
     const current = this.tab();
     const [tab] = this.tabs.splice(from, 1);
     if (tab) this.tabs.splice(Math.max(0, Math.min(to, this.tabs.length)), 0, tab);
     this.current = this.tabs.indexOf(current);
-    delete this.strip.dataset.now;
     this.draw();
   }
 

@@ -18,6 +18,21 @@ export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = 
   return e;
 }
 
+// arrange makes elements the children of a parent, in this order. An element that is in its place is not moved, because it
+// would lose the focus, the pointer and a drag.
+export function arrange(parent: Element, children: readonly Element[]): void {
+  const wanted = new Set(children);
+  for (const old of [...parent.children]) if (!wanted.has(old)) old.remove();
+  children.forEach((e, i) => {
+    if (parent.children[i] !== e) parent.insertBefore(e, parent.children[i] ?? null);
+  });
+}
+
+// setText changes the text of an element if it is another one.
+export function setText(e: Element, text: string): void {
+  if (e.textContent !== text) e.textContent = text;
+}
+
 const SVG = 'http://www.w3.org/2000/svg';
 
 // The lines of the icons, on a field of 16 by 16.

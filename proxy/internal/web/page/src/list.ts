@@ -3,7 +3,7 @@
 
 import type { HostInfo, SessionInfo } from 'holdfast';
 
-import { h, iconButton } from './dom.ts';
+import { arrange, h, iconButton, setText } from './dom.ts';
 import { choices, grouped, matches, type Group, type GroupBy } from './groups.ts';
 import { hostState } from './hosts.ts';
 import { change, onChange, settings } from './settings.ts';
@@ -103,25 +103,12 @@ export class List {
     const over = (this.exited = found.filter((s) => ended(s) && s.state !== 'lost'));
     if (over.length > 0) wanted.push(this.over, ...over.map(row));
     const back = this.holdFocus();
-    const shown = new Set(wanted);
     const there = new Set(all.map((s) => s.id));
-    for (const [id, { element }] of this.rows) {
-      if (!shown.has(element)) element.remove();
-      if (!there.has(id)) this.rows.delete(id);
-    }
-    for (const [name, { element }] of this.headings) {
-      if (shown.has(element)) continue;
-      element.remove();
-      this.headings.delete(name);
-    }
-    for (const heading of [this.gone, this.over]) if (!shown.has(heading)) heading.remove();
+    for (const id of this.rows.keys()) if (!there.has(id)) this.rows.delete(id);
+    const shown = new Set(wanted);
+    for (const [name, { element }] of this.headings) if (!shown.has(element)) this.headings.delete(name);
     this.none.textContent = !ready ? 'Loading…' : all.length > 0 ? 'No session matches.' : 'No sessions yet.';
-    if (wanted.length === 0) wanted.push(this.none);
-    else this.none.remove();
-    // An element that is in its place is not moved, because it would lose the focus for a moment.
-    wanted.forEach((e, i) => {
-      if (this.element.children[i] !== e) this.element.insertBefore(e, this.element.children[i] ?? null);
-    });
+    arrange(this.element, wanted.length > 0 ? wanted : [this.none]);
     back();
   }
 
@@ -191,12 +178,12 @@ export class List {
         element: h('li', { class: 'group' }, h('h2', {}, button), plus),
         update: ({ sessions }, host) => {
           const says = host ? hostState(host) : '';
-          set(state, says);
+          setText(state, says);
           state.hidden = plus.hidden = !host;
           plus.disabled = says === 'unreachable';
           heading!.element.dataset.host = host ? name : '';
           heading!.element.dataset.state = says;
-          set(count, String(sessions.length));
+          setText(count, String(sessions.length));
           button.setAttribute('aria-expanded', String(!this.collapsed.has(name)));
         },
       };
@@ -226,19 +213,15 @@ export class List {
       element.classList.toggle('current', current);
       if (current) open.setAttribute('aria-current', 'true');
       else open.removeAttribute('aria-current');
-      set(name, called);
+      setText(name, called);
       name.classList.toggle('news', news !== undefined);
-      set(when, ago(over ? (s.lost?.seen_at ?? s.exit?.exited_at ?? s.last_io_at) : s.last_io_at));
-      set(cwd, [over, called === s.id ? '' : s.id, runs(s), place(s)].filter(Boolean).join(' · '));
-      set(about, [news ?? says(s), `${s.size.cols}×${s.size.rows}`, uses(s), who(s)].filter(Boolean).join(' · '));
+      setText(when, ago(over ? (s.lost?.seen_at ?? s.exit?.exited_at ?? s.last_io_at) : s.last_io_at));
+      setText(cwd, [over, called === s.id ? '' : s.id, runs(s), place(s)].filter(Boolean).join(' · '));
+      setText(about, [news ?? says(s), `${s.size.cols}×${s.size.rows}`, uses(s), who(s)].filter(Boolean).join(' · '));
       about.hidden = over !== '';
       open.title = `${called}\n${s.id}`;
       more.setAttribute('aria-label', `Actions for ${called}`);
     };
     return { element, update };
   }
-}
-
-function set(e: HTMLElement, text: string): void {
-  if (e.textContent !== text) e.textContent = text;
 }

@@ -3,7 +3,7 @@
 import type { SessionInfo } from 'holdfast';
 
 import type { Client } from './client.ts';
-import { h, iconButton } from './dom.ts';
+import { h, iconButton, setText } from './dom.ts';
 import { Find } from './find.ts';
 import { PastView } from './past.ts';
 import { clipboard } from './settings.ts';
@@ -35,7 +35,7 @@ export class PaneView {
   private finding: Find | undefined;
   private seen = false;
   private said = ''; // the notice of the session's end, and whether it offers the past
-  private asks: string | undefined; // the choice that is shown, as JSON
+  private asks: string | undefined; // the instances of the choice that is shown
 
   constructor(
     private readonly client: Client,
@@ -46,11 +46,18 @@ export class PaneView {
     this.wait();
   }
 
-  // wait shows the choice of sessions. If it is shown already, its elements stay, because one may have the focus.
+  // wait shows the choice of sessions. If it is shown already, its elements stay, because one may have the focus or the
+  // pointer.
   wait(): void {
     const choices = this.hooks.choices().slice(0, 12);
-    const asks = JSON.stringify(choices.map((s) => [s.id, title(s)]));
-    if (this.asks === asks) return;
+    const asks = choices.map((s) => s.instance).join();
+    if (this.asks !== asks) this.ask(choices, asks);
+    this.element.querySelectorAll<HTMLElement>('.choices .action:not(.first)').forEach((b, i) => {
+      setText(b, (b.title = title(choices[i]!)));
+    });
+  }
+
+  private ask(choices: SessionInfo[], asks: string): void {
     const focused = this.element.querySelector('.empty')?.contains(document.activeElement);
     this.clear();
     this.asks = asks;
@@ -60,7 +67,7 @@ export class PaneView {
       h('h2', { text: choices.length ? 'Which session?' : 'No session here' }),
       h('p', { text: choices.length ? 'Choose one, here or in the list, or start another.' : 'A session continues when this page is closed, and when the programs around it are replaced.' }),
       h('div', { class: 'choices' },
-        ...choices.map((s) => h('button', { type: 'button', class: 'action', text: title(s), title: title(s), onclick: () => this.hooks.show(s) })),
+        ...choices.map((s) => h('button', { type: 'button', class: 'action', onclick: () => this.hooks.show(s) })),
         h('button', { type: 'button', class: 'action first', text: 'New session', onclick: () => this.hooks.start() }))));
     if (focused) this.focus();
   }

@@ -323,3 +323,27 @@ test('a sign-out saves the recordings of all tabs', async () => {
   assert.equal(await pages[0].locator('dialog').count(), 0);
   assert.deepEqual(c.wrongs, []);
 });
+
+test('a click reaches a tab and a choice whose title changes meanwhile', async () => {
+  const others = JSON.parse(await cli('ls', '--json')).filter((s) => s.state === 'running').map((s) => s.id);
+  if (others.length > 0) await cli('kill', ...others); // a choice has twelve sessions
+  await spawn('spins', 'i=0; while :; do i=$((i+1)); printf "\\033]0;turn $i\\007"; sleep 0.02; done');
+  await spawn('rests');
+  const c = await context();
+  const page = await open(c);
+  for (const id of ['spins', 'rests']) await show(page, id);
+  const press = async (at) => {
+    await at.hover();
+    await page.mouse.down();
+    const said = await at.innerText();
+    await eventually('the title has changed', async () => (await at.innerText()) !== said);
+    await page.mouse.up();
+    await eventually('it is shown', async () => (await current(page)) === 'spins');
+  };
+  await press(page.getByRole('tab', { name: 'turn' }));
+  await page.keyboard.press('Alt+Shift+W');
+  await page.keyboard.press('Alt+Shift+D');
+  await press(page.locator('.pane.active .choices button', { hasText: 'turn' }));
+  await cli('kill', 'spins');
+  assert.deepEqual(c.wrongs, []);
+});
