@@ -30,6 +30,7 @@ export class Find {
     });
     this.input.addEventListener('input', () => this.go(false, true));
     this.element.addEventListener('keydown', (e) => {
+      if (e.isComposing) return;
       if (e.key === 'Escape') this.close();
       else if (e.key === 'Enter' && e.target === this.input) this.go(!e.shiftKey);
       else return;

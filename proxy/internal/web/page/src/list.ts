@@ -47,6 +47,7 @@ export class List {
   constructor(private readonly hooks: Hooks) {
     this.query.addEventListener('input', () => this.again());
     this.query.addEventListener('keydown', (e) => {
+      if (e.isComposing) return;
       if (e.key === 'ArrowDown') this.element.querySelector<HTMLElement>('.open')?.focus();
       else if (e.key === 'Enter') this.element.querySelector<HTMLElement>('.open')?.click();
       else if (e.key === 'Escape' && this.query.value) {

@@ -176,3 +176,25 @@ test('a long title takes no room of others', async () => {
   assert.ok(await fits('dialog'), 'the details');
   assert.deepEqual(c.wrongs, []);
 });
+
+// Enter and Escape belong to the input method until it has ended. Some browsers tell the page of them.
+test('a key that an input method takes does nothing else', async () => {
+  for (const id of ['composed', 'uncomposed']) await spawn(id, 'echo text; exec cat');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'uncomposed');
+  await shows(page, /^text$/);
+  const compose = (key) => page.evaluate((key) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key, isComposing: true, bubbles: true, cancelable: true })), key);
+  await page.keyboard.press('Alt+Shift+G');
+  await page.keyboard.type('composed');
+  await compose('Enter');
+  await compose('Escape');
+  assert.equal(await page.getByLabel('Filter the sessions').inputValue(), 'composed');
+  assert.equal(await page.locator('.row.current').getAttribute('data-session'), 'uncomposed');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Alt+Shift+F');
+  await page.keyboard.type('text');
+  await compose('Escape');
+  assert.equal(await page.locator('.find').count(), 1);
+  assert.deepEqual(c.wrongs, []);
+});
