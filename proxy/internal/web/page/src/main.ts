@@ -122,7 +122,7 @@ async function begin(): Promise<void> {
 // start begins, and begins again until there is a connection.
 function start(): void {
   begin().catch((err: unknown) => {
-    if (err instanceof HoldfastError && err.code === 'unauthorized') return signedOut();
+    if (err instanceof HoldfastError && (err.code === 'unauthorized' || (shared && err.code === 'session_not_found'))) return signedOut();
     tell('Not connected', true, said(err));
     if (err instanceof HoldfastError && err.retryable) setTimeout(start, RETRY);
   });

@@ -114,3 +114,17 @@ test('the page of a link copies by Ctrl+C', async () => {
   await eventually('it is copied', async () => (await page.evaluate(() => navigator.clipboard.readText())) === 'copy-me');
   assert.deepEqual(c.wrongs, []);
 });
+
+test('a link whose session was forgotten says so', async () => {
+  await spawn('forgotten', 'echo here; exec cat');
+  const c = await context();
+  const page = await c.newPage();
+  await page.goto((await cli('share', 'forgotten')).trim().split('\n').pop());
+  await shows(page, /^here$/, ROWS);
+  await cli('kill', 'forgotten');
+  await cli('forget', 'forgotten');
+  await page.reload();
+  await page.getByText('This link is not good any more').first().waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Try again' }).count(), 0);
+  assert.deepEqual(c.wrongs, []);
+});
