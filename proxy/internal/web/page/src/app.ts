@@ -317,7 +317,7 @@ export class App {
   // mayForget forgets a session. For a lost one it asks first, because its screen exists nowhere else.
   private mayForget(s: SessionInfo): void {
     if (s.state !== 'lost') return void this.forget(s);
-    void confirmForget(s, async () => {
+    void confirmForget(this.client, s, async () => {
       await this.client.forget(s.id);
       this.forgotten(s);
     });

@@ -130,6 +130,7 @@ export function confirmKill(client: Client, s: SessionInfo): Promise<void> {
   return ask('End this session?', [
     h('p', {}, h('strong', { text: short(title(s)) }), ` (${s.id}) and everything that runs in it gets SIGHUP, and SIGKILL where that is not enough.`),
   ], { label: 'End session', danger: true }, async () => {
+    needConnection(client);
     try {
       await client.kill(s.id, { instance: s.instance });
     } catch (err) {
@@ -139,10 +140,19 @@ export function confirmKill(client: Client, s: SessionInfo): Promise<void> {
   });
 }
 
-export function confirmForget(s: SessionInfo, forget: () => Promise<void>): Promise<void> {
+// needConnection throws an error if there is no connection. A request would wait for the next one, and could then destroy
+// what the user has decided to keep meanwhile.
+function needConnection(client: Client): void {
+  if (client.state !== 'connected') throw new Error('There is no connection. Nothing was done.');
+}
+
+export function confirmForget(client: Client, s: SessionInfo, forget: () => Promise<void>): Promise<void> {
   return ask('Forget this session?', [
     h('p', {}, h('strong', { text: short(title(s)) }), ` (${s.id}): its last screen, its history and its files are deleted. This cannot be undone.`),
-  ], { label: 'Forget', danger: true }, forget);
+  ], { label: 'Forget', danger: true }, async () => {
+    needConnection(client);
+    await forget();
+  });
 }
 
 const terms: [string, number][] = [['1 hour', 3600_000], ['8 hours', 8 * 3600_000], ['1 day', 24 * 3600_000], ['7 days', 7 * 24 * 3600_000]];

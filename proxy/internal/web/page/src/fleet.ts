@@ -144,6 +144,15 @@ export class Fleet implements Client {
     return f(await this.host(host), id);
   }
 
+  // atOnce is at for a request that must not wait for a connection, because the user may have decided otherwise by then.
+  // Error: connect, if the host has no connection.
+  private atOnce<R>(name: string, f: (client: HoldfastClient, id: string) => Promise<R>): Promise<R> {
+    return this.at(name, (c, id) => {
+      if (c.state !== 'connected') throw new HoldfastError('connect', `there is no connection with ${split(name).host}`);
+      return f(c, id);
+    });
+  }
+
   // asked calls f for a request that names a session.
   private asked<S extends { session_id: string }, R>(spec: S, f: (client: HoldfastClient, spec: S) => Promise<R>): Promise<R> {
     return this.at(spec.session_id, (c, id) => f(c, { ...spec, session_id: id }));
@@ -159,11 +168,11 @@ export class Fleet implements Client {
   attach: Client['attach'] = (name, options) => this.at(name, (c, id) => c.attach(id, options));
   clear: Client['clear'] = (name, screen) => this.at(name, (c, id) => c.clear(id, screen));
   commands: Client['commands'] = (name) => this.at(name, (c, id) => c.commands(id));
-  forget: Client['forget'] = (name) => this.at(name, (c, id) => c.forget(id));
+  forget: Client['forget'] = (name) => this.atOnce(name, (c, id) => c.forget(id));
   freeze: Client['freeze'] = (name) => this.at(name, (c, id) => c.freeze(id));
   history: Client['history'] = (spec) => this.asked(spec, (c, s) => c.history(s));
   info: Client['info'] = (name) => this.at(name, async (c, id) => ofHost(split(name).host, await c.info(id)));
-  kill: Client['kill'] = (name, options) => this.at(name, (c, id) => c.kill(id, options));
+  kill: Client['kill'] = (name, options) => this.atOnce(name, (c, id) => c.kill(id, options));
   past: Client['past'] = (spec) => this.asked(spec, (c, s) => c.past(s));
   rename: Client['rename'] = (name, text) => this.at(name, (c, id) => c.rename(id, text));
   reopen: Client['reopen'] = (name, changes) => this.at(name, async (c, id) => {

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { cli, context, eventually, link, open, picture, rows, show, shows, spawn } from './world.mjs';
+import { cli, context, eventually, link, open, picture, rows, show, shows, spawn, status } from './world.mjs';
 
 // tail are the rows of the terminal, without the empty ones at its end.
 async function tail(page) {
@@ -148,4 +148,26 @@ test('to end a session is asked twice for', async () => {
   await page.keyboard.press('Alt+Shift+X');
   await page.getByRole('dialog').getByRole('button', { name: 'End session' }).click();
   await page.waitForSelector('.row[data-session="mine"][data-state="ended"]');
+});
+
+test('a session is not ended later if there is no connection', async () => {
+  await spawn('later', 'echo here; exec cat');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'later');
+  await shows(page, /^here$/);
+  await page.keyboard.press('Alt+Shift+X');
+  const dialog = page.locator('dialog[open]');
+  await dialog.waitFor();
+  process.kill((await status()).proxy.pid, 'SIGKILL');
+  await page.waitForSelector('.connection[data-state="reconnecting"]');
+  await dialog.getByRole('button', { name: 'End session' }).click();
+  await dialog.getByText('There is no connection').waitFor();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  await page.keyboard.press('Alt+Shift+R');
+  await page.keyboard.type('is there\n'); // it waits for the connection
+  await cli('web', '--no-open');
+  await page.locator('.row', { hasText: 'is there' }).waitFor();
+  assert.equal(JSON.parse(await cli('ls', '--json')).find((s) => s.id === 'later').state, 'running');
+  assert.deepEqual(c.wrongs, []);
 });
