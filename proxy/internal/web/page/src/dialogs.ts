@@ -50,11 +50,12 @@ function show(name: string, wide: boolean, ...content: Node[]): { dialog: HTMLDi
 async function ask(name: string, fields: Node[], act: { label: string; danger?: boolean; leaves?: boolean }, done: () => Promise<void> | void): Promise<void> {
   const error = h('p', { class: 'error', role: 'alert' });
   const go = h('button', { type: 'submit', class: act.danger ? 'action danger' : 'action first', text: act.label });
-  const form = h('form', { method: 'dialog' }, ...fields, error,
-    h('div', { class: 'actions' }, h('button', { type: 'button', class: 'action', text: 'Cancel', onclick: () => dialog.close() }), go));
+  const cancel = h('button', { type: 'button', class: 'action', text: 'Cancel', onclick: () => dialog.close() });
+  const form = h('form', { method: 'dialog' }, ...fields, error, h('div', { class: 'actions' }, cancel, go));
   form.addEventListener('submit', (e) => {
     e.preventDefault();
     go.disabled = true;
+    cancel.textContent = 'Close'; // what was requested cannot be cancelled
     error.textContent = '';
     const left = act.leaves && new Promise((is) => dialog.addEventListener('close', is, { once: true }));
     if (act.leaves) dialog.close(WAITS);
@@ -66,9 +67,11 @@ async function ask(name: string, fields: Node[], act: { label: string; danger?: 
       },
       async (err: unknown) => {
         await left;
+        if (!dialog.isConnected) return; // the user has closed it
         if (!dialog.open) dialog.showModal();
         dialog.returnValue = '';
         go.disabled = false;
+        cancel.textContent = 'Cancel';
         error.textContent = said(err);
       },
     );

@@ -171,3 +171,30 @@ test('a session is not ended later if there is no connection', async () => {
   assert.equal(JSON.parse(await cli('ls', '--json')).find((s) => s.id === 'later').state, 'running');
   assert.deepEqual(c.wrongs, []);
 });
+
+test('a request whose dialog was closed may fail', async () => {
+  await spawn('closed', 'echo here; exec cat');
+  const c = await context();
+  const page = await c.newPage();
+  let fail;
+  await page.routeWebSocket('**/v1/api', (ws) => {
+    const server = ws.connectToServer();
+    ws.onMessage((m) => {
+      const asked = typeof m === 'string' ? JSON.parse(m) : {};
+      if (asked.type !== 'terminate') return server.send(m);
+      fail = () => ws.send(JSON.stringify({ type: 'error', request_id: asked.request_id, code: 'internal', message: 'too late' }));
+    });
+  });
+  await page.goto(await link());
+  await show(page, 'closed');
+  for (const [button, told] of [['Close', 0], [undefined, 1]]) {
+    await page.keyboard.press('Alt+Shift+X');
+    await page.getByRole('button', { name: 'End session' }).click();
+    await eventually('it is requested', () => fail);
+    if (button) await page.getByRole('button', { name: button, exact: true }).click();
+    fail();
+    fail = undefined;
+    if (told) await page.locator('dialog').getByText('too late').waitFor();
+  }
+  assert.deepEqual(c.wrongs, []);
+});
