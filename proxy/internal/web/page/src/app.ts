@@ -38,6 +38,7 @@ export class App {
   private readonly strip = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Tabs' });
   private readonly stage = h('div', { class: 'stage', id: 'stage', role: 'tabpanel', 'aria-label': 'Terminals', tabindex: -1 });
   private readonly alerts = h('div', { class: 'alerts', role: 'alert' });
+  private readonly keys = keyBar(() => (this.view()?.past ? undefined : this.view()?.terminal), (t) => void this.paste(t));
   private readonly views = new Map<number, PaneView>(); // by the pane's id
   private tabs: layout.Tab[] = [];
   private current = 0; // index of the current tab
@@ -91,7 +92,7 @@ export class App {
         h('div', { class: 'bar' }, drawer, narrow, this.strip,
           ...[tool('plus', 'New tab', 'new'), tool('right', 'Split to the right', 'split-right', true), tool('down', 'Split below', 'split-down', true), ...this.paneTools]),
         this.stage,
-        keyBar(() => (this.view()?.past ? undefined : this.view()?.terminal), (t) => void this.paste(t))),
+        this.keys.element),
       backdrop, this.alerts);
     this.stage.append(connectionBar(client, () => this.sessions.refresh(), ...(fleet ? ['The gate does not answer. The sessions do not need it, and this page continues by itself.'] : ['If it stays so, run ', h('kbd', { text: 'proxy web' }), ' in a terminal on the machine of the sessions: this page continues by itself.'])));
     const saved = read<unknown>(TABS, null, 'sessionStorage') ?? read<unknown>(TABS, null);
@@ -562,6 +563,7 @@ export class App {
   // label updates the names and states of the sessions. It moves no element.
   private label(): void {
     this.drawTabs();
+    this.keys.update();
     for (const b of this.paneTools) b.disabled = this.pane().session === undefined;
     this.pastTool.hidden = !this.hasPast;
     this.pastTool.setAttribute('aria-pressed', String(this.view()?.past !== undefined));

@@ -347,3 +347,24 @@ test('a click reaches a tab and a choice whose title changes meanwhile', async (
   await cli('kill', 'spins');
   assert.deepEqual(c.wrongs, []);
 });
+
+test('the Ctrl of the key bar is that of the terminal that is shown', async () => {
+  for (const id of ['ctrl-a', 'ctrl-b']) await spawn(id, 'stty raw -echo; echo ready; exec cat -v');
+  const c = await context({ viewport: { width: 500, height: 700 } });
+  const page = await open(c);
+  for (const id of ['ctrl-a', 'ctrl-b', 'ctrl-a']) {
+    await page.getByRole('button', { name: 'Sessions', exact: true }).click();
+    await show(page, id);
+  }
+  const pressed = () => page.getByRole('button', { name: 'Ctrl, for the next key' }).getAttribute('aria-pressed');
+  await page.getByRole('button', { name: 'Ctrl, for the next key' }).click();
+  assert.equal(await pressed(), 'true');
+  await page.locator('.tab').last().click();
+  assert.equal(await pressed(), 'false');
+  await page.locator('.tab').first().click();
+  assert.equal(await pressed(), 'true');
+  await page.keyboard.type('xx');
+  await shows(page, /\^Xx$/);
+  assert.equal(await pressed(), 'false');
+  assert.deepEqual(c.wrongs, []);
+});
