@@ -298,7 +298,8 @@ export class App {
     } catch (err) {
       for (const { view } of waiting) {
         view.show(s);
-        view.failed(`The session was not started again: ${said(err)}`);
+        const isThere = err instanceof HoldfastError && err.code === 'session_running'; // another client has started it, and show offers it
+        if (!isThere) view.failed(`The session was not started again: ${said(err)}`);
       }
       if (!(err instanceof HoldfastError)) throw err;
     }

@@ -198,3 +198,30 @@ test('a request whose dialog was closed may fail', async () => {
   }
   assert.deepEqual(c.wrongs, []);
 });
+
+test('a session that two clients start again at once is offered to the second', async () => {
+  await spawn('twice', 'echo here; exec cat');
+  await cli('kill', 'twice');
+  const c = await context();
+  const page = await c.newPage();
+  let release;
+  await page.routeWebSocket('**/v1/api', (ws) => {
+    const server = ws.connectToServer();
+    ws.onMessage((m) => {
+      if (String(m).includes('"type":"reopen"')) release = () => server.send(m);
+      else server.send(m);
+    });
+  });
+  await page.goto(await link());
+  await page.click('.row[data-session="twice"] .open');
+  await page.getByRole('button', { name: 'Start again' }).click();
+  await eventually('it is requested', () => release);
+  await cli('reopen', '--detach', 'twice');
+  release();
+  const offer = page.getByRole('button', { name: 'Show the new one' });
+  await offer.waitFor();
+  assert.equal(await page.locator('.pane.active .notice').count(), 1);
+  await offer.click();
+  await page.waitForSelector('.pane.active[data-phase="live"]');
+  assert.deepEqual(c.wrongs, []);
+});
