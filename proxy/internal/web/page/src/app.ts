@@ -220,7 +220,7 @@ export class App {
       t.marks.count.prompts > 0 && !past ? act('To the next command', () => this.do('next-command'), 'next-command') : null,
       !this.hasPast ? null : past ? act('Leave the past', () => view.closePast()) : act('The past', () => this.do('past'), 'past'),
       act('Clear the scrollback', () => void this.trying(() => this.client.clear(s.id))), // for all viewers
-      t.recording ? act('Stop recording', () => t.stopRecording()) : act('Record', () => void this.trying(() => t.record(title(s)))),
+      t.recording ? act('Stop recording', () => t.stopRecording()) : act('Record', () => void this.trying(() => t.record(title(s)), 'The recording has not begun, because a part of this page could not be loaded.')),
       act('Close the pane', () => this.do('close'), 'close'),
     ].filter((x) => x !== null).map((x) => ({ ...x, does: () => {
       x.does();

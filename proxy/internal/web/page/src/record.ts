@@ -7,38 +7,23 @@ export class Recording {
   private readonly decoder = new TextDecoder();
   private readonly began = performance.now();
   private bytes = 0;
-  private held: [string | Uint8Array, number][] | undefined = []; // output before begin, with the offset of its end
-  private shown = 0; // the first screen contains the output before this offset
+  private held: (string | Uint8Array)[] | undefined = []; // output before begin
   full = false;
 
   constructor(cols: number, rows: number, title: string, private readonly filled: () => void = () => undefined) {
     this.add(JSON.stringify({ version: 2, width: cols, height: rows, timestamp: Math.floor(Date.now() / 1000), title }));
   }
 
-  // begin records the screen of an offset, and then the output behind it. The terminal has received the output before
-  // the offset received, which may be smaller or greater.
-  begin(screen: string, offset: number, received: number): void {
-    if (!this.held) return;
-    const { held } = this;
+  // begin records the first screen, and then the output since the recording was made.
+  begin(screen: string): void {
+    const held = this.held ?? [];
     this.held = undefined;
-    this.shown = offset;
     this.event('o', screen);
-    for (const [data, end] of held) this.wrote(data, end);
-    if (received >= offset) this.shown = 0;
+    for (const data of held) this.wrote(data);
   }
 
-  // anew is called before a snapshot, which replaces all that is shown. The recording begins with it, unless it has begun.
-  anew(): void {
-    this.held = undefined;
-    this.shown = 0;
-  }
-
-  // wrote records output that ends at an offset, as far as the first screen does not contain it.
-  wrote(data: string | Uint8Array, end: number): void {
-    if (this.held) return void this.held.push([data, end]);
-    if (end < this.shown) return;
-    if (this.shown > 0) data = data.slice(Math.max(0, data.length - (end - this.shown)));
-    this.shown = 0;
+  wrote(data: string | Uint8Array): void {
+    if (this.held) return void this.held.push(data);
     const text = typeof data === 'string' ? data : this.decoder.decode(data, { stream: true });
     if (text) this.event('o', text);
   }

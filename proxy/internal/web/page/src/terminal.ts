@@ -180,7 +180,6 @@ export class TerminalView {
       }
       this.attached = attached;
       attached.attachment.on('stolen', (_, detached) => mine === this.attempt && this.is('stolen', detached ? 'Another client has detached this terminal.' : undefined));
-      attached.attachment.on('resync', () => this.recording?.anew());
       attached.attachment.on('error', (err) => queueMicrotask(() => { // the attachment has ended by then, unless it continues
         if (mine !== this.attempt || this.phase !== 'live') return;
         if (attached.attachment.state === 'closed') this.fails(err);
@@ -234,7 +233,7 @@ export class TerminalView {
         if (name === 'onData') return (f: (data: string) => void) => term.onData((data) => f(this.controlled(data)));
         if (name === 'write') {
           return (data: string | Uint8Array, done?: () => void) => {
-            this.recording?.wrote(data, this.received());
+            this.recording?.wrote(data);
             term.write(data, done);
           };
         }
@@ -269,16 +268,18 @@ export class TerminalView {
     this.term.paste(pasteText(text));
   }
 
-  // record starts a recording with the present screen.
+  // record starts a recording with the screen that the terminal shows. A screen of the session would not do: in a view of
+  // its own size, the terminal receives changes to what it shows.
   async record(title: string): Promise<void> {
-    const { id } = this.session!;
+    const { SerializeAddon } = await import('@xterm/addon-serialize');
     const { cols, rows } = this.term;
-    const recording = (this.recording = new Recording(cols, rows, title, () => this.hooks.recording())); // output may arrive before the screen
-    const screen = await this.client.screen({ session_id: id, format: 'ansi', cols, rows }).catch((err: unknown) => {
-      this.recording = undefined;
-      throw err;
+    const screen = new SerializeAddon();
+    this.term.loadAddon(screen);
+    const recording = (this.recording = new Recording(cols, rows, title, () => this.hooks.recording()));
+    this.term.write('', () => { // the terminal has processed the writes before this one, and none behind it
+      recording.begin(screen.serialize({ scrollback: 0 }));
+      screen.dispose();
     });
-    recording.begin(`${(screen.ansi ?? '').replaceAll(/\r?\n/g, '\r\n')}\x1b[${screen.cursor.y + 1};${screen.cursor.x + 1}H`, screen.offset, this.received());
     this.hooks.recording();
   }
 
@@ -289,9 +290,6 @@ export class TerminalView {
     this.recording = undefined;
     this.hooks.recording();
   }
-
-  // received returns the offset of the output that the terminal receives next.
-  private received = (): number => this.attached?.attachment.offset ?? Infinity;
 
   // type sends input as if the user had pressed keys.
   type(data: string): void {

@@ -89,14 +89,6 @@ test('the commands of a shell are marked, and the keyboard goes from one to the 
 test('the menu copies, clears, exports and records', async () => {
   await spawn('menu', 'stty -echo; seq 300; echo ready; while read -r l; do echo "got $l"; done');
   const c = await context({ permissions: ['clipboard-read', 'clipboard-write'] });
-  let late; // passes on the first screen of a recording, which is held back
-  await c.routeWebSocket(/\/v1\/api$/, (ws) => {
-    const server = ws.connectToServer();
-    server.onMessage((m) => {
-      if (String(m).includes('"type":"screen_content"')) late = () => ws.send(m);
-      else ws.send(m);
-    });
-  });
   const page = await open(c);
   await show(page, 'menu');
   await shows(page, /^ready$/);
@@ -112,10 +104,8 @@ test('the menu copies, clears, exports and records', async () => {
   assert.deepEqual(await saved('Export as printed'), { name: 'menu.ansi', text: `${numbers}ready\n`.replaceAll('\n', '\r\n') });
 
   await choose(page, 'Record');
-  await eventually('the screen is there', () => late);
   await page.keyboard.type('zero\n');
   await shows(page, /^got zero$/);
-  late();
   await page.getByRole('tab', { name: /^●/ }).waitFor();
   await page.keyboard.type('one\ntwo\n');
   await shows(page, /^got two$/);
@@ -174,5 +164,32 @@ test('a session is frozen and thawed, and its use is shown', async () => {
   await choose(page, 'Freeze');
   await row.getByText(/^frozen · .*5\.0 MiB/).waitFor();
   await notice.waitFor();
+  assert.deepEqual(c.wrongs, []);
+});
+
+// A terminal of another size than the session receives changes to what it shows, which may not be cut.
+test('a recording of a busy session in a window of another size begins with its screen', async () => {
+  await spawn('busy', `stty -echo; echo ready; read x; i=0; while :; do i=$((i+1)); printf '\\033[%d;%dHx%d' $((i % 7 + 1)) $((i % 40 + 1)) $((i % 10)); sleep 0.001; done`);
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'busy');
+  await shows(page, /^ready$/);
+  const other = await c.newPage();
+  await other.setViewportSize({ width: 900, height: 500 });
+  await other.goto(new URL('/', page.url()).href);
+  await show(other, 'busy');
+  await other.keyboard.type('x\n'); // the session has the size of this window now
+  await other.close();
+  await page.bringToFront();
+  for (let i = 0; i < 8; i++) {
+    await choose(page, 'Record');
+    await page.getByRole('tab', { name: /^●/ }).waitFor();
+    const shown = JSON.stringify(await rows(page));
+    await eventually('it prints', async () => JSON.stringify(await rows(page)) !== shown);
+    const [download] = await Promise.all([page.waitForEvent('download'), choose(page, 'Stop recording')]);
+    const [, , change] = (await readFile(await download.path(), 'utf8')).trimEnd().split('\n').map((l) => JSON.parse(l)[2]);
+    assert.match(change, /^\x18?\x1b/, 'a change is whole');
+  }
+  await cli('kill', 'busy');
   assert.deepEqual(c.wrongs, []);
 });
