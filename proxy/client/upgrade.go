@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 // may be made again, and its result is then that of the work.
 //
 // Errors: *protocol.Error with unauthorized or invalid_argument if the agent or a gate refuses the request,
-// and errors that match ErrUnknownHost; a further try would meet them again.
+// and errors that match ErrUnknownHost; a further try would meet them again. *protocol.Error with busy if the agent
+// does the work of another request, which ends by itself.
 func UpgradeHost(ctx context.Context, o GateOptions, m gate.Upgrade, step func(gate.UpgradeStep)) (result gate.Upgraded, err error) {
 	conn, end, err := enterAgent(ctx, o)
 	if err != nil {
@@ -32,6 +34,10 @@ func UpgradeHost(ctx context.Context, o GateOptions, m gate.Upgrade, step func(g
 		}
 		if protocol.CodeOf(err) == protocol.CodeUnsupported { // the proxy has answered, because a program did not know the field agent
 			return result, protocol.Errorf(protocol.CodeInvalidArgument, "the agent of the host, or a gate, is too old to upgrade the host; upgrade it there, and start proxy join again")
+		}
+		var refused *gate.Refused
+		if errors.As(err, &refused) && refused.Code == gate.RefusedBusy {
+			return result, protocol.Errorf(protocol.CodeBusy, refused.Message)
 		}
 		if err != nil {
 			return result, failed(ErrConnect, gateError(err))

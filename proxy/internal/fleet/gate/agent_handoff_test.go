@@ -88,6 +88,9 @@ func (a *agentHouse) options() member.Options {
 			_, err := io.Copy(stream, stream)
 			return err
 		},
+		Upgrade: func(_ context.Context, conn net.Conn, _ gate.Upgrade) error {
+			return gate.Write(conn, gate.Refused{Code: gate.RefusedBusy, Message: "another upgrade of this host is in work"})
+		},
 	}
 }
 
@@ -355,4 +358,15 @@ func TestAgentRefusedByOneGate(t *testing.T) {
 	}, "one gate is gone and the other one refuses the host")
 	b.start()
 	testkit.Eventually(t, limit, func() bool { return b.info("x").IsReachable }, "the host is reachable")
+}
+
+// A client learns that an agent does the work of another rollout, and can tell this from a host that is not reached.
+func TestUpgradeOfBusyHost(t *testing.T) {
+	b := newBench(t)
+	newAgentHouse(b, "x")
+	o := client.GateOptions{Addresses: []string{b.address}, Fingerprint: b.fingerprint, Token: b.client.Secret, Host: "x"}
+	_, err := client.UpgradeHost(testkit.Soon(t), o, gate.Upgrade{ID: "r", Action: gate.UpgradeCheck}, func(gate.UpgradeStep) {})
+	if protocol.CodeOf(err) != protocol.CodeBusy {
+		t.Errorf("the error is %v, want busy", err)
+	}
 }

@@ -298,13 +298,14 @@ func isFinal(err error) bool {
 	return errors.Is(err, client.ErrUnknownHost) || code == protocol.CodeUnauthorized || code == protocol.CodeInvalidArgument
 }
 
-// askUntil asks a host until it has ended the work, refuses it, or was unreachable for limit. hasBegun tells that the host
+// askUntil asks a host until it has ended the work, refuses it, or was unreachable for limit. A host that ends the work of
+// another rollout first, for example of one that was killed, is not unreachable. hasBegun tells that the host
 // has sent a step, so it has begun the work even if it refuses a later question.
 func (r *rollout) askUntil(ctx context.Context, name string, action gate.UpgradeAction, limit time.Duration) (result gate.Upgraded, hasBegun bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.Limit+limit+extra)
 	defer cancel()
 	m := gate.Upgrade{ID: r.o.ID, Action: action, From: r.o.From, SHA256: r.o.SHA256, LimitMS: r.o.Limit.Milliseconds(), MaxStallMS: float64(r.o.MaxStall.Microseconds()) / 1000}
-	seenAt, reported := time.Now(), 0
+	seenAt, reported, wasBusy := time.Now(), 0, false
 	for {
 		steps := 0
 		result, err := r.ask(ctx, name, m, func(s gate.UpgradeStep) {
@@ -317,8 +318,13 @@ func (r *rollout) askUntil(ctx context.Context, name string, action gate.Upgrade
 		if err == nil || isFinal(err) {
 			return result, reported > 0, err
 		}
-		if steps > 0 { // it was connected until now
+		isBusy := protocol.CodeOf(err) == protocol.CodeBusy
+		if isBusy || steps > 0 { // it was connected until now
 			seenAt = time.Now()
+		}
+		if isBusy && !wasBusy {
+			wasBusy = true
+			r.tell(Event{Kind: "step", Host: name, Text: "waiting: " + err.Error()})
 		}
 		if time.Since(seenAt) >= limit {
 			return gate.Upgraded{}, reported > 0, fmt.Errorf("unreachable for %v: %w", limit, err)

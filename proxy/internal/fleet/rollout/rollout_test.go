@@ -70,7 +70,9 @@ type fakeHost struct {
 	lost         int           // so many requests for an apply and a return fail
 	takes        time.Duration // until an apply ends
 	current      bool
-	isForeign    bool // another rollout upgrades the host after this one
+	began        func()    // is called before an apply; it may be nil
+	busyUntil    time.Time // another rollout is in work until then
+	isForeign    bool      // another rollout upgrades the host after this one
 	runs         string
 	asked        []gate.UpgradeAction
 }
@@ -95,6 +97,8 @@ func (f *fakeFleet) ask(ctx context.Context, host string, m gate.Upgrade, step f
 	f.mu.Unlock()
 	result := gate.Upgraded{Target: "v2", Sum: h.sum, Supervisor: h.runs, Proxy: h.runs}
 	switch {
+	case time.Now().Before(h.busyUntil):
+		return gate.Upgraded{}, protocol.Errorf(protocol.CodeBusy, "another upgrade of this host is in work")
 	case h.refuses != nil:
 		return gate.Upgraded{}, h.refuses
 	case m.Action == gate.UpgradeApply && h.refusesApply != nil:
@@ -113,6 +117,9 @@ func (f *fakeFleet) ask(ctx context.Context, host string, m gate.Upgrade, step f
 	default:
 		if f.began != nil {
 			f.began(host)
+		}
+		if h.began != nil {
+			h.began()
 		}
 		if h.cut != nil && slices.Contains(h.asked[:len(h.asked)-1], gate.UpgradeApply) {
 			return gate.Upgraded{}, h.cut
@@ -161,6 +168,11 @@ func TestRun(t *testing.T) {
 		{name: "other programs since the check", change: func(h map[string]*fakeHost) { h["b"].applySum = "other" }, outcome: Returned, states: "a:returned:v1 b:returned:v1 c:waiting:v1", says: "b: the programs in /new have changed"},
 		{name: "one is current", change: func(h map[string]*fakeHost) { h["a"].current = true }, outcome: Done, states: "a:current:v1 b:upgraded:v2 c:upgraded:v2"},
 		{name: "one is unreachable", away: "b", outcome: Done, states: "a:upgraded:v2 b:unreachable: c:upgraded:v2"},
+		{name: "one ends the work of another rollout first", change: func(h map[string]*fakeHost) { h["b"].busyUntil = time.Now().Add(2 * time.Minute) }, outcome: Done, states: "a:upgraded:v2 b:upgraded:v2 c:upgraded:v2"},
+		{name: "one does not end the work of another rollout", change: func(h map[string]*fakeHost) { h["b"].busyUntil = time.Now().Add(time.Hour) }, outcome: Done, states: "a:upgraded:v2 b:unreachable: c:upgraded:v2"},
+		{name: "another rollout begins after the check", change: func(h map[string]*fakeHost) {
+			h["a"].began = func() { h["b"].busyUntil = time.Now().Add(2 * time.Minute) }
+		}, outcome: Done, states: "a:upgraded:v2 b:upgraded:v2 c:upgraded:v2"},
 		{name: "the first fails", change: func(h map[string]*fakeHost) { h["a"].state = gate.UpgradeReturned }, outcome: Returned, states: "a:returned:v1 b:waiting:v1 c:waiting:v1", says: "a: broken"},
 		{name: "the second fails", change: func(h map[string]*fakeHost) { h["b"].state = gate.UpgradeReturned }, outcome: Returned, states: "a:returned:v1 b:returned:v1 c:waiting:v1", says: "b: broken"},
 		{name: "another rollout follows, and the second fails", change: func(h map[string]*fakeHost) { h["a"].isForeign, h["b"].state = true, gate.UpgradeReturned }, outcome: Failed, states: "a:failed:v3 b:returned:v1 c:waiting:v1", says: "b: broken"},
