@@ -581,6 +581,10 @@ func (g *Gate) questions(conn net.Conn, m protocol.Message, cookie string) {
 			g.refuse(conn, gate.RefusedInvalid, fmt.Sprintf("%s is no question about the directory", m.MessageType()))
 			return
 		}
+		if g.hasMoved() { // the hosts may have left this gate before it has looked, because the policy took its time
+			g.passOn(conn, m)
+			return
+		}
 		if g.answer(conn, answer) != nil {
 			return
 		}

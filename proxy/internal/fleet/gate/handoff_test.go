@@ -28,6 +28,7 @@ import (
 	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/record"
 	"holdfast/proxy/internal/handoff"
+	"holdfast/proxy/policy"
 	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
 )
@@ -217,6 +218,44 @@ func TestHandoff(t *testing.T) {
 		}
 	}
 	t.Logf("%d clients entered, and %d questions were answered", entered, asked)
+}
+
+// A slowPolicy is a policy that waits with its answer about the client with the token "slow".
+type slowPolicy struct {
+	rules
+	asked  chan struct{}
+	answer chan struct{}
+}
+
+func (p *slowPolicy) Authenticate(ctx context.Context, c policy.Credentials) (policy.Principal, error) {
+	if c.Token == "slow" {
+		p.asked <- struct{}{}
+		<-p.answer
+		c.Token = ""
+	}
+	return p.rules.Authenticate(ctx, c)
+}
+
+// The successor answers a question that the old gate has received before the handoff and not answered yet, because the
+// hosts have left the old gate.
+func TestQuestionDuringHandoff(t *testing.T) {
+	p := &slowPolicy{asked: make(chan struct{}), answer: make(chan struct{})}
+	b := &bench{t: t, dir: testkit.Dir(t), address: testkit.FreeAddress(t), options: Options{Policy: p}}
+	b.start()
+	h := b.join("x")
+	conn := b.dial()
+	if err := gate.Write(conn, gate.Hosts{Token: b.client.Secret, UserToken: "slow"}); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Within(t, limit, "the policy is asked", p.asked)
+	b.handOver()
+	testkit.Eventually(t, limit, func() bool { return h.links.Load() > 1 && b.info("x").IsReachable }, "the host is connected with the successor")
+	close(p.answer)
+	m, err := gate.Read(conn, gate.MaxAnswer)
+	if list, ok := m.(*gate.HostList); err != nil || !ok || len(list.Hosts) != 1 || !list.Hosts[0].IsReachable {
+		t.Errorf("the answer is %+v, %v", m, err)
+	}
+	_ = conn.Close() // otherwise the old gate waits for further questions
 }
 
 // If a successor fails, dies, does not answer or does not serve, the old gate continues.
