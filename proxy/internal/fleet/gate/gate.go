@@ -124,8 +124,9 @@ type Gate struct {
 
 	mu       sync.Mutex
 	isClosed bool
-	conns    map[net.Conn]string // every connection, with the key of its host, or ofClient, or ""
-	unproven map[net.Conn]bool   // connections that have not shown a token, a ticket or a key
+	conns    map[net.Conn]string   // every connection, with the key of its host, or ofClient, or ""
+	unproven map[net.Conn]stranger // connections that have not shown a token, a ticket or a key
+	accepted uint64                // number of connections that were added
 	perPeer  map[string]int
 	dials    map[string]*dial // by ticket
 	hostDial map[string]int   // number of dials by the key of the host
@@ -193,7 +194,7 @@ func newGate(ctx context.Context, store *credential.Store, log zerolog.Logger, o
 	}
 	g := &Gate{
 		o: o, now: o.Now, store: store, address: address, log: log, dir: directory.New(address), crowds: crowd.New(log), drainLimit: goaway.DrainLimit, recalled: make(chan struct{}),
-		conns: map[net.Conn]string{}, unproven: map[net.Conn]bool{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
+		conns: map[net.Conn]string{}, unproven: map[net.Conn]stranger{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
 		onBus: map[string]net.Conn{}, told: map[string]uint64{}, roster: map[string]*rosterQuestion{}, peers: map[string]*peer{}, left: map[string]bool{},
 	}
 	g.counts.refusals, g.counts.dialFailures = map[string]uint64{}, map[string]uint64{}
@@ -345,6 +346,12 @@ func (g *Gate) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	return &c, nil
 }
 
+// A stranger is a connection that has not shown a token, a ticket or a key.
+type stranger struct {
+	peer   string // its address
+	number uint64 // of the connection; a later one has a higher number
+}
+
 // add counts a connection. It returns the reason if the connection exceeds a limit.
 func (g *Gate) add(conn net.Conn) (why string) {
 	g.mu.Lock()
@@ -357,13 +364,43 @@ func (g *Gate) add(conn net.Conn) (why string) {
 		return fmt.Sprintf("the gate has %d connections", maxConns)
 	case g.perPeer[peer] >= maxPerPeer:
 		return fmt.Sprintf("the address has %d connections", maxPerPeer)
-	case len(g.unproven) >= maxUnproven:
+	case len(g.unproven) >= maxUnproven && !g.makeRoom(peer):
 		return fmt.Sprintf("%d connections have shown nothing yet", maxUnproven)
 	}
 	g.conns[conn] = ""
 	g.perPeer[peer]++
-	g.unproven[conn] = true
+	g.accepted++
+	g.unproven[conn] = stranger{peer, g.accepted}
 	return ""
+}
+
+// makeRoom closes the oldest connection of the address that has the most connections which have shown nothing, so that one
+// address cannot keep all others out. It reports whether it did. If that address would not have more of them than peer
+// afterwards, nothing is closed, because many hosts may connect at a time, and those that wait longest are the next ones
+// to show their keys. mu is held.
+func (g *Gate) makeRoom(peer string) bool {
+	counts := map[string]int{}
+	most := peer
+	for _, s := range g.unproven {
+		if counts[s.peer]++; counts[s.peer] > counts[most] {
+			most = s.peer
+		}
+	}
+	if counts[most] <= counts[peer]+1 {
+		return false
+	}
+	var oldest net.Conn
+	for conn, s := range g.unproven {
+		if s.peer == most && (oldest == nil || s.number < g.unproven[oldest].number) {
+			oldest = conn
+		}
+	}
+	g.counts.refused(string(gate.RefusedBusy))
+	g.refusals.Of(g.log).Warn().Bool(logging.Security, true).Str(logging.RemoteAddr, oldest.RemoteAddr().String()).
+		Int(logging.Count, counts[most]).Msg("connection closed for one of another address, because it has shown nothing yet")
+	_ = abort(oldest)
+	delete(g.unproven, oldest)
+	return true
 }
 
 // remove closes a connection and counts it no longer.
@@ -514,7 +551,7 @@ func (g *Gate) serveSocket(conn *web.GateConn, cookie string) {
 // because one of both may be short of processor time.
 func (g *Gate) refuseFirst(conn net.Conn, err error) {
 	switch {
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed): // by the peer, or by makeRoom
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		g.refuse(conn, gate.RefusedBusy, fmt.Sprintf("the first frame has not arrived within %v; try again", firstLimit))
 	default:

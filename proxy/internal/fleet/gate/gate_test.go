@@ -5,6 +5,7 @@ package gate
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -604,6 +605,29 @@ func TestUnproven(t *testing.T) {
 		return conn.Close() == nil
 	}, "the gate serves again")
 	b.enter(h, "h")
+}
+
+// If one address opens as many connections as may show nothing, the gate still serves other addresses.
+func TestUnprovenOfOneAddress(t *testing.T) {
+	b := newBench(t)
+	for range maxUnproven {
+		conn, err := net.Dial("tcp", b.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+	}
+	other := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	raw, err := other.DialContext(testkit.Soon(t), "tcp", b.address)
+	if err != nil {
+		t.Skip("the machine has no second address: ", err)
+	}
+	defer func() { _ = raw.Close() }()
+	conn := tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}) // the test compares no fingerprint
+	_ = conn.SetDeadline(time.Now().Add(firstLimit / 2))
+	if _, err := gate.Ask[*gate.HostList](conn, gate.Hosts{Token: b.client.Secret}); err != nil {
+		t.Errorf("a client of another address: %v", err)
+	}
 }
 
 func isReset(err error) bool { return err != nil && strings.Contains(fmt.Sprint(err), "reset") }
