@@ -684,13 +684,13 @@ func (g *Gate) enter(conn net.Conn, m *gate.Enter) {
 
 // mayEnter reports whether a client may reach a host, or its agent, and refuses the connection otherwise.
 func (g *Gate) mayEnter(conn net.Conn, principal *protocol.Principal, m *gate.Enter) bool {
-	if key, _ := g.dir.Resolve(m.Host, time.Now()); key != "" && !g.dir.IsVisible(principal, m.Host) {
-		g.refuseHidden(conn, principal, m.Host)
-		return false
-	}
-	if m.Agent && principal != nil && !principal.All {
+	if m.Agent && principal != nil && !principal.All { // first, because the answer must not tell whether there is such a host
 		g.refuseByPolicy(conn, policy.Event{Principal: policy.Principal(*principal)},
 			policy.Refuse(policy.CodePermissionDenied, "only a user who sees all workspaces may act on a host itself"))
+		return false
+	}
+	if key, _ := g.dir.Resolve(m.Host, time.Now()); key != "" && !g.dir.IsVisible(principal, m.Host) {
+		g.refuseHidden(conn, principal, m.Host)
 		return false
 	}
 	return true

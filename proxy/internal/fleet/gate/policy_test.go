@@ -233,10 +233,12 @@ func TestPolicyWorkspaces(t *testing.T) {
 		testkit.Eventually(t, limit, func() bool { return g.lines.security(t, "connection refused") == refused && g.rules.refusals() == told }, tt.name+" is a security event")
 	}
 
-	_, _, none := g.ask(gate.Enter{UserToken: "ann@a", Host: "nobody"})
-	_, _, hidden := g.ask(gate.Enter{UserToken: "ann@a", Host: "of-b"})
-	if !says(hidden, gate.RefusedUnknownHost) || strings.ReplaceAll(hidden.Error(), "of-b", "nobody") != none.Error() {
-		t.Errorf("a hidden host: %v; an unknown one: %v", hidden, none)
+	for isAgent, want := range map[bool]gate.Refusal{false: gate.RefusedUnknownHost, true: gate.RefusedDenied} {
+		_, _, none := g.ask(gate.Enter{UserToken: "ann@a", Host: "nobody", Agent: isAgent})
+		_, _, hidden := g.ask(gate.Enter{UserToken: "ann@a", Host: "of-b", Agent: isAgent})
+		if !says(hidden, want) || strings.ReplaceAll(hidden.Error(), "of-b", "nobody") != none.Error() {
+			t.Errorf("a hidden host, agent: %v: %v; an unknown one: %v", isAgent, hidden, none)
+		}
 	}
 	testkit.Eventually(t, limit, func() bool { return g.lines.security(t, "request refused") == 1 }, "a hidden host is a security event")
 }
