@@ -11,6 +11,7 @@ import (
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/sysexits"
+	"holdfast/shared/testkit"
 )
 
 // Each command has a place, which tells where it runs if --on names a host, and the guide agrees.
@@ -76,6 +77,20 @@ func TestOnlyHere(t *testing.T) {
 		if exitcode.Of(err) != sysexits.Usage || !strings.HasPrefix(err.Error(), codeOnlyHere+": "+name) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A command with an empty name of a host, which a script has if a variable is not set, does not run on this host.
+func TestEmptyHost(t *testing.T) {
+	for _, args := range [][]string{{"kill", "s", "--on", ""}, {"stop", "--all", "--on="}, {"ls", "--on", ""}} {
+		root := newApp(notRun).command(args[0])
+		root.SetArgs(append(args, "--dir", testkit.Dir(t)))
+		if err := root.Execute(); exitcode.Of(err) != sysexits.Usage || !strings.Contains(err.Error(), "--on") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	if host, id := splitName("/s"); host != "" || id.Validate() == nil {
+		t.Errorf("/s names the session %q of host %q", id, host)
 	}
 }
 

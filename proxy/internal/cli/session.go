@@ -120,8 +120,12 @@ func (a *app) sessionID(ctx context.Context, arg string) (protocol.SessionID, er
 	return id, errors.Join(err, a.setHost(host))
 }
 
-// splitName splits HOST/ID. The host is "" in a name that is an ID only.
+// splitName splits HOST/ID. The host is "" in a name that is an ID only. In a name with an empty host the ID begins with
+// the slash, which is not valid, so that the name means no session of this host.
 func splitName(name string) (host string, id protocol.SessionID) {
 	i := strings.LastIndexByte(name, '/')
-	return name[:max(i, 0)], protocol.SessionID(name[i+1:])
+	if i <= 0 {
+		return "", protocol.SessionID(name)
+	}
+	return name[:i], protocol.SessionID(name[i+1:])
 }
