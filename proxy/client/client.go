@@ -34,7 +34,8 @@ type Options struct {
 	// Start is called to start a proxy if none runs; nil means that no proxy is started.
 	Start func(context.Context) error
 	// Redial is how long a lost connection is tried again, and how long the first one may take; the
-	// default is 30 s, and 10 min with SSH, which may ask the user for a password.
+	// default is 30 s, and 10 min with SSH, which may ask the user for a password. With Gate, the first one takes
+	// at most 30 s.
 	Redial time.Duration
 
 	// InputFull is called by Type, Paste and Keys, about 50 times a second, while they wait because the input queue of a
@@ -170,7 +171,11 @@ func (c *Client) Close() error {
 // dial opens a connection. It tries again for the time Options.Redial, and starts a proxy if none
 // runs and Options.Start is set.
 func (c *Client) dial(ctx context.Context) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.o.Redial)
+	limit := c.o.Redial
+	if c.o.Gate != nil && !c.wasConnected() {
+		limit = min(limit, defaultRedial) // the proxy of the host may be stopped for ever
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var wait backoff
 	started := time.Time{}

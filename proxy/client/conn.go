@@ -98,6 +98,9 @@ func dial(ctx context.Context, o *Options) (*conn, error) {
 	if s, ok := nc.(*sshConn); ok && protocol.CodeOf(err) == protocol.CodeProtocolMismatch {
 		err = fmt.Errorf("%w: %s has Holdfast %s, and this program is of %s", err, s.host(), s.release, version.String())
 	}
+	if o.Gate != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = failed(ErrIO, fmt.Errorf("the proxy of host %s does not answer: %w", o.Gate.Host, os.ErrDeadlineExceeded))
+	}
 	if !stop() && (err == nil || errors.Is(ctx.Err(), context.Canceled)) { // the deadline has turned the cancellation into an i/o error
 		err = failed(ErrConnect, ctx.Err())
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -102,6 +103,23 @@ func TestResumeDoesNotSteal(t *testing.T) {
 	if last.Kind != Failed || !errors.Is(last.Err, protocol.ErrAlreadyAttached) {
 		t.Errorf("got %+v", last)
 	}
+}
+
+// A host of a gate whose proxy accepts connections and does not answer is told after a while, although a lost connection is
+// tried again for longer.
+func TestHostDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := Options{Gate: &GateOptions{Host: "build-host"}, Redial: time.Hour, Dial: func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, there) }() // it reads the hello
+			return here, nil
+		}}
+		began := time.Now()
+		_, err := Dial(t.Context(), o)
+		if took := time.Since(began); took > time.Minute || !errors.Is(err, ErrIO) || !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "build-host") {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
 }
 
 // If no proxy runs, the client starts one, if its options have a command for that.

@@ -87,7 +87,11 @@ func (a *app) dialThroughGate(ctx context.Context, cfg config.Config, starts boo
 	o.Host, o.Start, o.Attaches = a.host, starts, a.attaches
 	stop := tellLate(o)
 	defer stop()
-	return client.Dial(ctx, client.Options{Gate: &o, Name: remoteName(), Token: os.Getenv(tokenEnv), Redial: hostRedial, InputFull: a.tellFull})
+	c, err := client.Dial(ctx, client.Options{Gate: &o, Name: remoteName(), Token: os.Getenv(tokenEnv), Redial: hostRedial, InputFull: a.tellFull})
+	if errors.Is(err, client.ErrIO) && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("%w; proxy --on %s doctor says more", err, a.host)
+	}
+	return c, err
 }
 
 // gateSilence is how long a command waits for an answer of a gate until it says so. A gate gives a host that is away 10 s to arrive.
