@@ -42,6 +42,7 @@ const (
 	joinFile           = "join.json"         // in the state directory
 	agentHandoffSocket = "join.handoff.sock" // a successor takes over there
 	leaveLimit         = 10 * time.Second
+	connectedLimit     = 2 * time.Second // for an agent that was started; it tries for longer
 )
 
 // joinFlags are the flags of join.
@@ -120,8 +121,35 @@ func (a *app) join(cmd *cobra.Command, o *joinFlags, args []string) error {
 	if err := a.startAgent(cmd.Context(), dirs); err != nil {
 		return err
 	}
+	if err := awaitConnected(cmd.Context(), dirs, connectedLimit); err != nil {
+		cli.Warn(err)
+	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has joined the gate %s\n", plain.Text(state.Name), plain.Text(state.Gates[0]))
 	return err
+}
+
+// awaitConnected returns when the agent of this host is connected with a gate. After limit, the error tells why it is not;
+// the agent tries again by itself.
+func awaitConnected(ctx context.Context, dirs config.Dirs, limit time.Duration) error {
+	late := time.After(limit)
+	ctx, cancel := context.WithTimeout(ctx, 2*limit) // for an agent that does not answer
+	defer cancel()
+	for {
+		agent, reason := askAgent(ctx, dirs)
+		if reason == nil {
+			if agent == nil || agent.IsConnected { // nil: this host has left the gate meanwhile
+				return nil
+			}
+			reason = errors.New(cmp.Or(agent.Reason, "it does not run"))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late:
+			return fmt.Errorf("the agent of this host tries to connect with the gate: %w; proxy doctor says more", reason)
+		case <-time.After(cli.StartPoll):
+		}
+	}
 }
 
 // joinGate makes the key of this host, and makes the host known to the gate. If an earlier attempt was not

@@ -206,6 +206,16 @@ func TestAwaitAgent(t *testing.T) {
 	if err := awaitAgent(within(50*time.Millisecond), dirs, os.Getpid()+1, exited); err == nil {
 		t.Error("another agent is taken for the one that was started")
 	}
+	state, err := member.NewState(gate.Entry{Addresses: []string{"127.0.0.1:1"}}, "x", nil)
+	if err == nil {
+		err = state.Save(filepath.Join(dirs.State, joinFile))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := awaitConnected(t.Context(), dirs, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "not connected yet") {
+		t.Errorf("the agent is not connected: %v", err)
+	}
 	close(exited)
 	if err := awaitAgent(within(limit), dirs, os.Getpid()+1, exited); err != nil {
 		t.Errorf("the process that was started has ended, because an agent runs: %v", err)
