@@ -46,7 +46,7 @@ func (g *Gate) connectBus(conn *tls.Conn, m *gate.Bus) {
 	g.log.Info().Str("host", name).Str(logging.RemoteAddr, conn.RemoteAddr().String()).Msg("host connected")
 	gates, err := g.store.Gates()
 	if err == nil && g.answer(conn, gate.Accepted{Password: password, Gates: gates, Epoch: g.dir.Epoch(m.Key)}) == nil {
-		splice(conn, server)
+		copyBoth(conn, server, throttle{conn, g.budgetOf(m.Key)}, conn)
 	}
 	_ = server.Close() // the server may have closed it
 	if g.takeOffBus(conn, m.Key) {
@@ -286,6 +286,7 @@ func (g *Gate) drop(key string) {
 	g.dir.Remove(key) // from here on, belongs refuses its connections
 	g.mu.Lock()
 	delete(g.roster, key)
+	delete(g.budgets, key)
 	g.mu.Unlock()
 	g.abortAll(key)
 }
