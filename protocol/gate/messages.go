@@ -283,7 +283,8 @@ func HostCommands() []string {
 }
 
 // Check returns an error if no host runs the command: if it is none of HostCommands, if it has an argument
-// that names another directory, proxy or host, if it would not end, or if it exceeds a limit.
+// that names another directory, proxy or host, if it would not end, or if it exceeds a limit. It must not start programs from a
+// directory that the client names either, because only Upgrade asks whether the owner of the host permits that.
 func (r *Run) Check() error {
 	if len(r.Args) == 0 || !slices.Contains(HostCommands(), r.Args[0]) {
 		return fmt.Errorf("a client of a gate can run only these commands on a host: %s", strings.Join(HostCommands(), ", "))
@@ -292,7 +293,7 @@ func (r *Run) Check() error {
 	for _, arg := range r.Args {
 		size += len(arg)
 		flag, _, _ := strings.Cut(arg, "=")
-		if slices.Contains([]string{"--dir", "--proxy", "--on", "--foreground"}, flag) {
+		if slices.Contains([]string{"--dir", "--proxy", "--on", "--foreground", "--from-dir"}, flag) {
 			return fmt.Errorf("%s cannot be used for a host of the gate", flag)
 		}
 	}

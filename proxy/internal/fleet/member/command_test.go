@@ -109,6 +109,7 @@ func TestCommandRefused(t *testing.T) {
 		{}, {Args: []string{"serve"}}, {Args: []string{"--handoff=true"}},
 		{Args: []string{"stop", "--on=other"}}, {Args: []string{"stop", "--dir", "/other"}},
 		{Args: []string{"handoff", "--foreground"}}, {Args: []string{"stop", "--proxy=other"}},
+		{Args: []string{"handoff", "--from-dir", "/other"}}, {Args: []string{"handoff", "--dry-run", "--from-dir=/other"}},
 		{Args: append([]string{"doctor"}, make([]string, gate.MaxArgs)...)},
 		{Args: []string{"doctor", strings.Repeat("x", gate.MaxArgBytes)}},
 	} {
