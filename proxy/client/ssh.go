@@ -228,7 +228,7 @@ func (c *sshConn) failure() error {
 		return protocol.Errorf(protocol.CodeUnauthorized, fmt.Sprintf("%s: %s", c.host(), text))
 	case code == 127:
 		return fmt.Errorf("%s: the program %s is %w there", c.host(), c.dialer.o.Program, ErrNotInstalled)
-	case strings.Contains(text, `no command "stdio"`):
+	case strings.Contains(text, `no command "stdio"`), strings.Contains(text, "unknown flag: --start"): // the flags are parsed first
 		return fmt.Errorf("%s: Holdfast there is too old to be reached by ssh: %s has no command stdio; this program is of %s", c.host(), c.dialer.o.Program, version.String())
 	case text == "":
 		return fmt.Errorf("%s: ssh ended with code %d", c.host(), code)

@@ -91,7 +91,7 @@ func TestHostShell(t *testing.T) {
 func TestHostPrograms(t *testing.T) {
 	t.Parallel()
 	old := newWorld(t)
-	old.write("proxy", "#!/bin/sh\necho 'proxy: there is no command \"stdio\", but stop' >&2\nexit 64\n")
+	old.write("proxy", "#!/bin/sh\ncase $* in *--start*) echo 'proxy: unknown flag: --start' >&2;; *) echo 'proxy: there is no command \"stdio\", but stop' >&2;; esac\nexit 64\n")
 	if err := os.Chmod(old.Path("proxy"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -101,5 +101,6 @@ func TestHostPrograms(t *testing.T) {
 	} {
 		w, _, _ := newHost(t, "PATH="+tt.path+"/usr/bin:/bin")
 		w.fails(69, tt.says, "ls", "--on", "away")
+		w.fails(69, tt.says, "new", "-d", "--on", "away")
 	}
 }
