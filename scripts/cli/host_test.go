@@ -95,6 +95,8 @@ func TestHostPrograms(t *testing.T) {
 	if err := os.Chmod(old.Path("proxy"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	w, _, h := newHost(t, "PATH=/usr/bin:/bin")
+	w.fails(69, " | "+strings.Join(h.Command, " ")+" away 'mkdir -p .local/bin", "ls", "--on", "away")
 	for _, tt := range []struct{ path, says string }{
 		{"", "away: the program proxy is not installed there; if it runs the same system on the same kind of processor, this installs it: tar -C "},
 		{old.Dir + ":", "away: Holdfast there is too old to be reached by ssh: proxy has no command stdio; this program is of "},

@@ -70,7 +70,7 @@ func (a *app) dialHost(ctx context.Context, starts bool) (*client.Client, error)
 	}
 	c, err := client.Dial(ctx, o)
 	if errors.Is(err, client.ErrNotInstalled) {
-		err = fmt.Errorf("%w; %s", err, a.howToInstall())
+		err = fmt.Errorf("%w; %s", err, a.howToInstall(cfg.SSHCommand))
 	}
 	return c, err
 }
@@ -116,14 +116,21 @@ func remoteName() string {
 	return "proxy " + clientName()
 }
 
-// howToInstall returns the command that copies the programs of this machine to the host.
-func (a *app) howToInstall() string {
+// howToInstall returns the command that copies the programs of this machine to the host. ssh is the setting ssh_command.
+func (a *app) howToInstall(ssh []string) string {
 	exe, err := a.proxyProgram()
 	if err != nil {
 		return "install a release of Holdfast there"
 	}
+	words := []string{"ssh"}
+	if !slices.Equal(ssh, config.DefaultSSHCommand()) { // its options suit every command, but make this one longer
+		words = slices.Clone(ssh)
+	}
+	for i, word := range words {
+		words[i] = plain.ShellWord(word)
+	}
 	return fmt.Sprintf("if it runs the same system on the same kind of processor, this installs it: "+
-		"tar -C %s -cf - proxy supervisor | ssh %s 'mkdir -p .local/bin && tar -C .local/bin -xf -'", plain.ShellWord(filepath.Dir(exe)), plain.ShellWord(a.host))
+		"tar -C %s -cf - proxy supervisor | %s %s 'mkdir -p .local/bin && tar -C .local/bin -xf -'", plain.ShellWord(filepath.Dir(exe)), strings.Join(words, " "), plain.ShellWord(a.host))
 }
 
 // runBySSH runs a command on the host by ssh, and ends with its exit code.
@@ -146,7 +153,7 @@ func (a *app) runBySSH(ctx context.Context, cfg config.Config, argv []string) er
 	case exit.ExitCode() == sshFailed:
 		return exitcode.New(sysexits.Unavailable, "")
 	case exit.ExitCode() == notFound:
-		return exitcode.New(sysexits.Unavailable, fmt.Sprintf("%s: the program proxy is not installed there; %s", a.host, a.howToInstall()))
+		return exitcode.New(sysexits.Unavailable, fmt.Sprintf("%s: the program proxy is not installed there; %s", a.host, a.howToInstall(cfg.SSHCommand)))
 	}
 	return exitcode.New(max(1, exit.ExitCode()), "")
 }
