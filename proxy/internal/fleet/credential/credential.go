@@ -376,7 +376,7 @@ func (s *Store) Join(m gate.Join, now time.Time) (record.Members, error) {
 		return refused(gate.RefusedUnauthorized, "the join token is wrong, was used before, has expired, or was made by another gate; proxy gate token makes a new one")
 	}
 	if !gate.ValidHost(m.Name) {
-		return refused(gate.RefusedInvalid, "%.80q is no name of a host: it must be 1 to %d of [a-zA-Z0-9._-]", m.Name, gate.MaxHost)
+		return refused(gate.RefusedInvalid, "%.80q is no name of a host: it must be 1 to %d of [a-zA-Z0-9._-], and begin with a letter or a digit", m.Name, gate.MaxHost)
 	}
 	if !nkeys.IsValidPublicUserKey(m.Key) {
 		return refused(gate.RefusedInvalid, "the key is not a public key of a host")
