@@ -66,9 +66,10 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// A ticket comes to the gate although connections with the gate are closed before.
-func TestArriveAgain(t *testing.T) {
-	t.Parallel()
+// listenAsGate returns the address and the fingerprint of a gate that closes some connections, and then receives the first
+// message of another one.
+func listenAsGate(t *testing.T, closes int) (address, fingerprint string, got chan protocol.Message) {
+	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -82,10 +83,10 @@ func TestArriveAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = ln.Close() }()
-	got := make(chan protocol.Message, 1)
+	t.Cleanup(func() { _ = ln.Close() })
+	got = make(chan protocol.Message, 1)
 	go func() {
-		for range 2 {
+		for range closes {
 			if conn, err := ln.Accept(); err == nil {
 				_ = conn.Close()
 			}
@@ -98,14 +99,40 @@ func TestArriveAgain(t *testing.T) {
 		m, _ := gate.Read(secure, gate.MaxFirst)
 		got <- m
 	}()
-	a := &agent{state: State{Fingerprint: gate.Fingerprint(der)}}
-	conn, err := a.arrive(testkit.Soon(t), ln.Addr().String(), gate.Arrive{Ticket: "ticket"})
+	return ln.Addr().String(), gate.Fingerprint(der), got
+}
+
+// A ticket comes to the gate although connections with the gate are closed before.
+func TestArriveAgain(t *testing.T) {
+	t.Parallel()
+	address, fingerprint, got := listenAsGate(t, 2)
+	a := &agent{state: State{Fingerprint: fingerprint}}
+	conn, err := a.arrive(testkit.Soon(t), address, gate.Arrive{Ticket: "ticket"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
 	if m, ok := testkit.Within(t, limit, "the ticket comes", got).(*gate.Arrive); !ok || m.Ticket != "ticket" {
 		t.Errorf("the gate receives %+v", m)
+	}
+}
+
+// A client for which the agent has no place learns the reason.
+func TestNoPlace(t *testing.T) {
+	address, fingerprint, got := listenAsGate(t, 0)
+	a := &agent{
+		o: Options{Log: zerolog.Nop()}, state: State{Fingerprint: fingerprint}, current: address, tickets: make(map[string]bool),
+		refusing: make(chan struct{}, maxRefusing), places: places{all: maxClients},
+	}
+	ticket := protocol.NewToken(gate.TokenBytes)
+	a.receive(testkit.Soon(t), t.Context(), record.KindDial, record.Encode(record.Dial{Ticket: ticket}))
+	m, ok := testkit.Within(t, limit, "the agent answers", got).(*gate.Arrive)
+	if !ok || m.Ticket != ticket || !strings.Contains(m.Reason, "it has 1024 clients") {
+		t.Errorf("the gate receives %+v", m)
+	}
+	a.wg.Wait()
+	if len(a.tickets) != 0 {
+		t.Errorf("the agent still knows the tickets %v", a.tickets)
 	}
 }
 

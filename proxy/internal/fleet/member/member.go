@@ -53,6 +53,8 @@ import (
 // Limits and times of the agent.
 const (
 	maxClients   = 1024
+	maxOfUser    = 512                    // clients of one user of a policy, so that other users find room
+	maxRefusing  = 16                     // clients that are told at the same time that there is no room
 	dialLimit    = 10 * time.Second       // for a connection with the gate, and for its first messages
 	watchPause   = time.Second            // after the local proxy was lost
 	listPause    = 100 * time.Millisecond // between two lists of the sessions, at least
@@ -168,8 +170,9 @@ type agent struct {
 	wake    chan struct{} // the host's record must be published now
 	rosters chan struct{} // the gate asks for the roster
 	lists   chan list     // from watch
-	clients chan struct{} // has an element for each client
+	places  places        // of the clients
 
+	refusing chan struct{} // has an element for each client that is being told that it has no place
 	commands chan struct{} // has an element for each command of a client that runs
 
 	// refusedAt is the time of the first refusal since a gate has accepted this host, and notBefore that of the next attempt to
@@ -237,7 +240,7 @@ func newAgent(o Options) (*agent, error) {
 		o.Link = &Link{}
 	}
 	a := &agent{
-		o: o, state: state, gates: state.Gates, wake: make(chan struct{}, 1), rosters: make(chan struct{}, 1), lists: make(chan list), tickets: make(map[string]bool), clients: make(chan struct{}, maxClients), commands: make(chan struct{}, maxCommands),
+		o: o, state: state, gates: state.Gates, wake: make(chan struct{}, 1), rosters: make(chan struct{}, 1), lists: make(chan list), tickets: make(map[string]bool), refusing: make(chan struct{}, maxRefusing), commands: make(chan struct{}, maxCommands),
 		handed: make(chan struct{}), committed: make(chan struct{}), back: make(chan struct{}, 1), arrived: make(chan struct{}),
 	}
 	a.pair, a.key, err = state.pair()
@@ -527,25 +530,43 @@ func (a *agent) receive(ctx, visiting context.Context, kind string, data []byte)
 		if !a.beginTicket(m.Ticket) {
 			return // a gate sends a ticket again if no connection arrives
 		}
-		select {
-		case a.clients <- struct{}{}:
-			if !m.Agent {
-				ctx = visiting
-				a.visits.Add(1)
-			}
-			a.wg.Go(func() {
-				a.client(ctx, address, m)
-				a.endTicket(m.Ticket)
-				if !m.Agent {
-					a.visits.Add(-1)
-				}
-				<-a.clients
-			})
-		default:
-			a.endTicket(m.Ticket)
-			a.o.Log.Warn().Int(logging.Count, maxClients).Msg("client refused: too many clients")
+		leave, why := a.places.enter(m.Principal)
+		if why != "" {
+			a.o.Log.Warn().Str("why", why).Msg("client refused")
+			a.tellRefused(ctx, address, gate.Arrive{Ticket: m.Ticket, Reason: why})
+			return
 		}
+		if !m.Agent {
+			ctx = visiting
+			a.visits.Add(1)
+		}
+		a.wg.Go(func() {
+			a.client(ctx, address, m)
+			a.endTicket(m.Ticket)
+			if !m.Agent {
+				a.visits.Add(-1)
+			}
+			leave()
+		})
 	}
+}
+
+// tellRefused tells a client why it has no place, unless too many others are being told. Such a client receives its
+// ticket again, or waits until its gate gives up.
+func (a *agent) tellRefused(ctx context.Context, address string, m gate.Arrive) {
+	select {
+	case a.refusing <- struct{}{}:
+	default:
+		a.endTicket(m.Ticket)
+		return
+	}
+	a.wg.Go(func() {
+		defer func() { <-a.refusing }()
+		defer a.endTicket(m.Ticket)
+		if conn, err := a.arrive(ctx, address, m); err == nil {
+			_ = conn.Close()
+		}
+	})
 }
 
 // beginTicket notes a ticket until endTicket is called. It returns false if the ticket is noted already.
