@@ -70,6 +70,7 @@ func TestHost(t *testing.T) {
 	w.fails(64, "the command is for host away, and not for other", "info", "--on", "away", "other/s")
 	w.fails(64, "is no name of a host", "ls", "--on=-oProxyCommand=x")
 	w.fails(64, "only_this_host: web is only for this host", "web", "--on", "away")
+	w.fails(64, `--address: "nohost" is no address`, "gate", "--listen", "127.0.0.1:0", "--address", "nohost")
 	w.fails(69, "Could not resolve hostname", "ls", "--on", "no.such.host.invalid")
 	if out := w.must("status", "--on", "away"); !strings.Contains(out, "supervisor") {
 		t.Errorf("status prints %s", out)

@@ -86,6 +86,9 @@ const gateDir = "gate"
 
 // gate serves as a gate until ctx is done.
 func (a *app) gate(ctx context.Context, o *gateFlags) error {
+	if o.address != "" && !wire.ValidAddress(o.address) {
+		return exitcode.WrongUsage(fmt.Errorf("--address: %.80q is no address of the form HOST:PORT", o.address))
+	}
 	a.Serves()
 	dirs, err := a.MakeDirs()
 	if err != nil {
