@@ -46,12 +46,6 @@ func (a *activity) load(v *savedState, now time.Time, uptime time.Duration) {
 // resume notes the last output of an adopted session, which may be older than its last input.
 func (a *activity) resume() { a.lastOutput = a.last.get() }
 
-// notePrinted notes output. It is called in loop.
-func (a *activity) notePrinted(now time.Time) {
-	a.lastOutput = now
-	a.last.set(now)
-}
-
 // silentFor returns how long the session has not printed. If a mark is given, the time before the
 // mark does not count. It is called in loop.
 func (a *activity) silentFor(now time.Time, since *mark) time.Duration {

@@ -249,7 +249,7 @@ func (q *quiet) isOver(silence time.Duration) bool {
 // noteOutput notes that the session has printed.
 func (s *Session) noteOutput() {
 	now := s.cfg.Now()
-	s.activity.notePrinted(now)
+	s.activity.lastOutput = now
 	s.noteUse(now)
 	if s.saved.quiet.printed() {
 		s.noteChange()

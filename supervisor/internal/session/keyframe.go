@@ -183,12 +183,22 @@ func (k *keyframe) unpack() error {
 	if err != nil || saved == nil {
 		return err
 	}
-	err = k.WriteBy(func(w io.WriterAt) error {
-		_, err := w.WriteAt(append(binary.LittleEndian.AppendUint64(nil, offset), saved...), 0)
+	err = k.replace(offset, func(w io.WriterAt) error {
+		_, err := w.WriteAt(saved, 0)
 		return err
 	})
 	k.isPlain = err == nil
 	return err
+}
+
+// replace replaces the content by a screen at an offset, which save writes.
+func (k *keyframe) replace(offset uint64, save func(io.WriterAt) error) error {
+	return k.WriteBy(func(w io.WriterAt) error {
+		if _, err := w.WriteAt(binary.LittleEndian.AppendUint64(nil, offset), 0); err != nil {
+			return err
+		}
+		return save(io.NewOffsetWriter(w, frameHead))
+	})
 }
 
 // splitFrame splits the content of a keyframe into its offset and the saved screen. It returns false
@@ -215,15 +225,11 @@ func openFrame(frame []byte, scrollback int) (*screen.Restorer, error) {
 
 // write replaces the keyframe by the present screen. If it fails, the previous keyframe stays.
 func (k *keyframe) write(sc *screen.Screen, lines int) error {
-	err := k.WriteBy(func(w io.WriterAt) error {
-		if _, err := w.WriteAt(binary.LittleEndian.AppendUint64(nil, sc.Offset()), 0); err != nil {
-			return err
-		}
-		to := io.NewOffsetWriter(w, frameHead)
+	err := k.replace(sc.Offset(), func(w io.WriterAt) error {
 		if lines == allLines {
-			return sc.SavePacked(to)
+			return sc.SavePacked(w)
 		}
-		return sc.Save(to, lines)
+		return sc.Save(w, lines)
 	})
 	if err == nil {
 		k.offset, k.isWhole, k.isPlain, k.cost = sc.Offset(), lines != noLines, lines != allLines, 0
