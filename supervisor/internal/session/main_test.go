@@ -3,6 +3,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -186,7 +187,7 @@ func (v *viewer) next(t testing.TB) (Item, error) {
 // until reads until the output has the text, and returns all output so far.
 func (v *viewer) until(t testing.TB, text string) string {
 	t.Helper()
-	for !strings.Contains(string(v.seen), text) {
+	for !bytes.Contains(v.seen, []byte(text)) {
 		if _, err := v.next(t); err != nil {
 			t.Fatalf("the output ended without %q, after %.200q", text, v.seen)
 		}
