@@ -92,7 +92,7 @@ var exampleCodes = map[string]int{
 	"proxy wait build --timeout":       129,
 }
 
-// runExample runs one line as a user does, who looks at the output and leaves.
+// runExample runs one line as a user does: it reads the output and leaves.
 func (w *world) runExample(line string) {
 	w.T.Helper()
 	begin, rest, _ := strings.Cut(line, "#")

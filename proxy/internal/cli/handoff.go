@@ -254,7 +254,7 @@ func (a *app) waitServing(ctx context.Context, p *daemon.Process, f *follower) e
 	}
 }
 
-// serves asks who serves, and reports whether it is the successor. The successor may be unable to write its
+// serves asks which proxy serves, and reports whether it is the successor. The successor may be unable to write its
 // report, and must not be ended if clients are connected to it.
 func (a *app) serves(ctx context.Context, pid int, f *follower) bool {
 	ctx, cancel := context.WithTimeout(ctx, grace)

@@ -94,7 +94,7 @@ func TestReportsOfKilledCommands(t *testing.T) {
 	}
 }
 
-// A successor that begins to move clients while the command asks who serves must not be ended.
+// A successor that begins to move clients while the command asks which proxy serves must not be ended.
 func TestWaitServingLate(t *testing.T) {
 	a := &app{dir: testkit.Dir(t), proxy: config.DefaultProxy, ending: &ending{}}
 	f, err := a.newFollower(&handoffOptions{quiet: true, timeout: -grace}) // the time is over at once

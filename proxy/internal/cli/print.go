@@ -25,7 +25,7 @@ func printJSON(cmd *cobra.Command, v any) error {
 	return enc.Encode(v)
 }
 
-// note prints a text for the user, who may read the output of the command elsewhere.
+// note prints a text for the user; the output of the command may be read elsewhere.
 func note(format string, args ...any) {
 	fmt.Fprintln(plain.Stderr, installed.Name()+":", Named(fmt.Sprintf(format, args...)))
 }

@@ -73,7 +73,7 @@ func (h *Handler) routeGate(ctx context.Context, r *request) error {
 	return refuse(http.StatusNotFound, protocol.CodeUnsupported, "there is only the page, GET "+gatePath+", /metrics and /healthz, and POST /v1/sign-in")
 }
 
-// signIn gives a cookie to the page of a user who has typed the token.
+// signIn gives a cookie to the page after its user has typed the token.
 func (h *Handler) signIn(r *request) error {
 	switch {
 	case r.Method != http.MethodPost:
