@@ -249,6 +249,19 @@ func TestRestoreGrownCharacter(t *testing.T) {
 	}
 }
 
+// An inserted column can separate the second half of a wide character from the first one. If it comes to stand before the last
+// column, and a wide character wraps there, that character begins the next row again.
+func TestRestoreSeparatedHalf(t *testing.T) {
+	c := run{
+		size: protocol.Size{Cols: 6, Rows: 3}, lines: 5, step: 1000,
+		before: []vttest.Step{{Write: []byte("ab漢\x1b[4G\x1b['}\x1b[1\"q\x1b[6G漁")}},
+		after:  []vttest.Step{{Write: []byte("x")}},
+	}
+	if d := c.check(t); d != "" {
+		t.Error(d)
+	}
+}
+
 // A screen that was saved and restored anywhere in a stream is the same, and stays the same with later output.
 func TestRestoreStreams(t *testing.T) {
 	failures := 0

@@ -357,12 +357,13 @@ func (p *painter) emptyStyledEnd(cells []cell, s *style) {
 		x--
 	}
 	p.csi('G', x+1)
-	if c := cells[x]; c.hasContent() {
-		p.content(c, t.styles.at(c.style()))
-	} else {
+	c := cells[x]
+	if !c.hasContent() {
 		p.erase(1, t.styles.at(c.style()))
-		p.csi('C', 1)
+	} else if p.content(c, t.styles.at(c.style())); x+c.width() == t.cols-1 {
+		return
 	}
+	p.csi('G', t.cols) // a spacer may stand behind a cell that is not wide
 }
 
 // printable reports whether printing the cell's text makes one cell of its width, with mode
