@@ -345,6 +345,47 @@ func TestOutputBusy(t *testing.T) {
 	}
 }
 
+// create creates a terminal, and returns its id.
+func create(t *testing.T, agent *peer) protocol.SessionID {
+	t.Helper()
+	agent.send(`{"id":1,"method":"terminal/create","params":{"sessionId":"s","command":"x"}}` + "\n")
+	var created struct{ Result createResult }
+	if err := json.Unmarshal([]byte(agent.receive()), &created); err != nil {
+		t.Fatal(err)
+	}
+	return created.Result.TerminalID
+}
+
+// update is an update of a tool call that shows a terminal.
+func update(id protocol.SessionID) string {
+	return fmt.Sprintf(`{"method":"session/update","params":{"sessionId":"s","update":{"toolCallId":"c","content":[{"type":"terminal","terminalId":%q}]}}}`+"\n", id)
+}
+
+// A tool call that shows a terminal has its output also if the agent releases the terminal while its command runs, and in an
+// update after the release: ACP lets the editor show the output further, but the editor does not know the terminal.
+func TestShowReleased(t *testing.T) {
+	editor, agent := start(t, newFake())
+	id := create(t, agent)
+	go agent.send(update(id) + fmt.Sprintf(`{"id":2,"method":"terminal/release","params":{"sessionId":"s","terminalId":%q}}`+"\n", id))
+	if got := editor.receive(); !strings.Contains(got, "runs in a terminal") {
+		t.Errorf("while the command runs: %s", got)
+	}
+	if got := agent.receive(); !strings.Contains(got, `"result":{}`) {
+		t.Fatalf("the answer to release is %s", got)
+	}
+	if got := editor.receive(); !strings.Contains(got, `has ended.\n`+"```"+`\noutput\n`) {
+		t.Errorf("at the end: %s", got)
+	}
+	go agent.send(update(id))
+	if got := editor.receive(); !strings.Contains(got, `has ended.\n`+"```"+`\noutput\n`) {
+		t.Errorf("after the release: %s", got)
+	}
+	agent.send(fmt.Sprintf(`{"id":3,"method":"terminal/output","params":{"sessionId":"s","terminalId":%q}}`+"\n", id))
+	if got := agent.receive(); !strings.Contains(got, `"code":-32002`) {
+		t.Errorf("the answer to output after the release is %s", got)
+	}
+}
+
 // The outputs of ended terminals are kept up to their limit, so that a later answer has the newest ones.
 func TestKept(t *testing.T) {
 	f := newFake()

@@ -86,15 +86,15 @@ type bridge struct {
 	cwds      map[string]string             // directory of each conversation, by sessionId; at most maxCwds
 	newCwds   map[string]string             // directory of each request of the editor that has one, by its id; at most maxCwds
 	terminals map[protocol.SessionID]*terminal
-	released  map[protocol.SessionID]bool // at most maxTerminals
-	kept      int                         // bytes of the outputs that terminals keep
+	released  map[protocol.SessionID]*terminal // at most maxTerminals
+	kept      int                              // bytes of the outputs that terminals keep
 }
 
 func newBridge(ctx context.Context, o Options) *bridge {
 	return &bridge{
 		Options: o, ctx: ctx, toEditor: &lineWriter{w: o.ToEditor}, toAgent: &lineWriter{w: o.ToAgent},
 		inFlight: map[string]context.CancelFunc{}, cwds: map[string]string{}, newCwds: map[string]string{},
-		terminals: map[protocol.SessionID]*terminal{}, released: map[protocol.SessionID]bool{},
+		terminals: map[protocol.SessionID]*terminal{}, released: map[protocol.SessionID]*terminal{},
 	}
 }
 

@@ -210,17 +210,27 @@ func (b *bridge) watch(t *terminal) {
 func (b *bridge) keep(t *terminal, final *outputResult) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.terminals[t.id] != t {
-		return // it was released
+	if b.known(t.id) != t {
+		return // it was released long ago
 	}
-	for _, other := range b.terminals {
-		if b.kept+len(final.Output) <= maxKept {
-			break
+	for _, terminals := range []map[protocol.SessionID]*terminal{b.released, b.terminals} { // only the editor needs the outputs of the first
+		for _, other := range terminals {
+			if b.kept+len(final.Output) <= maxKept {
+				break
+			}
+			b.drop(other)
 		}
-		b.drop(other)
 	}
 	t.final = final
 	b.kept += len(final.Output)
+}
+
+// known returns a terminal, also if it was released: the editor shows its output after that. The caller holds the mutex.
+func (b *bridge) known(id protocol.SessionID) *terminal {
+	if t := b.terminals[id]; t != nil {
+		return t
+	}
+	return b.released[id]
 }
 
 // drop drops the final output of a terminal. The caller holds the mutex.
@@ -241,7 +251,7 @@ func (b *bridge) terminal(ctx context.Context, p terminalParams) (*terminal, err
 	b.mu.Lock()
 	t, released := b.terminals[p.TerminalID], b.released[p.TerminalID]
 	b.mu.Unlock()
-	if t == nil && !released && p.TerminalID.Validate() == nil {
+	if t == nil && released == nil && p.TerminalID.Validate() == nil {
 		info, err := b.Sessions.SessionInfo(ctx, p.TerminalID)
 		if err != nil && protocol.CodeOf(err) != protocol.CodeSessionNotFound {
 			return nil, err
@@ -388,8 +398,8 @@ func (b *bridge) kill(ctx context.Context, p terminalParams) (emptyResult, error
 	return emptyResult{}, b.end(ctx, t)
 }
 
-// release ends the command if it runs, as ACP demands, and forgets the terminal. People can read the output of the
-// session until the supervisor forgets it (setting exit_keep).
+// release ends the command if it runs, as ACP demands, and makes the terminal unknown to the agent. The tool calls that
+// show the terminal still have its output. People can read it until the supervisor forgets the session (setting exit_keep).
 func (b *bridge) release(ctx context.Context, p terminalParams) (emptyResult, error) {
 	t, err := b.terminal(ctx, p)
 	if err != nil {
@@ -401,9 +411,15 @@ func (b *bridge) release(ctx context.Context, p terminalParams) (emptyResult, er
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.terminals[t.id] == t {
-		b.drop(t)
 		delete(b.terminals, t.id)
-		put(b.released, t.id, true, maxTerminals)
+		for _, other := range b.released {
+			if len(b.released) < maxTerminals {
+				break
+			}
+			b.drop(other)
+			delete(b.released, other.id)
+		}
+		b.released[t.id] = t
 	}
 	return emptyResult{}, nil
 }
@@ -439,9 +455,11 @@ func (b *bridge) end(ctx context.Context, t *terminal) error {
 func (b *bridge) textContent(session, call string, content []json.RawMessage) (texts []json.RawMessage, found bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, t := range b.terminals { // the new content replaces that of an earlier update
-		if t.session == session && t.shownIn == call {
-			t.shownIn, t.content = "", nil
+	for _, terminals := range []map[protocol.SessionID]*terminal{b.terminals, b.released} { // the new content replaces that of an earlier update
+		for _, t := range terminals {
+			if t.session == session && t.shownIn == call {
+				t.shownIn, t.content = "", nil
+			}
 		}
 	}
 	texts = slices.Clone(content)
@@ -451,7 +469,7 @@ func (b *bridge) textContent(session, call string, content []json.RawMessage) (t
 	}
 	for i, raw := range content {
 		part := parseObject(raw)
-		t := b.terminals[protocol.SessionID(part.text("terminalId"))]
+		t := b.known(protocol.SessionID(part.text("terminalId")))
 		if t == nil || part.text("type") != "terminal" || t.session != session {
 			continue
 		}
