@@ -386,6 +386,49 @@ func TestShowReleased(t *testing.T) {
 	}
 }
 
+// An update of the agent that replaces the terminal of a tool call is the last one that the editor gets, also if the editor
+// has not read for a while, and the command ends meanwhile.
+func TestShowReplaced(t *testing.T) {
+	for range 200 {
+		f := newFake()
+		fromAgent, agentOut := io.Pipe()
+		editorIn, toEditor := io.Pipe()
+		b := newBridge(t.Context(), Options{Sessions: f, ToEditor: toEditor})
+		term := b.add(&protocol.SessionInfo{ID: "t", Labels: map[string]string{labelConversation: "s"}})
+		passed := make(chan error, 1)
+		go func() {
+			passed <- pass(fromAgent, b.toEditor, MaxMessage, b.fromAgent)
+		}()
+		r := bufio.NewReader(editorIn)
+		text := strings.Replace(update("t"), `"type":"terminal"`, `"type":"content"`, 1)
+		go func() {
+			_, _ = io.WriteString(agentOut, update("t")+"a message\n"+text)
+			_ = agentOut.Close()
+		}()
+		if _, err := r.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		f.kill()
+		<-term.ended // the editor has not read the message
+		go func() {
+			<-passed
+			b.requests.Wait()
+			_ = toEditor.Close()
+		}()
+		var last string
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				break
+			}
+			last = line
+		}
+		if last != text {
+			t.Fatalf("the last message is %s", last)
+		}
+	}
+}
+
 // The outputs of ended terminals are kept up to their limit, so that a later answer has the newest ones.
 func TestKept(t *testing.T) {
 	f := newFake()

@@ -500,8 +500,11 @@ func (t *terminal) asText() json.RawMessage {
 	return raw
 }
 
-// showEnd sends the output of a terminal that has ended to the editor if a tool call shows the terminal.
+// showEnd sends the output of a terminal that has ended to the editor if a tool call shows the terminal. It holds the mutex of
+// toEditor from the beginning, because otherwise an update of the agent that replaces the content could be sent before.
 func (b *bridge) showEnd(t *terminal) {
+	b.toEditor.mu.Lock()
+	defer b.toEditor.mu.Unlock()
 	b.mu.Lock()
 	call, content := t.shownIn, t.content
 	t.shownIn, t.content = "", nil
@@ -517,5 +520,5 @@ func (b *bridge) showEnd(t *terminal) {
 		"sessionId": t.session,
 		"update":    map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": call, "content": texts},
 	})
-	_ = b.toEditor.write(m.line()) // if it fails, the editor has ended
+	_, _ = b.toEditor.w.Write(m.line()) // if it fails, the editor has ended
 }
