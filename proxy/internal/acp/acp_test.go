@@ -429,6 +429,22 @@ func TestShowReplaced(t *testing.T) {
 	}
 }
 
+// cutFake has sessions with a line that is longer than its text in the history.
+type cutFake struct{ *fake }
+
+func (cutFake) History(context.Context, protocol.SessionID, client.HistoryOptions) (*protocol.HistoryContent, error) {
+	return &protocol.HistoryContent{Lines: []protocol.HistoryLine{{Spans: []protocol.Span{{Text: "out"}}, Cut: true}}}, nil
+}
+
+// An output that lacks the end of a line is not whole.
+func TestOutputCut(t *testing.T) {
+	_, agent := start(t, cutFake{newFake()})
+	agent.send(fmt.Sprintf(`{"id":2,"method":"terminal/output","params":{"sessionId":"s","terminalId":%q}}`+"\n", create(t, agent)))
+	if got := agent.receive(); !strings.Contains(got, `"output":"out\n","truncated":true`) {
+		t.Errorf("the answer is %s", got)
+	}
+}
+
 // The outputs of ended terminals are kept up to their limit, so that a later answer has the newest ones.
 func TestKept(t *testing.T) {
 	f := newFake()

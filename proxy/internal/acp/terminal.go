@@ -326,7 +326,7 @@ func (b *bridge) text(ctx context.Context, t *terminal) (*outputResult, error) {
 		rows = content.Lines
 	}
 	var lines []string // the newest first
-	size, truncated := 0, false
+	size, truncated, hasCut := 0, false, false
 	before := uint64(math.MaxUint64)
 	for size <= t.limit {
 		h, err := b.Sessions.History(ctx, t.id, client.HistoryOptions{Before: &before, Lines: protocol.MaxHistoryLines})
@@ -340,6 +340,7 @@ func (b *bridge) text(ctx context.Context, t *terminal) (*outputResult, error) {
 			}
 			lines = append(lines, text)
 			size += len(text) + 1
+			hasCut = hasCut || l.Cut // its end is missing
 		}
 		if !h.More || len(h.Lines) == 0 {
 			truncated = h.First > 0
@@ -347,7 +348,7 @@ func (b *bridge) text(ctx context.Context, t *terminal) (*outputResult, error) {
 		}
 	}
 	slices.Reverse(lines)
-	return cut(append(lines, rows...), t.limit, truncated), nil
+	return cut(append(lines, rows...), t.limit, truncated || hasCut), nil
 }
 
 func lineText(l protocol.HistoryLine) string {
