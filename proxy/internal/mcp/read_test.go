@@ -142,8 +142,8 @@ func TestSendUntilInput(t *testing.T) {
 	}
 }
 
-// A send with a wrong key sends nothing, because the agent repeats its call with the text.
-func TestSendWrongKey(t *testing.T) {
+// A send with a wrong argument sends nothing, because the agent repeats its call with the text.
+func TestSendWrong(t *testing.T) {
 	w := fakelink.New(t)
 	w.Reply(func(m protocol.Message) (protocol.Message, error) {
 		switch m := m.(type) {
@@ -155,8 +155,16 @@ func TestSendWrongKey(t *testing.T) {
 		return wire.OK{}, nil
 	})
 	s := &server{Options: Options{Client: connect(t, w), Control: ControlAll}, read: map[protocol.SessionID]reading{}}
-	_, err := s.send(testkit.Soon(t), sendInput{Session: "s", Text: "half of it", Keys: []string{"Hyper"}})
-	if sent := w.Requests("write"); protocol.CodeOf(err) != protocol.CodeInvalidArgument || len(sent) > 0 {
-		t.Errorf("%v; sent: %+v", err, sent)
+	for name, in := range map[string]sendInput{
+		"key":                {Keys: []string{"Hyper"}},
+		"pattern":            {WaitText: "("},
+		"silence":            {IdleMS: -1},
+		"pattern or silence": {WaitText: "done", IdleMS: 100},
+	} {
+		in.Session, in.Text = "s", "half of it"
+		_, err := s.send(testkit.Soon(t), in)
+		if sent := w.Requests("write"); protocol.CodeOf(err) != protocol.CodeInvalidArgument || len(sent) > 0 {
+			t.Errorf("%s: %v; sent: %+v", name, err, sent)
+		}
 	}
 }

@@ -223,8 +223,14 @@ func (s *server) send(ctx context.Context, in sendInput) (string, error) {
 	if in.Text == "" && len(in.Keys) == 0 {
 		return "", protocol.Errorf(protocol.CodeInvalidArgument, "there is nothing to send: give text, keys or enter")
 	}
-	if err := keyname.Check(in.Keys); err != nil { // before the text is sent
+	// Wrong arguments must be found before the text is sent, because the agent repeats its call with the text.
+	if err := keyname.Check(in.Keys); err != nil {
 		return "", protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
+	}
+	spec := protocol.AwaitSpec{SessionID: id, Text: in.WaitText, IdleMS: in.IdleMS}
+	hasCondition := in.WaitText != "" || in.IdleMS != 0
+	if err := spec.Validate(); hasCondition && err != nil {
+		return "", err
 	}
 	if err := s.mayControl(ctx, id); err != nil {
 		return "", err
@@ -247,8 +253,8 @@ func (s *server) send(ctx context.Context, in sendInput) (string, error) {
 			return "", err
 		}
 	}
-	spec := protocol.AwaitSpec{SessionID: id, Text: in.WaitText, IdleMS: in.IdleMS, Since: mark.Mark}
-	if in.WaitText == "" && in.IdleMS == 0 {
+	spec.Since = mark.Mark
+	if !hasCondition {
 		info, err := s.Client.SessionInfo(ctx, id)
 		if err != nil {
 			return "", err
