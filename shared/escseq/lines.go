@@ -56,7 +56,7 @@ func (t *Lines) Add(output []byte) {
 			t.addChars(output[tok.Start:tok.End], t.out+tok.Start)
 			at = tok.End
 			continue
-		case tok.Complete && t.WithStyles && tok.Kind == CSI && tok.Final == 'm' && !t.tokens.IsTooLong():
+		case tok.Complete && t.WithStyles && tok.Kind == CSI && tok.Final == 'm' && !t.tokens.IsTooLong() && isStyle(t.tokens.Body()):
 			t.addRun(append(append([]byte("\x1b["), t.tokens.Body()...), 'm'), t.out+tok.Start)
 		case tok.Complete && movesCursor(tok):
 			t.breakLine(t.out + tok.End)
@@ -66,6 +66,17 @@ func (t *Lines) Add(output []byte) {
 		at, t.isLead = tok.End, false
 	}
 	t.out += len(output)
+}
+
+// isStyle reports whether a CSI sequence with the final byte m is SGR. One with a private marker or an intermediate byte is not:
+// CSI > 4 ; 2 m changes the keys that a terminal sends, and CSI ? 4 m asks for them.
+func isStyle(body []byte) bool {
+	for _, b := range body {
+		if (b < '0' || b > '9') && b != ';' && b != ':' {
+			return false
+		}
+	}
+	return true
 }
 
 // addChars adds text. A C1Lead at its end is only added with the byte that it leads, because it could

@@ -41,6 +41,15 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// Only SGR is a style. Other sequences that end with m change the keyboard of a terminal, or let it answer.
+func TestLinesStyles(t *testing.T) {
+	x := Lines{MaxLine: 100, WithStyles: true}
+	x.Add([]byte("\x1b[>4;2m\x1b[?4m\x1b[1$m\x1b[m\x1b[4:3;31mx"))
+	if got, want := string(x.Take(true)), "\x1b[m\x1b[4:3;31mx"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // Lines that are taken while output arrives must equal the lines of all output.
 func TestLinesTaken(t *testing.T) {
 	const output = "one\r\n\x1b[1mtwo\x1b[0m\x1b[3;4Hthree\rfour\n\nfive"
