@@ -202,13 +202,13 @@ func (p *htmlPage) number() int {
 
 // applySGR changes a look as SGR with these parameters does.
 func applySGR(l *protocol.Look, params string) {
-	fields := strings.FieldsFunc(params, func(r rune) bool { return r == ';' || r == ':' })
-	if len(fields) == 0 {
-		fields = []string{"0"}
-	}
-	for len(fields) > 0 {
-		n, _ := strconv.Atoi(fields[0])
+	for fields := strings.Split(params, ";"); len(fields) > 0; {
+		first, sub, hasSub := strings.Cut(fields[0], ":")
 		fields = fields[1:]
+		n, err := strconv.Atoi(first)
+		if err != nil && first != "" { // an empty parameter is 0
+			continue
+		}
 		switch {
 		case n == 0:
 			*l = protocol.Look{}
@@ -220,10 +220,17 @@ func applySGR(l *protocol.Look, params string) {
 			l.Italic = true
 		case n == 4:
 			l.Underline = protocol.UnderlineSingle
+			if hasSub {
+				l.Underline = underlineOf(sub)
+			}
 		case n == 7:
 			l.Inverse = true
+		case n == 8:
+			l.Invisible = true
 		case n == 9:
 			l.Strike = true
+		case n == 21:
+			l.Underline = protocol.UnderlineDouble
 		case n == 22:
 			l.Bold, l.Dim = false, false
 		case n == 23:
@@ -232,22 +239,59 @@ func applySGR(l *protocol.Look, params string) {
 			l.Underline = ""
 		case n == 27:
 			l.Inverse = false
+		case n == 28:
+			l.Invisible = false
 		case n == 29:
 			l.Strike = false
 		case n >= 30 && n <= 37 || n >= 90 && n <= 97:
 			l.Fg = basicColour(n - 30)
 		case n >= 40 && n <= 47 || n >= 100 && n <= 107:
 			l.Bg = basicColour(n - 40)
-		case n == 38:
-			l.Fg, fields = extendedColour(fields)
-		case n == 48:
-			l.Bg, fields = extendedColour(fields)
+		case n == 38 || n == 48 || n == 58:
+			var colour string
+			if hasSub {
+				colour, _ = extendedColour(withoutSpace(strings.Split(sub, ":")))
+			} else {
+				colour, fields = extendedColour(fields)
+			}
+			*map[int]*string{38: &l.Fg, 48: &l.Bg, 58: &l.UnderlineColor}[n] = colour
 		case n == 39:
 			l.Fg = ""
 		case n == 49:
 			l.Bg = ""
+		case n == 53:
+			l.Overline = true
+		case n == 55:
+			l.Overline = false
+		case n == 59:
+			l.UnderlineColor = ""
 		}
 	}
+}
+
+// underlineOf returns the underline that the subparameter of 4 names.
+func underlineOf(sub string) protocol.Underline {
+	switch sub {
+	case "0":
+		return ""
+	case "2":
+		return protocol.UnderlineDouble
+	case "3":
+		return protocol.UnderlineCurly
+	case "4":
+		return protocol.UnderlineDotted
+	case "5":
+		return protocol.UnderlineDashed
+	}
+	return protocol.UnderlineSingle
+}
+
+// withoutSpace returns the subparameters of an RGB colour without its colour space, which most programs leave out.
+func withoutSpace(sub []string) []string {
+	if sub[0] == "2" && len(sub) > 4 {
+		return append(sub[:1], sub[2:]...)
+	}
+	return sub
 }
 
 // basicColour returns one of the first 16 colours; n is 0 to 7, or 60 to 67 for the bright ones.

@@ -54,7 +54,25 @@ func TestPastPage(t *testing.T) {
 			t.Errorf("look %d is %+v, want %+v", i, p.screen.Looks[i], l)
 		}
 	}
-	for _, params := range []string{"38", "38;5", "48;2;1", "999999999999999999999", ";;", "38;5;x"} {
+	for params, want := range map[string]protocol.Look{
+		"4:3":             {Italic: true, Underline: protocol.UnderlineCurly},
+		"4:0":             {Italic: true},
+		"4;21":            {Italic: true, Underline: protocol.UnderlineDouble},
+		";31":             {Fg: "1"},
+		"31;":             {},
+		"58;5;1":          {Italic: true, UnderlineColor: "1"},
+		"58:2::1:0:255":   {Italic: true, UnderlineColor: "#0100ff"},
+		"38:2:1:2:3;1":    {Italic: true, Bold: true, Fg: "#010203"},
+		"48:2:0:1:2:3;1":  {Italic: true, Bold: true, Bg: "#010203"},
+		"38;2;1;2;3;8":    {Italic: true, Invisible: true, Fg: "#010203"},
+		"38:5:7;48;5;8;9": {Italic: true, Strike: true, Fg: "7", Bg: "8"},
+	} {
+		l := protocol.Look{Italic: true}
+		if applySGR(&l, params); l != want {
+			t.Errorf("SGR %s makes %+v, want %+v", params, l, want)
+		}
+	}
+	for _, params := range []string{"38", "38;5", "38:", "38:2", "48:2:1:2:3", "58:2::1", "48;2;1", "999999999999999999999", ";;", "38;5;x"} {
 		applySGR(&p.look, params) // does not panic
 	}
 }
