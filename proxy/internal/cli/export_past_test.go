@@ -35,6 +35,15 @@ func TestPastCast(t *testing.T) {
 	}
 }
 
+// A page of printed lines has their tabs.
+func TestPastPageTabs(t *testing.T) {
+	var p htmlPage
+	p.add([]byte("name\tsize\n"))
+	if page := string(screenHTML("s", &p.screen)); !strings.Contains(page, "name\tsize") {
+		t.Errorf("the page is %s", page)
+	}
+}
+
 // The styles of printed lines become those of a page.
 func TestPastPage(t *testing.T) {
 	var p htmlPage

@@ -104,9 +104,9 @@ func htmlLine(b *bytes.Buffer, l protocol.ScreenLine, looks []protocol.Look) {
 	}
 }
 
-// visible removes control characters.
+// visible removes control characters except tabs, which only printed lines have.
 func visible(r rune) rune {
-	if r < 0x20 || r >= 0x7f && r < 0xa0 {
+	if r < 0x20 && r != '\t' || r >= 0x7f && r < 0xa0 {
 		return -1
 	}
 	return r
