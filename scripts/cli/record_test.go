@@ -178,6 +178,29 @@ func TestRecordInput(t *testing.T) {
 	}
 }
 
+// A command whose output lacks a part of what was asked for says so.
+func TestOutputTooLong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", `yes 0123456789012345678901234567890123456789012345678901234567890123456789 | head -1000; printf '%070000d.\n' 7; echo done; read x`)
+	w.shows("s", "done")
+	for command, says := range map[string]string{
+		"export s":                        "only the beginning of 1 line follows",
+		"export s --format html":          "only the beginning of 1 line follows",
+		"history s":                       "only the beginning of 1 line follows",
+		"screen s --scrollback --html":    "the first lines are left out",
+		"export s --from 0":               "",
+		"history s --lines 10 --before 5": "",
+		"screen s --html":                 "",
+		"screen s --scrollback":           "",
+		"screen s --scrollback --json":    "", // it has the field truncated
+	} {
+		if r := w.proxy(strings.Fields(command)...); r.Code != 0 || !strings.Contains(r.Errout, says) || says == "" && r.Errout != "" {
+			t.Errorf("%s: code %d, %q, want %q", command, r.Code, r.Errout, says)
+		}
+	}
+}
+
 func TestExport(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

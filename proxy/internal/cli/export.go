@@ -137,6 +137,7 @@ func (o *exportOptions) export(ctx context.Context, c *client.Client, id protoco
 	if screen.First > 0 {
 		note("the first %d lines are no longer kept", screen.First)
 	}
+	noteCut(id, screen.Lines)
 	if o.format == "html" {
 		_, err := w.Write(screenHTML(id, screen.page()))
 		return err

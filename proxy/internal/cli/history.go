@@ -42,6 +42,7 @@ func (a *app) historyCommand() *cobra.Command {
 			if h.Truncated {
 				note("a part of the command's output has left the history or was erased; the lines that remain follow")
 			}
+			noteCut(id, h.Lines)
 			out := bufio.NewWriter(raw(cmd))
 			for _, l := range h.Lines {
 				o.print(out, l, h.Looks)
@@ -151,6 +152,19 @@ func readHistory(ctx context.Context, c *client.Client, id protocol.SessionID, o
 		}
 		slices.Reverse(all.Lines)
 		return all, nil
+	}
+}
+
+// noteCut says so if lines are longer than their texts in a history.
+func noteCut(id protocol.SessionID, lines []protocol.HistoryLine) {
+	n := 0
+	for _, l := range lines {
+		if l.Cut {
+			n++
+		}
+	}
+	if n > 0 {
+		note("only the beginning of %s follows, because long lines are cut; proxy export %s --from 0 prints all", count(n, "line"), id)
 	}
 }
 

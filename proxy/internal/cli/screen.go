@@ -34,6 +34,9 @@ func (a *app) screenCommand() *cobra.Command {
 			if a.json {
 				return jsonTo(cmd.OutOrStdout()).Encode(content) // on one line, because there are many cells
 			}
+			if content.Truncated { // --json has a field for it
+				note("the first lines are left out, because there are too many for one answer; proxy export %s prints all", id)
+			}
 			return o.print(raw(cmd), id, content)
 		}))
 	cmd.Long = "Print a session's screen, or its last lines, as they are now or as they were at an earlier moment.\n\n" + momentHelp
