@@ -64,6 +64,7 @@ type session struct {
 	nextSince    time.Time
 	snapshotLeft int           // bytes of the snapshot that are still to come; they are the keyframe of cur
 	snapshotFits bool          // in a segment; otherwise cur has no keyframe
+	isBlind      bool          // no stored keyframe has come since output was missing, so that the screen cannot be shown
 	detach       func()        // ends the attachment; nil: there is none
 	isStalled    bool          // the attachment was ended, because the store does not answer
 	stallTime    time.Duration // the constant stallTime, except in tests
@@ -96,6 +97,9 @@ func (s *session) run(ctx context.Context) {
 	}()
 	s.cur = s.firstSegment(ctx)
 	exit, err := s.read(ctx)
+	if exit != nil && s.isBlind {
+		s.showEnd(ctx)
+	}
 	s.cut()
 	close(s.puts)
 	<-uploaded
@@ -118,6 +122,13 @@ func (s *session) run(ctx context.Context) {
 		}
 	case ctx.Err() == nil:
 		s.log.Warn().Err(err).Uint64(logging.Offset, s.pos).Msg("recording ends before the session")
+	}
+}
+
+// showEnd lets a segment without output follow, whose keyframe is the last screen.
+func (s *session) showEnd(ctx context.Context) {
+	if k, err := s.askKeyframe(ctx, nil); err == nil && k.offset == s.pos {
+		s.cutAt(k)
 	}
 }
 
@@ -354,7 +365,7 @@ func (s *session) skip(offset uint64, n int) {
 		s.r.stats.missed.Add(seg.Missing)
 		s.log.Warn().Uint64(logging.Offset, s.pos).Uint64(logging.Missed, seg.Missing).Msg("output could not be recorded, because the ring has overwritten it")
 	}
-	s.cur, s.pos, s.snapshotLeft, s.snapshotFits, s.next, s.began = seg, offset, n, n <= maxKeyframe, nil, time.Now()
+	s.cur, s.pos, s.snapshotLeft, s.snapshotFits, s.next, s.began, s.isBlind = seg, offset, n, n <= maxKeyframe, nil, time.Now(), true
 }
 
 // stall ends the attachment, because the store has not answered for stallTime: the supervisor keeps the ring of a session
@@ -403,7 +414,7 @@ func (s *session) add(ctx context.Context, data []byte) error {
 // tick ends the segment if its time has come.
 func (s *session) tick(ctx context.Context, now time.Time) {
 	switch {
-	case len(s.cur.Output) == 0 && s.cur.Missing == 0 || s.snapshotLeft > 0:
+	case !s.hasContent() || s.snapshotLeft > 0:
 	case s.next != nil:
 		if now.Sub(s.nextSince) >= keyframeTime {
 			s.cut()
@@ -429,17 +440,28 @@ func (s *session) endSegment(ctx context.Context, now time.Time) {
 
 // cut ends the segment at the present position. The next one has no keyframe.
 func (s *session) cut() {
-	if s.cur == nil || len(s.cur.Output) == 0 && s.cur.Missing == 0 {
+	if s.cur == nil || !s.hasContent() {
 		return
 	}
 	s.next = nil
 	s.cutAt(&keyframe{offset: s.pos})
 }
 
+// hasContent reports whether the segment must be stored: it has output, or its keyframe is the first one since output was
+// missing.
+func (s *session) hasContent() bool {
+	return len(s.cur.Output) > 0 || s.cur.Missing > 0 || s.isBlind && s.cur.IsShown
+}
+
 // cutAt ends the segment at the offset of a keyframe, with which the next one begins.
 func (s *session) cutAt(k *keyframe) {
+	isStored := s.hasContent()
 	whole, left := s.cur.split(k.offset, *k)
 	s.cur, s.next = left, nil
+	if !isStored {
+		return
+	}
+	s.isBlind = s.isBlind && !whole.IsShown
 	if len(left.Output) > 0 {
 		s.began = time.Now()
 	}

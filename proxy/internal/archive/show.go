@@ -132,7 +132,7 @@ const maxAgo = 100 * 365 * 24 * 3600 * 1000
 func (p *player) findOffset(offset uint64) (uint64, int, error) {
 	for i, o := range p.segments {
 		if o.start <= offset && offset <= o.end {
-			return offset, i, nil
+			return offset, p.shown(offset, i), nil
 		}
 	}
 	sum := p.summary()
@@ -185,7 +185,17 @@ func (p *player) findTime(t time.Time) (uint64, int, error) {
 			return stamp.Offset, low - 1, nil
 		}
 	}
-	return seg.End(), low - 1, nil
+	return seg.End(), p.shown(seg.End(), low-1), nil
+}
+
+// shown returns the number of the segment without output at an offset, which exists because of its keyframe, or i if there is none.
+func (p *player) shown(offset uint64, i int) int {
+	for k := i + 1; k < len(p.segments) && p.segments[k].start <= offset; k++ {
+		if p.segments[k].start == offset && p.segments[k].end == offset {
+			return k
+		}
+	}
+	return i
 }
 
 // show replays the recording from the last keyframe before an offset in segment i.

@@ -128,7 +128,7 @@ func (s *Session) Attach(spec protocol.AttachSpec) (*Attachment, protocol.Attach
 	return s.newAttachment(spec, false)
 }
 
-// Shadow adds an attachment that observes the session in order to compare it with what another
+// Shadow adds an attachment that observes the session in order to record it, or to compare it with what another
 // proxy shows. A shadow counts towards the limit of attachments, but it is no viewer: no event
 // reports it and the size does not depend on it. It has a random writer, whatever spec says, so
 // that it replaces no other attachment.

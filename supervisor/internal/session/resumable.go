@@ -2,6 +2,7 @@ package session
 
 import (
 	"holdfast/protocol"
+	"holdfast/shared/mask"
 	"holdfast/supervisor/internal/ring"
 )
 
@@ -38,8 +39,19 @@ func (o resumable) fits(offset uint64, view protocol.Size) bool {
 	return offset == end || !o.ring.WidthChanged(offset)
 }
 
+// firstWhole returns the first offset of a ring that has lost output from which a may receive output. If a masks secrets, that is some bytes behind
+// the beginning of the ring, because the ring may have only the end of a secret there, which no pattern finds.
+func (a *Attachment) firstWhole(r *ring.Ring) uint64 {
+	start, end, _ := r.Bounds()
+	if a.masksSecrets() {
+		start = min(start+mask.Context, end)
+	}
+	return start
+}
+
 // begin sets where a begins, and tells it in info. If a resumes, and asks for no snapshot, it continues
-// with the output o if it can. Otherwise it begins with the snapshot that takeSnapshot takes. start is
+// with the output o if it can. A shadow, which has no terminal that output of another width could disturb,
+// continues with as much of it as the ring has. Otherwise it begins with the snapshot that takeSnapshot takes. start is
 // the offset at which the ring began then, which takeSnapshot returns.
 func (a *Attachment) begin(o resumable, info *protocol.AttachInfo, takeSnapshot func(screenOnly bool) (start uint64)) (start uint64) {
 	r := a.spec.Resume
@@ -52,6 +64,16 @@ func (a *Attachment) begin(o resumable, info *protocol.AttachInfo, takeSnapshot 
 			a.fitsWindow, a.noOutput = a.ownView(), false
 			a.moveTo(r.Offset)
 			info.Offset = r.Offset
+			return start
+		}
+		if a.shadow && !o.predatesClear(r.Offset) {
+			start, _, _ = o.ring.Bounds()
+			a.noOutput = false
+			a.moveTo(r.Offset)
+			if r.Offset < start {
+				a.moveTo(a.firstWhole(o.ring))
+			}
+			info.Offset, info.BytesMissed = a.pos, a.pos-r.Offset
 			return start
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/mask"
 	"holdfast/supervisor/internal/ring"
 )
 
@@ -67,6 +68,50 @@ func TestBegin(t *testing.T) {
 		}
 		if !reflect.DeepEqual(info, want) {
 			t.Errorf("%s: %+v, want %+v", tt.name, info, want)
+		}
+	}
+}
+
+// A shadow continues with all output that the ring has, also if its width has changed or if the ring has overtaken the shadow.
+// A shadow that masks secrets leaves out the first bytes of a ring that has lost output, which may be the end of a secret.
+func TestBeginShadow(t *testing.T) {
+	masker, _ := mask.New([]string{"TOKEN=a-secret-value"}, []string{"TOKEN"}, nil)
+	const ringStart, end = 1000, 1000 + 3*mask.Context
+	r, err := ring.NewAt(ring.MinBytes, protocol.Size{Cols: 80, Rows: 24}, ringStart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for n := range 3 {
+		for left := mask.Context; left > 0; {
+			k := min(left, len(r.Reserve()))
+			r.Commit(k)
+			left -= k
+		}
+		r.MarkSize(protocol.Size{Cols: 81 + n, Rows: 24})
+	}
+	for _, tt := range []struct {
+		name      string
+		offset    uint64
+		clearedTo uint64
+		masks     bool
+		want      protocol.AttachInfo
+	}{
+		{"another width", 1001, 0, false, protocol.AttachInfo{Offset: 1001}},
+		{"another width and secrets", 1001, 0, true, protocol.AttachInfo{Offset: 1001}},
+		{"overtaken", 900, 0, false, protocol.AttachInfo{Offset: ringStart, BytesMissed: 100}},
+		{"overtaken with secrets", 900, 0, true, protocol.AttachInfo{Offset: ringStart + mask.Context, BytesMissed: 100 + mask.Context}},
+		{"cleared", 1001, 1001, false, protocol.AttachInfo{Offset: end, Replay: protocol.ReplaySnapshot, SnapshotBytes: 6, View: true}},
+	} {
+		a := &Attachment{s: &Session{identity: identity{masker: masker}}, spec: protocol.AttachSpec{Resume: &protocol.Resume{Offset: tt.offset}, Mask: tt.masks}, shadow: true, noOutput: true}
+		var info protocol.AttachInfo
+		start := a.begin(resumable{r, protocol.Size{Cols: 100, Rows: 24}, tt.clearedTo}, &info, func(bool) uint64 {
+			a.left = len("screen")
+			a.moveTo(end)
+			return ringStart
+		})
+		if start != ringStart || a.pos != info.Offset || !reflect.DeepEqual(info, tt.want) {
+			t.Errorf("%s: ring from %d, position %d, %+v, want %+v", tt.name, start, a.pos, info, tt.want)
 		}
 	}
 }
