@@ -657,6 +657,8 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 	}
 	n, err := a.readOutput(buf)
 	switch {
+	case errors.Is(err, ring.ErrGone) && a.shadow:
+		return a.skipOvertaken(), true, nil
 	case errors.Is(err, ring.ErrGone):
 		return a.resync()
 	case err != nil: // the session was forgotten and the ring closed
@@ -737,6 +739,16 @@ func (a *Attachment) pollExit() (Item, bool, error) {
 	}
 	a.enter(onFinish)
 	return Item{Kind: ItemExited}, true, nil
+}
+
+// skipOvertaken lets a shadow that the ring has overtaken continue in the middle of the ring. The output behind the beginning is
+// about to be overwritten, too, if the session prints all the time.
+func (a *Attachment) skipOvertaken() Item {
+	start, end, _ := a.s.ring.Bounds()
+	item := Item{Kind: ItemResync, Offset: start + (end-start)/2}
+	item.Missed = item.Offset - min(item.Offset, a.pos)
+	a.moveTo(item.Offset)
+	return item
 }
 
 // resync gives a viewer a fresh snapshot, if the ring has overtaken the viewer, if its snapshot was

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/ring"
 )
 
 // life runs a session through events of all kinds and returns everything about it that a client or the program can
@@ -177,6 +179,33 @@ func TestShadowSees(t *testing.T) {
 		want, got := allOf(t, viewer), allOf(t, shadow)
 		if !slices.Equal(got, want) || len(got) < 5 {
 			t.Errorf("a shadow received\n%q, a viewer\n%q", got, want)
+		}
+	})
+}
+
+// A shadow that the ring has overtaken continues with output that the ring has, and receives no snapshot.
+func TestShadowOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{RingBytes: ring.MinBytes})
+		s := create(t, tb, bash(""))
+		shadow, _, err := s.Shadow(protocol.AttachSpec{Mode: protocol.ModeReadOnly, Resume: &protocol.Resume{Instance: s.Instance()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer shadow.Close()
+		by(s).print(bytes.Repeat([]byte("x\n"), 2*ring.MinBytes))
+		time.Sleep(time.Minute) // until the session has read all
+		start, end, _ := s.ring.Bounds()
+		buf := make([]byte, 1<<10)
+		item, err := shadow.Next(t.Context(), buf)
+		if err != nil || item.Kind != ItemResync || item.Bytes != 0 || item.Missed != item.Offset || item.Offset != start+(end-start)/2 {
+			t.Errorf("the ring has %d to %d: %+v, %v", start, end, item, err)
+		}
+		from := item.Offset
+		for _, kind := range []ItemKind{ItemResized, ItemOutput} {
+			if item, err = shadow.Next(t.Context(), buf); err != nil || item.Kind != kind || kind == ItemOutput && item.Offset != from {
+				t.Errorf("behind the gap: %+v, %v", item, err)
+			}
 		}
 	})
 }
