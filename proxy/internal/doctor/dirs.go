@@ -146,5 +146,8 @@ func (l *inspection) settings() []Finding {
 	if l.Policy != nil { // a proxy that serves has its policy already
 		found = append(found, Finding{"settings", Error, "the next proxy will not serve: " + l.Policy.Error(), "repair it, or serve without one: proxy serve --policy none"})
 	}
+	if err := l.Web(errors.Is(l.proxyErr, ErrNotRunning)); err != nil {
+		found = append(found, Finding{"settings", Error, "the next proxy will not serve: " + err.Error(), "choose another address for web in the settings (HOLDFAST_WEB)"})
+	}
 	return orOK(found, "settings", "valid, and the programs that they name exist")
 }

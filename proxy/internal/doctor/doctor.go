@@ -68,6 +68,9 @@ type Facts struct {
 	Program   error    // reason why no supervisor could be started; nil if one could
 	Policy    error    // reason why the policy of a proxy could not be started; nil if it could
 	Env       func(string) string
+	// Web returns the reason why no proxy could serve at the web address of the settings. If mustBeFree is set, it also listens
+	// there for a moment, which succeeds only if no process serves there.
+	Web func(mustBeFree bool) error
 
 	Proc string // directory of /proc; "" on a system without one
 	Ptmx string // path of the device that makes PTYs

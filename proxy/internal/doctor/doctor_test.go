@@ -68,6 +68,7 @@ func healthy(t *testing.T) *machine {
 	m.asked(supervisor("v2"), nil)
 	m.Held = func() *keeperstate.Held { return nil }
 	m.Elsewhere = func(context.Context) []Place { return nil }
+	m.Web = func(bool) error { return nil }
 	m.Gate = func(context.Context) ([]Host, error) { return []Host{{Name: "red", IsReachable: true}}, nil }
 	m.joined(&Agent{Host: "red", Gate: "gate:7684", IsRunning: true, IsConnected: true}, nil)
 	m.serving(&ProxyStatus{protocol.ProcessStatus{PID: 20, Version: "v2", Protocol: protocol.Supported()}, true}, nil)
@@ -264,6 +265,14 @@ func TestFindings(t *testing.T) {
 		}, "settings", Error, "no program", "install"},
 		{"no policy", func(m *machine) { m.Policy = errors.New("anybody may write it") },
 			"settings", Error, "anybody may write it", "--policy none"},
+		{"no address of the page", func(m *machine) {
+			m.Web = func(mustBeFree bool) error {
+				if mustBeFree {
+					return errors.New("asked for the port of the proxy that serves")
+				}
+				return errors.New("10.0.0.1 is not here")
+			}
+		}, "settings", Error, "10.0.0.1 is not here", "HOLDFAST_WEB"},
 		{"a stale socket", func(m *machine) { m.stale("dev.sock") },
 			"sockets", Warning, "dev.sock is stale", "proxy start --proxy dev"},
 		{"the supervisor's stale socket", func(m *machine) {
@@ -492,6 +501,22 @@ func TestFindings(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// If no proxy runs, the port of the page must be free for the next one.
+func TestPageInUse(t *testing.T) {
+	m := healthy(t)
+	m.serving(nil, ErrNotRunning)
+	m.Web = func(mustBeFree bool) error {
+		if mustBeFree {
+			return errors.New("in use")
+		}
+		return nil
+	}
+	got := newInspection(t.Context(), m.Facts).settings()
+	if len(got) != 1 || got[0].Severity != Error || !strings.Contains(got[0].Finding, "the next proxy will not serve: in use") {
+		t.Errorf("got %+v", got)
 	}
 }
 

@@ -88,6 +88,7 @@ func (a *app) diagnose(ctx context.Context) []doctor.Finding {
 		}
 	}
 	f.Policy = serve.TryPolicy(ctx, dirs, a.Proxy(), cfg)
+	f.Web = func(mustBeFree bool) error { return serve.TryWeb(a.Proxy(), cfg, mustBeFree) }
 	found := doctor.Run(ctx, f)
 	for i := range found {
 		found[i].Finding, found[i].Fix = cli.Named(found[i].Finding), cli.Named(found[i].Fix)

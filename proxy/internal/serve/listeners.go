@@ -172,14 +172,33 @@ func (ls *listeners) note(file string) error {
 
 // loopback returns an error if other machines could reach the address.
 func loopback(addr string) error {
-	host, _, err := net.SplitHostPort(addr)
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return exitcode.WrongUsage(fmt.Errorf("--web: %w", err))
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return exitcode.WrongUsage(fmt.Errorf("--web: %s is not a loopback address; use a tunnel to reach the page from elsewhere", host))
+		return exitcode.WrongUsage(fmt.Errorf("--web: %s is not a loopback address; use a tunnel to reach the page from elsewhere", addr))
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return exitcode.WrongUsage(fmt.Errorf("--web: %w", err))
 	}
 	return nil
+}
+
+// TryWeb returns an error if a proxy with this name could not serve at the web address of the settings. If mustBeFree is set,
+// TryWeb also listens there for a moment.
+func TryWeb(proxy string, cfg config.Config, mustBeFree bool) error {
+	if proxy != config.DefaultProxy || cfg.Web == "" {
+		return nil
+	}
+	if err := loopback(cfg.Web); err != nil || !mustBeFree {
+		return err
+	}
+	ls := &listeners{}
+	if err := ls.listenTCP(cfg.Web, nil); err != nil {
+		return err
+	}
+	return ls.tcp.Close()
 }
 
 // each calls f with each socket. It ignores errors, because the process is about to end or has

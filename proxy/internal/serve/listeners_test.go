@@ -4,9 +4,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rs/zerolog"
+
+	"holdfast/shared/config"
 )
 
 // After a start the page has the same address as before, unless another one is configured.
@@ -51,6 +54,38 @@ func TestListenAgain(t *testing.T) {
 			ls.closeTCP()
 			if got != tt.want {
 				t.Errorf("the address is %q (%v), want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// A proxy that could not serve at the address of the settings must be told apart from one that could.
+func TestTryWeb(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	inUse := taken.Addr().String()
+	for _, tt := range []struct {
+		name, proxy, web string
+		mustBeFree       bool
+		want             string // a part of the error
+	}{
+		{"none", config.DefaultProxy, "", true, ""},
+		{"any port", config.DefaultProxy, "localhost:0", true, ""},
+		{"all addresses", config.DefaultProxy, "0.0.0.0:7681", false, "0.0.0.0:7681 is not a loopback address"},
+		{"no host", config.DefaultProxy, ":7681", false, ":7681 is not a loopback address"},
+		{"no port", config.DefaultProxy, "127.0.0.1", false, "missing port"},
+		{"port too large", config.DefaultProxy, "127.0.0.1:99999", false, "invalid port"},
+		{"in use", config.DefaultProxy, inUse, true, "in use"},
+		{"in use by the proxy that serves", config.DefaultProxy, inUse, false, ""},
+		{"of another proxy", "other", "0.0.0.0:7681", true, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := TryWeb(tt.proxy, config.Config{Web: tt.web}, tt.mustBeFree)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("the error is %v, and must contain %q", err, tt.want)
 			}
 		})
 	}
