@@ -26,6 +26,8 @@ COMMAND_S = 90.0
 #: Bytes of the longest path of a socket, and of the longest name of a socket in it.
 MAX_SOCKET_PATH = 103 if sys.platform == "darwin" else 107
 MAX_SOCKET_NAME = 40
+#: Holds a runtime directory for each user with a login session, on Linux.
+USERS_RUNTIME = "/run/user"
 #: The directory in `dir` with a copy of the programs of each version.
 COPIES = "programs"
 #: The names of copies that are being made begin with this. They are removed after a day, if their maker has died.
@@ -228,11 +230,42 @@ def socket_path(dir: str) -> str:
 
 def default_socket() -> str:
     """Return the path of the socket of this user's proxy (protocol/SPEC.md, Who listens where)."""
-    home = os.path.expanduser("~")
     if os.environ.get("HOLDFAST_DIR"):
         return socket_path(os.path.abspath(os.environ["HOLDFAST_DIR"]))
-    for run in (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.geteuid()}" if sys.platform == "linux" else ""):
-        if os.path.isabs(run) and os.path.isdir(run) and os.stat(run).st_uid == os.geteuid():
-            return socket_path(os.path.join(run, "holdfast"))
-    state = os.environ.get("XDG_STATE_HOME") or os.path.join(home, "Library/Application Support" if sys.platform == "darwin" else ".local/state")
-    return socket_path(os.path.join(state, "holdfast", "run"))
+    home = os.path.join(os.path.expanduser("~"), "Library/Application Support" if sys.platform == "darwin" else ".local/state")
+    states = [state for state in (os.environ.get("XDG_STATE_HOME", ""), home) if os.path.isabs(state)]
+    last = [socket_path(os.path.join(state, "holdfast", "run")) for state in states]
+    own = os.path.join(USERS_RUNTIME, str(os.geteuid())) if sys.platform == "linux" else ""
+    run = os.environ.get("XDG_RUNTIME_DIR", "")
+    if not os.path.isabs(run) or _owner(run) not in (None, os.geteuid()):
+        run = own if own and _owner(own) == os.geteuid() and os.stat(own).st_mode & 0o077 == 0 else ""
+    if not run:
+        return last[0]
+    chosen = socket_path(os.path.join(run, "holdfast"))
+    if own and chosen == socket_path(os.path.join(own, "holdfast")) and not _is_served(chosen):
+        # Daemons that were started before the login serve in the directory that they found then.
+        return next((path for path in last if _is_served(path)), chosen)
+    return chosen
+
+
+def _owner(path: str) -> Optional[int]:
+    """Return the user of a directory, or None if it cannot be read."""
+    try:
+        return os.stat(path).st_uid
+    except OSError:
+        return None
+
+
+def _is_served(socket: str) -> bool:
+    """Tell whether a process holds the lock of a socket in the directory of this one."""
+    import fcntl  # Windows has none, and does not come here
+
+    for lock in Path(socket).parent.glob("*.sock.lock"):
+        try:
+            with lock.open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            continue  # it is no lock that this user can read
+    return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import json
 import os
@@ -14,7 +15,7 @@ from typing import List, Tuple
 
 import pytest
 
-from holdfast import Holdfast, HoldfastError, frames
+from holdfast import Holdfast, HoldfastError, frames, programs
 from holdfast.connection import Connection, Room
 from holdfast.input import InputBuffer
 from holdfast.position import Position
@@ -38,6 +39,39 @@ def received(data: bytes) -> object:
         return await Connection(reader, None).receive()  # type: ignore[arg-type]
 
     return asyncio.run(read())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /run/user")
+def test_default_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands and this client must find the same proxy; shared/config/paths.go has the rules."""
+    with tempfile.TemporaryDirectory() as short:
+        users, home = Path(short, "user"), Path(short, "home")
+        own, last = users / str(os.geteuid()), home / ".local/state/holdfast/run"
+        last.mkdir(parents=True)
+        monkeypatch.setattr(programs, "USERS_RUNTIME", str(users))
+        monkeypatch.setenv("HOME", str(home))
+        for name in ("HOLDFAST_DIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        in_own, in_last = str(own / "holdfast/proxy.sock"), str(last / "proxy.sock")
+        assert programs.default_socket() == in_last
+        monkeypatch.setenv("XDG_STATE_HOME", "relative")
+        assert programs.default_socket() == in_last
+        own.mkdir(parents=True, mode=0o755)
+        assert programs.default_socket() == in_last, "other users can read the runtime directory"
+        own.chmod(0o700)
+        assert programs.default_socket() == in_own
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(own))
+        (last / "supervisor.sock.lock").touch()
+        assert programs.default_socket() == in_own, "the lock is not held"
+        with (last / "supervisor.sock.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            assert programs.default_socket() == in_last, "the daemons were started before the login"
+            (own / "holdfast").mkdir()
+            with (own / "holdfast/proxy.sock.lock").open("w") as newer:
+                fcntl.flock(newer, fcntl.LOCK_EX)
+                assert programs.default_socket() == in_own, "daemons run in both"
+            monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+            assert programs.default_socket() == socket_path(str(tmp_path / "holdfast")), "another runtime directory was chosen"
 
 
 def test_frames() -> None:
