@@ -160,7 +160,14 @@ await second.page.keyboard.press('Escape');
 await second.page.keyboard.type(':wq\n');
 assert.equal(await wait('the second version ends with its shell', second.ended), 0);
 assert.equal(readFileSync(join(process.env.HOME, 'typed.txt'), 'utf8'), `${text}\n`);
-assert.deepEqual([...first.failures, ...second.failures], []);
+
+// A shell that ended while the app did not run.
+await client.spawn({ session_id: 'shell', argv: ['/bin/sh', '-c', 'test -e begun && exec sh -i; touch begun'], cwd: dir, early_exit_ms: 0 });
+await client.wait('shell');
+const third = await start(two);
+await third.page.keyboard.type('exit\n');
+assert.equal(await wait('the version ends that has begun the shell again', third.ended), 0);
+assert.deepEqual([...first.failures, ...second.failures, ...third.failures], []);
 await client.close();
 await browser.close();
 console.log(`${text.length} keys; ${(await firstFrames).length} and ${frames.length} frames`);
