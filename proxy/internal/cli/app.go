@@ -208,7 +208,7 @@ func (a *app) lastError() string {
 		return err.Error()
 	}
 	path := filepath.Join(dirs.State, a.proxy+".log")
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600) // as the proxy opens it
 	if err != nil {
 		return err.Error()
 	}
@@ -216,15 +216,19 @@ func (a *app) lastError() string {
 	var line struct {
 		Error string `json:"error"`
 	}
-	if log, err := os.ReadFile(path); err == nil {
-		log = bytes.TrimSpace(log)
-		_ = json.Unmarshal(log[bytes.LastIndexByte(log, '\n')+1:], &line) // if the last line is no JSON, the message names the log
+	log, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
 	}
-	// The log has no error field, so the user must read it.
-	if line.Error == "" {
-		return "the reason is in " + path
+	log = bytes.TrimSpace(log)
+	_ = json.Unmarshal(log[bytes.LastIndexByte(log, '\n')+1:], &line) // if the last line is no JSON, the message names the log
+	switch {
+	case line.Error != "":
+		return line.Error
+	case len(log) == 0:
+		return "its log " + path + " is empty"
 	}
-	return line.Error
+	return "the reason is in " + path
 }
 
 // proxyProgram returns the path of the program proxy of this release.

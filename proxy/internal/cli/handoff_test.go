@@ -147,6 +147,12 @@ func TestLastError(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
+	if got := a.lastError(); got != "its log "+path+" is empty" {
+		t.Errorf("without a log, the last error is %q", got)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Mkdir(path, 0o700); err != nil { // like a file of another user
 		t.Fatal(err)
 	}

@@ -23,8 +23,13 @@ func (l *inspection) directories() []Finding {
 	for _, dir := range dirs {
 		err := socket.CheckDir(dir)
 		switch {
+		case err == nil && dir != l.Dirs.Runtime && dir != l.Dirs.State: // the settings are only read
 		case err == nil:
-			if names := foreign(dir); len(names) > 0 && (dir == l.Dirs.Runtime || dir == l.Dirs.State) {
+			if err := writable(dir); err != nil { // its mode permits it, so the file system does not
+				found = append(found, Finding{"directories", Error, fmt.Sprintf("%s cannot be written: %v", dir, err),
+					"make its file system writable, or choose another directory (--dir or HOLDFAST_DIR)"})
+			}
+			if names := foreign(dir); len(names) > 0 {
 				found = append(found, Finding{"directories", Warning,
 					fmt.Sprintf("files in %s belong to another user, so that a proxy or a supervisor may not start: %s", dir, strings.Join(names, ", ")),
 					fmt.Sprintf("if you ran a command there as that user, as by sudo, take them back: sudo chown -R %d %s", os.Geteuid(), dir)})
