@@ -18,8 +18,8 @@ type file struct {
 }
 
 // texts are the paths of the files of the tree that each archive contains.
-var texts = []string{"LICENSE", "README.md", "CHANGELOG.md", "ARCHITECTURE.md", "protocol/SPEC.md", "protocol/api/schema.json", "protocol/link/schema.json", "proxy/policy/policypb/policy.proto", "proxy/policy/policy.go",
-	".github/CONTRIBUTING.md", ".github/SECURITY.md", ".github/demo.svg", ".github/page.png", ".github/past.png", "proxy/internal/web/client/README.md", "proxy/client/python/README.md", "proxy/internal/conformance/README.md",
+var texts = []string{"LICENSE", "README.md", "CHANGELOG.md", "ARCHITECTURE.md", "protocol/SPEC.md", "protocol/api/schema.json", "protocol/link/schema.json", "protocol/testdata/client-v1.json", "proxy/policy/policypb/policy.proto", "proxy/policy/policy.go",
+	".github/CONTRIBUTING.md", ".github/SECURITY.md", ".github/demo.svg", ".github/page.png", ".github/past.png", "proxy/internal/web/client/README.md", "proxy/client/python/README.md", "proxy/internal/conformance/README.md", "proxy/internal/conformance/goclient_test.go", "proxy/internal/conformance/testdata/example_harness.py", "proxy/internal/web/client/test/harness.mjs",
 	"supervisor/internal/vt/README.md", "supervisor/internal/session/README.md", "supervisor/internal/keeper/README.md", "supervisor/internal/past/README.md",
 	"proxy/internal/handoff/README.md", "proxy/internal/apiserver/README.md", dockerfile}
 

@@ -46,6 +46,7 @@ func checkPKGBUILD(t *testing.T, name, unpacked, url, sum string) {
 			t.Errorf("the package lacks %s", file)
 		}
 	}
+	checkLinks(t, filepath.Join(pkg, "usr/share/doc/holdfast"))
 	for _, file := range []string{"usr/bin/proxy", "usr/share/bash-completion/completions/proxy"} {
 		if isThere(filepath.Join(pkg, file)) {
 			t.Errorf("the package has %s, which another package may have", file)
@@ -98,6 +99,7 @@ in flake.packages.` + system + `.default`
 	}
 	checkPrograms(t, filepath.Join(to, "bin"), "holdfast", "supervisor")
 	checkInstalled(t, filepath.Join(to, "bin"), filepath.Join(to, "libexec/holdfast/proxy"))
+	checkLinks(t, filepath.Join(to, "share/doc/holdfast"))
 	if !isThere(filepath.Join(to, "share/man/man1/holdfast.1")) || isThere(filepath.Join(to, "bin/proxy")) {
 		t.Error("the man pages are missing, or a program proxy is in bin")
 	}

@@ -213,7 +213,7 @@ func checkArchive(t *testing.T, dir string) {
 
 // checkLinks checks the links between the texts in the archive.
 func checkLinks(t *testing.T, dir string) {
-	link := regexp.MustCompile(`\]\(([a-zA-Z./_-]+\.md)[#)]`)
+	link := regexp.MustCompile(`\]\(([a-zA-Z0-9./_-]+\.[a-z]+)[#)]`)
 	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(name) != ".md" {
 			return err
