@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,10 @@ import (
 )
 
 const (
-	maxHead     = 8 << 10 // bytes of the request line and headers; browsers send about 1 KiB
+	// maxHead limits the request line and headers. Browsers send about 1 KiB, and the cookies of all ports of this host: up to
+	// 180, of which those of other proxies have some 220 bytes each.
+	maxHead     = 48 << 10
+	firstHead   = 2 << 10 // bytes for which there is room at first
 	headTimeout = 2 * time.Second
 )
 
@@ -182,21 +186,24 @@ func (h *Handler) readRequest(ctx context.Context, a *pendingConn) (*request, er
 // arrived.
 func readHead(r io.Reader, before []byte) (head, remainder []byte, err error) {
 	blank := []byte("\r\n\r\n")
-	buf := make([]byte, maxHead)
-	n := copy(buf, before)
-	for n < len(buf) {
-		k, err := r.Read(buf[n:])
+	buf := append(make([]byte, 0, firstHead), before...)
+	for len(buf) < maxHead {
+		if len(buf) == cap(buf) {
+			buf = slices.Grow(buf, len(buf))
+		}
+		n := len(buf)
+		k, err := r.Read(buf[n:min(cap(buf), maxHead)])
+		buf = buf[:n+k]
 		from := max(0, n-len(blank)+1)
-		n += k
-		if i := bytes.Index(buf[from:n], blank); i >= 0 {
+		if i := bytes.Index(buf[from:], blank); i >= 0 {
 			end := from + i + len(blank)
-			return buf[:end], buf[end:n], nil
+			return buf[:end], buf[end:], nil
 		}
 		if err != nil {
-			if n > 0 { // a client that has sent no bytes receives no answer
+			if len(buf) > 0 { // a client that has sent no bytes receives no answer
 				err = errors.Join(refuse(http.StatusRequestTimeout, protocol.CodeTimeout, "the request's head did not arrive completely"), err)
 			}
-			return buf[:n], nil, err
+			return buf, nil, err
 		}
 	}
 	return buf, nil, refuse(http.StatusRequestHeaderFieldsTooLarge, protocol.CodeFrameTooLarge, fmt.Sprintf("the request's head exceeds %d bytes", maxHead))
@@ -206,7 +213,7 @@ func readHead(r io.Reader, before []byte) (head, remainder []byte, err error) {
 // because its bytes would be read as the WebSocket's first bytes.
 func parseHead(head []byte) (*http.Request, error) {
 	left := bytes.NewReader(head)
-	br := bufio.NewReaderSize(left, maxHead)
+	br := bufio.NewReader(left)
 	r, err := http.ReadRequest(br)
 	switch {
 	case err != nil:
