@@ -239,6 +239,8 @@ def default_socket() -> str:
     run = os.environ.get("XDG_RUNTIME_DIR", "")
     if not os.path.isabs(run) or _owner(run) not in (None, os.geteuid()):
         run = own if own and _owner(own) == os.geteuid() and os.stat(own).st_mode & 0o077 == 0 else ""
+    if not run and not last:
+        raise HoldfastError("connect", "no home directory is known; set HOME, or choose a directory with HOLDFAST_DIR", retryable=False)
     if not run:
         return last[0]
     chosen = socket_path(os.path.join(run, "holdfast"))

@@ -56,6 +56,11 @@ def test_default_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         assert programs.default_socket() == in_last
         monkeypatch.setenv("XDG_STATE_HOME", "relative")
         assert programs.default_socket() == in_last
+        monkeypatch.setenv("HOME", "relative")
+        with pytest.raises(HoldfastError) as err:
+            programs.default_socket()
+        assert err.value.code == "connect" and "HOME" in str(err.value)
+        monkeypatch.setenv("HOME", str(home))
         own.mkdir(parents=True, mode=0o755)
         assert programs.default_socket() == in_last, "other users can read the runtime directory"
         own.chmod(0o700)
