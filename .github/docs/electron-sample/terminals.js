@@ -22,7 +22,7 @@ exports.serveTerminals = (client, ipcMain, onExit) => {
     const view = client.attach(id, { answers: true, ...spec })
     views.set(key, view)
     const a = await view
-    a.on('resync', () => send('data', '\x1bc', false)) // a snapshot follows, which needs an empty terminal
+    a.on('resync', ({ snapshotBytes }) => send('data', '\x1bc', snapshotBytes === 0)) // a snapshot follows, which needs an empty terminal
     a.on('snapshot', (bytes, offset, left) => send('data', bytes, left === 0))
     a.on('output', (bytes) => send('data', bytes, true))
     a.exited.then(async ({ exit_code }) => {

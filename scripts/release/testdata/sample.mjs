@@ -161,11 +161,11 @@ await second.page.keyboard.type(':wq\n');
 assert.equal(await wait('the second version ends with its shell', second.ended), 0);
 assert.equal(readFileSync(join(process.env.HOME, 'typed.txt'), 'utf8'), `${text}\n`);
 
-// A shell that ended while the app did not run.
-await client.spawn({ session_id: 'shell', argv: ['/bin/sh', '-c', 'test -e begun && exec sh -i; touch begun'], cwd: dir, early_exit_ms: 0 });
+// A shell that ended while the app did not run, and prints nothing when it is begun again.
+await client.spawn({ session_id: 'shell', argv: ['/bin/sh', '-c', 'test -e begun && exec cat; touch begun'], cwd: dir, early_exit_ms: 0 });
 await client.wait('shell');
 const third = await start(two);
-await third.page.keyboard.type('exit\n');
+await third.page.keyboard.press('Control+d');
 assert.equal(await wait('the version ends that has begun the shell again', third.ended), 0);
 assert.deepEqual([...first.failures, ...second.failures, ...third.failures], []);
 await client.close();
