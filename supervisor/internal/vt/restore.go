@@ -121,7 +121,8 @@ func (t *Term) restoreCursorState(b *buffer, p *CursorState, base int) {
 	}
 	b.x, b.y = min(max(p.X, 0), t.cols), min(max(p.Y, 0), t.rows-1)
 	b.saved = saved{
-		x: min(max(p.SavedX, 0), maxSize), y: min(max(p.SavedY, -base), maxSize) + base,
+		// A change of the size can leave the row above the first one of the history, as in xterm.js.
+		x: min(max(p.SavedX, 0), maxSize), y: min(max(p.SavedY, -base-maxSize), maxSize) + base,
 		pen: t.styleOf(&p.SavedPen), cs: charsetFor(first(p.SavedCharset)),
 	}
 	for _, x := range p.Tabs {
