@@ -96,7 +96,7 @@ func (o *newOptions) flags(cmd *cobra.Command) {
 
 // new starts a session, and attaches to it unless -d is given.
 func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
-	if err := a.nameHost(o); err != nil {
+	if err := a.nameHost(cmd, o); err != nil {
 		return err
 	}
 	if o.place != "" {
@@ -260,9 +260,13 @@ func workingDirectory() (string, error) {
 	return wd, nil
 }
 
-// nameHost makes the command one for the host in --id HOST/ID.
-func (a *app) nameHost(o *newOptions) error {
+// nameHost makes the command one for the host in --id HOST/ID. It returns an error if --id has no id: a script whose
+// variable is not set would start another session with each call.
+func (a *app) nameHost(cmd *cobra.Command, o *newOptions) error {
 	host, id := splitName(o.id)
+	if id == "" && cmd.Flags().Changed("id") {
+		return exitcode.WrongUsage(errors.New("--id needs an id, but it is empty; without --id the session has a new one"))
+	}
 	o.id = string(id)
 	err := a.setHost(host)
 	o.isRemote = a.host != ""

@@ -107,3 +107,17 @@ func TestRemovedDirectory(t *testing.T) {
 		t.Errorf("--cwd /: %q, %v", got, err)
 	}
 }
+
+// An empty id is refused, because a script whose variable is not set would start another session with each call.
+func TestEmptyID(t *testing.T) {
+	for _, args := range [][]string{
+		{"new", "--id", "", "-d", "true"}, {"new", "-A", "--id=", "true"}, {"new", "--id", "host/", "-d", "true"}, {"run", "--id", "", "true"},
+	} {
+		t.Setenv("HOLDFAST_DIR", t.TempDir())
+		root := newApp(nil).command(args[0])
+		root.SetArgs(args)
+		if err := root.Execute(); exitcode.Of(err) != sysexits.Usage || !strings.Contains(exitcode.Text(err), "--id needs an id") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}

@@ -94,7 +94,7 @@ func (o *runOptions) spawnRequest(argv []string) (client.SpawnRequest, error) {
 
 // run starts the run or returns to it, watches it, and exits as it did.
 func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
-	if err := a.nameHost(&o.newOptions); err != nil {
+	if err := a.nameHost(cmd, &o.newOptions); err != nil {
 		return err
 	}
 	request, err := o.spawnRequest(argv)
