@@ -88,7 +88,7 @@ func (s system) resolve(dirFlag string, env func(string) string) (Dirs, error) {
 	if dir := cmp.Or(dirFlag, env("HOLDFAST_DIR")); dir != "" {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
-			return Dirs{}, fmt.Errorf("resolve %s: %w", dir, err)
+			return Dirs{}, fmt.Errorf("the directory %s cannot be found from the working directory, which cannot be used: %w; cd to another one", dir, err)
 		}
 		return Dirs{s.shorten(abs), abs, abs}, nil
 	}

@@ -18,7 +18,6 @@ import (
 	"holdfast/proxy/internal/front"
 	"holdfast/shared/config"
 	"holdfast/shared/plain"
-	"holdfast/shared/sysexits"
 )
 
 // newOptions are the flags of new.
@@ -250,12 +249,11 @@ func (o *newOptions) directory() (string, error) {
 	return wd + "/" + o.cwd, nil
 }
 
-// workingDirectory returns the working directory of this command. If that was removed, the error has the exit code of a
-// command that cannot start in its directory.
+// workingDirectory returns the working directory of this command.
 func workingDirectory() (string, error) {
 	wd, err := os.Getwd()
 	if err != nil {
-		return "", exitcode.New(sysexits.OSError, fmt.Sprintf("the working directory cannot be used: %v; cd to another one", err))
+		return "", fmt.Errorf("the working directory cannot be used: %w; cd to another one", err)
 	}
 	return wd, nil
 }

@@ -105,6 +105,7 @@ func Of(err error) int {
 	var exit *Error
 	var e *protocol.Error
 	var inUse *socket.InUseError
+	var call *os.SyscallError
 	switch {
 	case err == nil:
 		return 0
@@ -119,6 +120,8 @@ func Of(err error) int {
 		}
 	case isUnwritten(err):
 		return sysexits.IOErr
+	case errors.As(err, &call) && call.Syscall == "getwd": // the working directory was removed
+		return sysexits.OSError
 	case errors.Is(err, config.ErrInvalid), errors.Is(err, socket.ErrUnsafeDir):
 		return sysexits.Config
 	case errors.As(err, &inUse):
