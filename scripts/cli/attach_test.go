@@ -314,6 +314,32 @@ func TestTerminalGone(t *testing.T) {
 	}
 }
 
+// If the shell waits for the viewer before it deals with the end of its terminal, the viewer receives no signal. It must end
+// nevertheless, and so must the list of sessions, also while the session prints.
+func TestTerminalGoneWithoutSignal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("calm", "echo ready; read x")
+	w.shell("busy", "while :; do echo ready; done")
+	for _, args := range []string{"attach calm", "attach busy", "attach"} {
+		rc := filepath.Join(w.Dir, "rc")
+		_ = os.Remove(rc)
+		p := w.openSize(80, 24, exec.Command("sh", "-c", `trap : HUP; "$0" `+args+` 2>/dev/null; echo $? >"$1"`, filepath.Join(w.Bin, "proxy"), rc))
+		if p.expect("\x1b"); args != "attach" {
+			p.expect("ready")
+		} else {
+			p.expect(">1")
+		}
+		if err := p.master.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p.wait()
+		if got, err := os.ReadFile(rc); err != nil || string(got) != "129\n" {
+			t.Errorf("%s: exit code %q, %v, want 129", args, got, err)
+		}
+	}
+}
+
 // An attached viewer must not start a proxy that was stopped. When another command starts one, the viewer
 // must continue.
 func TestProxyStoppedUnderViewer(t *testing.T) {

@@ -231,6 +231,10 @@ func (o *attachOptions) report(ctx context.Context, c *client.Client, att *clien
 			return exitcode.New(sysexits.TempFail, "")
 		}
 		return nil
+	case errors.Is(end, front.ErrGone): // as if a signal had told so
+		t.Say("[detached from %s: %v]", info.ID, end)
+		noteUndelivered(att, t)
+		return exitcode.New(signalled{syscall.SIGHUP}.exitCode(), "")
 	case ctx.Err() != nil:
 		if by, ok := context.Cause(ctx).(signalled); ok {
 			t.Say("[detached from %s by a signal]", info.ID)

@@ -46,6 +46,8 @@ func (a *app) pick(ctx context.Context, sessions []protocol.SessionInfo, o *atta
 	switch {
 	case errors.Is(err, front.ErrLeft):
 		return nil, exitcode.New(signalled{syscall.SIGINT}.exitCode(), "")
+	case errors.Is(err, front.ErrGone):
+		return nil, exitcode.New(signalled{syscall.SIGHUP}.exitCode(), "")
 	case errors.As(err, &by):
 		return nil, exitcode.New(by.exitCode(), "")
 	case err != nil:

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"holdfast/shared/escseq"
 	"holdfast/shared/plain"
@@ -28,7 +29,7 @@ var ErrLeft = errors.New("the user has left the list")
 
 // Pick shows a list of sessions on the terminal t until the user has chosen one, and restores t. It
 // returns the index of the chosen item, and the input after the key that ended the choice. If ctx
-// ends, the error is the cause of that.
+// ends, the error is the cause of that; if the terminal is gone, it is ErrGone.
 func Pick(ctx context.Context, t *Terminal, items []Item) (chosen int, earlyInput []byte, err error) {
 	if err := t.Raw(); err != nil {
 		return 0, nil, err
@@ -38,7 +39,15 @@ func Pick(ctx context.Context, t *Terminal, items []Item) (chosen int, earlyInpu
 	defer t.Restore()
 	p := &picker{items: items}
 	if err := p.run(ctx, t); err != nil {
-		return 0, nil, err
+		if t.HasKeyboard() {
+			return 0, nil, err
+		}
+		select { // a signal may tell why the terminal is gone
+		case <-ctx.Done():
+			return 0, nil, context.Cause(ctx)
+		case <-time.After(hangUpTime):
+			return 0, nil, ErrGone
+		}
 	}
 	return p.chosen, p.earlyInput, nil
 }

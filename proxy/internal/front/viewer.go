@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"time"
 
 	"holdfast/protocol"
@@ -39,7 +39,8 @@ type viewer struct {
 	refused int        // bytes of input that the attachment refused, because it had ended
 
 	leave  sync.Once
-	detach chan struct{} // closed by the detach keys
+	detach chan struct{} // closed by the detach keys, and if the terminal is gone
+	isGone atomic.Bool   // the terminal is gone
 	over   chan struct{} // closed at the end of run
 
 	mu    sync.Mutex
@@ -50,6 +51,13 @@ type viewer struct {
 // ErrDetached is the error of View if the user has detached.
 var ErrDetached = errors.New("detached")
 
+// ErrGone is the error of View and of Pick if their terminal is gone, as when its window was closed, and no signal tells so.
+var ErrGone = errors.New("the terminal is gone")
+
+// hangUpTime is how long the signal that tells that a terminal is gone may come after the error of a read or a write. It does
+// not come at all if this process ignores it, or if the shell waits for this process before it deals with its own.
+const hangUpTime = time.Second
+
 // ViewOptions are the options of View.
 type ViewOptions struct {
 	DetachKey  DetachKey
@@ -59,8 +67,8 @@ type ViewOptions struct {
 }
 
 // View connects the terminal t with an attachment. The caller must have made t raw. View returns nil
-// when the session has ended, ErrDetached when the user has detached, and the error of ctx when ctx
-// is done. It does not restore t.
+// when the session has ended, ErrDetached when the user has detached, ErrGone when the terminal is gone, and the error of ctx
+// when ctx is done. It does not restore t.
 func View(ctx context.Context, att *client.Attachment, t *Terminal, o ViewOptions) error {
 	v := newViewer(att, t, o)
 	if t.canAsk() {
@@ -131,6 +139,9 @@ func (v *viewer) run(ctx context.Context) error {
 		return err
 	case <-v.detach:
 		v.leaveSession(ctx, deliverTime)
+		if v.isGone.Load() {
+			return ErrGone
+		}
 		v.awaitAnswers()
 		return ErrDetached
 	case <-ctx.Done(): // a signal
@@ -172,8 +183,10 @@ func (v *viewer) awaitAnswers() {
 	}
 }
 
-// show writes output until the attachment ends. The session's exit is no error.
+// show writes output until the attachment ends. The session's exit is no error. If the terminal is gone, show drops output,
+// because the input still has to reach the session.
 func (v *viewer) show() error {
+	isTerminal := v.term.IsTerminal()
 	if v.att.Info().Replay == protocol.ReplaySnapshot {
 		v.term.clear(true)
 	}
@@ -185,6 +198,10 @@ func (v *viewer) show() error {
 		switch m.Kind {
 		case client.Output, client.Snapshot, client.View:
 			if _, err := v.term.Write(m.Data); err != nil {
+				if isTerminal && !v.term.IsTerminal() {
+					go v.hangUp()
+					continue
+				}
 				return fmt.Errorf("write to the terminal: %w", err)
 			}
 		case client.Missed:
@@ -223,8 +240,19 @@ func (d detachedBy) Error() string {
 
 func (detachedBy) Is(target error) bool { return target == client.ErrStolen }
 
+// hangUp ends the view because the terminal is gone, unless a signal does so first.
+func (v *viewer) hangUp() {
+	select {
+	case <-v.over:
+		return
+	case <-time.After(hangUpTime):
+	}
+	v.isGone.Store(true)
+	v.endView()
+}
+
 // readInput sends the terminal's input to the session. The end of standard input does not end the
-// view, unless it is a terminal, and this process ignores the signal that ends a view with its terminal.
+// view, unless it was a terminal, which is gone.
 func (v *viewer) readInput() {
 	typed := v.keys.filter
 	if v.asking != nil {
@@ -254,8 +282,8 @@ func (v *viewer) readInput() {
 				v.asking.flush()
 			}
 			v.keys.flush()
-			if !v.piped && signal.Ignored(syscall.SIGHUP) {
-				v.endView() // the terminal is gone, and no signal tells so
+			if !v.piped && !v.term.HasKeyboard() {
+				v.hangUp()
 			}
 			return
 		}
