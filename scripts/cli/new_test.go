@@ -46,6 +46,14 @@ func TestNewFlags(t *testing.T) {
 	w.must("new", "-d", "--id", "clear", "--clear-env", "--env", "PATH=/bin:/usr/bin", "--env", "V=only", "--", "/bin/sh", "-c", printEnv)
 	w.shows("clear", "V=only W= HOME= id=clear")
 
+	// A warning says that the shell does not report its commands.
+	for shell, warns := range map[string]bool{"bash --norc": true, "sh": true, "bash -i": false} {
+		r := w.proxy(append([]string{"new", "-d", "--shell-integration", "--"}, strings.Fields(shell)...)...)
+		if r.Code != 0 || strings.Contains(r.Errout, "--shell-integration has no effect") != warns {
+			t.Errorf("%s: exit code %d, %q", shell, r.Code, r.Errout)
+		}
+	}
+
 	// Without --id, new makes an id. Without a command, it starts the login shell.
 	id := strings.TrimSpace(w.must("new", "-d"))
 	info = w.object("info", id, "--json")

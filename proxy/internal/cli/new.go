@@ -16,6 +16,7 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/front"
+	"holdfast/proxy/internal/shellint"
 	"holdfast/shared/config"
 	"holdfast/shared/plain"
 )
@@ -114,6 +115,8 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 			return err
 		}
 		r.ShellIntegration = cfg.ShellIntegration
+	} else if o.shell && !shellint.Applies(r.Argv, r.Env) {
+		warn(errors.New("--shell-integration has no effect: the command is not bash, zsh or fish with no arguments but -i and -l"))
 	}
 	ctx := cmd.Context()
 	return a.withStarted(ctx, func(c *client.Client) error {

@@ -36,19 +36,25 @@ type Scripts struct {
 // files: if it runs a command or a script, or has any option except those for login and
 // interactive shells. An error means that a file could not be written.
 func (s Scripts) Apply(argv, env []string) (newArgv, newEnv []string, err error) {
-	if len(argv) == 0 || slices.ContainsFunc(argv[1:], func(a string) bool { return !isPlain(a) }) {
-		return argv, env, nil
-	}
-	start := shells[filepath.Base(argv[0])]
-	if start == nil {
+	if !Applies(argv, env) {
 		return argv, env, nil
 	}
 	dir, err := s.install()
 	if err != nil {
 		return argv, env, err
 	}
-	newArgv, newEnv = start(dir, argv, env)
+	newArgv, newEnv = shells[filepath.Base(argv[0])](dir, argv, env)
 	return newArgv, newEnv, nil
+}
+
+// Applies reports whether Apply changes how a program is started. Bash in POSIX mode ignores the file of Apply.
+func Applies(argv, env []string) bool {
+	if len(argv) == 0 || slices.ContainsFunc(argv[1:], func(a string) bool { return !isPlain(a) }) {
+		return false
+	}
+	isPOSIX := slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "POSIXLY_CORRECT=") })
+	name := filepath.Base(argv[0])
+	return shells[name] != nil && !(name == "bash" && isPOSIX)
 }
 
 // isPlain reports whether a shell with this argument still reads its user's files.
@@ -73,12 +79,8 @@ const (
 )
 
 // bash starts bash with a file of this package. A login shell ignores --init-file, so it is
-// started as an ordinary shell, and its file reads the login files. Bash in POSIX mode ignores the
-// file, so it is started unchanged.
+// started as an ordinary shell, and its file reads the login files.
 func bash(dir string, argv, env []string) ([]string, []string) {
-	if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "POSIXLY_CORRECT=") }) {
-		return argv, env
-	}
 	file := "bash-rc"
 	if slices.ContainsFunc(argv[1:], isLogin) {
 		file = "bash-login"

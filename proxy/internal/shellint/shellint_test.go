@@ -54,6 +54,9 @@ func TestApply(t *testing.T) {
 		if err != nil || !slices.Equal(gotArgv, want(tt.wantArgv, was)) || !slices.Equal(gotEnv, want(tt.wantEnv, wasEnv)) {
 			t.Errorf("%s, %s: got %q, %q, %v", tt.argv, tt.env, gotArgv, gotEnv, err)
 		}
+		if isChanged := tt.wantArgv+tt.wantEnv != ""; Applies(was, wasEnv) != isChanged {
+			t.Errorf("%s, %s: Applies is %t", tt.argv, tt.env, !isChanged)
+		}
 		if !slices.Equal(argv, was) || !slices.Equal(env, wasEnv) {
 			t.Errorf("%s, %s: changed in place", tt.argv, tt.env)
 		}
