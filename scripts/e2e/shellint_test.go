@@ -201,6 +201,11 @@ func TestShellIntegration(t *testing.T) {
 				t.Errorf("the output is not between the marks of its command: %q", out)
 			}
 
+			out = s.runLine("printf part") // zsh adds a mark of its own behind it
+			if part, _, _ := strings.Cut(out, "\x1b]133;D;0"); !strings.HasSuffix(part, "part") {
+				t.Errorf("output without a line end does not end the output of its command: %q", out)
+			}
+
 			s.typ("sh -c 'echo u\"\"p; exec sleep 100'\r")
 			out = s.prints("up\r\n") // before that, the interrupt might reach the shell itself
 			s.typ("\x03")
