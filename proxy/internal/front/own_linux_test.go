@@ -2,6 +2,7 @@ package front
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -92,5 +93,18 @@ func TestOwnOfOthers(t *testing.T) {
 	defer w.Close()
 	if own(r) != r {
 		t.Error("a pipe was opened again")
+	}
+}
+
+// A snapshot is shown on the normal screen, although a viewer that was killed has left the alternate one.
+func TestClearLeavesAlternate(t *testing.T) {
+	master, terminal := pseudoTerminal(t)
+	t.Setenv("TERM", "xterm")
+	front := Open(terminal, terminal)
+	front.clear(true)
+	buf := make([]byte, 100)
+	n, err := master.Read(buf)
+	if got := string(buf[:n]); err != nil || !strings.HasPrefix(got, "\x1b[?1047l") || !strings.HasSuffix(got, "\x1b[H\x1b[J") {
+		t.Errorf("clear writes %q, %v", got, err)
 	}
 }

@@ -191,6 +191,10 @@ func (t *Terminal) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// leaveAlternate shows the normal screen, and has no effect if it is shown. A viewer that was killed may have left the
+// alternate screen, which would show its text behind that of the session.
+const leaveAlternate = "\x1b[?1047l"
+
 // clear makes room for a snapshot. With scroll, the previous screen scrolls away. Otherwise the
 // snapshot shows the same screen, so the rows are erased one by one, because some terminals save a
 // screen that is erased as a whole.
@@ -202,7 +206,7 @@ func (t *Terminal) clear(scroll bool) {
 	}
 	text, rows := t.modes.undo(), t.Size().Rows
 	if scroll {
-		text += strings.Repeat("\n", max(0, rows-1)) + "\x1b[H\x1b[J"
+		text += leaveAlternate + strings.Repeat("\n", max(0, rows-1)) + "\x1b[H\x1b[J"
 	} else {
 		text += "\x1b[H" + strings.Repeat("\x1b[2K\x1b[B", rows) + "\x1b[H"
 	}
