@@ -30,6 +30,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/logging"
+	"holdfast/shared/machine"
 	"holdfast/supervisor/internal/journal"
 	"holdfast/supervisor/internal/postmortem"
 	"holdfast/supervisor/internal/pty"
@@ -639,6 +640,9 @@ func spawnError(err error) error {
 		e.Cause, e.Retryable = protocol.CodePTYExhausted, true
 	case errors.Is(err, pty.ErrNoAnswer):
 		e.Retryable = true
+	case errors.Is(err, syscall.EFBIG): // the files of a session are in memory, and count as files
+		e.Message = fmt.Sprintf("the supervisor may write files of at most %d bytes, and a session needs longer ones; "+
+			"stop the supervisor, and start it with a higher RLIMIT_FSIZE (ulimit -f, LimitFSIZE=): %v", machine.FileSize(), err)
 	case errors.Is(err, os.ErrNotExist):
 		e.Cause = protocol.CodeNotFound
 	case errors.Is(err, os.ErrPermission):

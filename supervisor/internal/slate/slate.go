@@ -19,7 +19,9 @@ import (
 )
 
 // The layout of the file, in bytes. Contents alternate between the two halves. A part that is
-// never written to takes no memory, so the halves may be far apart.
+// never written to takes no memory, so the halves may be far apart. If the process may not write files
+// of that length (RLIMIT_FSIZE), the second half begins in the middle of what it may write, and the
+// upper 32 bits of the place tell at which page.
 //
 //	0         magic
 //	8         place of the content: its length * 2 + its half; 0: there is none
@@ -32,6 +34,7 @@ const (
 	wordsAt   = 16
 	headBytes = 4096
 	otherHalf = 1 << 40
+	pageShift = 32 // of the page of the second half in the place
 
 	// Words is the number of words.
 	Words = 8
@@ -46,6 +49,7 @@ const (
 type Slate struct {
 	file    *os.File
 	current uint64
+	second  int64    // offset of the second half
 	used    [2]int64 // bytes of each half that may take memory
 }
 
@@ -60,7 +64,7 @@ func New(name string) (*Slate, error) {
 	if _, err := file.WriteAt(head, 0); err != nil {
 		return nil, errors.Join(fmt.Errorf("slate: %w", err), file.Close())
 	}
-	return &Slate{file: file}, nil
+	return &Slate{file: file, second: otherHalf}, nil
 }
 
 // Adopt returns the slate of a process that has ended; the caller may write to it, or only read
@@ -82,12 +86,16 @@ func (s *Slate) load() error {
 		return errors.New("not a slate, or a slate of an unknown version")
 	}
 	s.current = binary.LittleEndian.Uint64(head[currentAt:])
+	s.second = otherHalf
+	if page := s.current >> pageShift; page > 0 {
+		s.second = int64(page) * headBytes
+	}
 	at, n := s.place()
 	info, err := s.file.Stat()
 	if err != nil {
 		return err
 	}
-	if n > MaxBytes || at+n > info.Size() {
+	if n > MaxBytes || at+n > info.Size() || s.half() == 0 && at+n > s.second {
 		return fmt.Errorf("invalid place: content of %d bytes in a file of %d bytes", n, info.Size())
 	}
 	s.used = [2]int64{MaxBytes, MaxBytes} // its writer may have died while it wrote to either half
@@ -96,11 +104,28 @@ func (s *Slate) load() error {
 
 // place returns the offset and the length of the content in the file.
 func (s *Slate) place() (at, n int64) {
-	at, n = headBytes, int64(s.current>>1)
-	if s.half() == 1 {
-		at = otherHalf
+	return s.offset(s.half()), int64(uint32(s.current) >> 1)
+}
+
+// offset returns the offset of a half in the file.
+func (s *Slate) offset(half int) int64 {
+	if half == 1 {
+		return s.second
 	}
-	return at, n
+	return headBytes
+}
+
+// moveSecond moves the second half, which must not have the content, to where this process may write.
+func (s *Slate) moveSecond() {
+	second := int64(otherHalf)
+	if limit := machine.FileSize(); limit < otherHalf+MaxBytes {
+		at, n := s.place()
+		second = max(int64(limit/2)/headBytes*headBytes, wholePages(at+n))
+	}
+	if second != s.second {
+		s.free(1)
+		s.second = second
+	}
 }
 
 func (s *Slate) half() int { return int(s.current & 1) }
@@ -118,19 +143,27 @@ func (s *Slate) Write(p []byte) error {
 // fails, the content is unchanged.
 func (s *Slate) WriteBy(write func(w io.WriterAt) error) error {
 	old := s.half()
-	next := Slate{current: uint64(1 - old)}
-	at, _ := next.place()
-	d := draft{file: s.file, at: at}
+	d := draft{file: s.file, limit: MaxBytes}
+	next := uint64(1 - old)
+	if next == 1 {
+		s.moveSecond()
+	} else {
+		d.limit = min(d.limit, s.second-headBytes)
+	}
+	d.at = s.offset(1 - old)
 	err := write(&d)
 	s.used[1-old] = max(s.used[1-old], d.n)
 	if err != nil {
 		return fmt.Errorf("slate: %w", err)
 	}
-	next.current |= uint64(d.n) << 1
-	if err := s.store(currentAt, next.current); err != nil {
+	next |= uint64(d.n) << 1
+	if s.second != otherHalf {
+		next |= uint64(s.second/headBytes) << pageShift
+	}
+	if err := s.store(currentAt, next); err != nil {
 		return err
 	}
-	s.current = next.current
+	s.current = next
 	if s.used[old] > keepBytes {
 		s.free(old)
 	}
@@ -152,24 +185,30 @@ func (s *Slate) Trim() { s.free(1 - s.half()) }
 
 // free frees the memory of a half. If it fails, the half keeps its memory.
 func (s *Slate) free(half int) {
-	at, _ := (&Slate{current: uint64(half)}).place()
-	n := (s.used[half] + headBytes - 1) / headBytes * headBytes // a part of a page would only become zeros
-	if n > 0 && machine.Release(s.file, at, n) == nil {
+	n := wholePages(s.used[half]) // a part of a page would only become zeros
+	if half == 0 {
+		n = min(n, s.second-headBytes)
+	}
+	if n > 0 && machine.Release(s.file, s.offset(half), n) == nil {
 		s.used[half] = 0
 	}
 }
 
+// wholePages rounds a length up to whole pages.
+func wholePages(n int64) int64 { return (n + headBytes - 1) / headBytes * headBytes }
+
 // A draft is a new content that is being written.
 type draft struct {
-	file *os.File
-	at   int64 // offset of its first byte in the file
-	n    int64 // length up to the last byte that was written
+	file  *os.File
+	at    int64 // offset of its first byte in the file
+	n     int64 // length up to the last byte that was written
+	limit int64 // of n
 }
 
 func (d *draft) WriteAt(p []byte, off int64) (int, error) {
 	end := off + int64(len(p))
-	if off < 0 || end > MaxBytes {
-		return 0, fmt.Errorf("content of %d bytes is too long, the limit is %d", end, MaxBytes)
+	if off < 0 || end > d.limit {
+		return 0, fmt.Errorf("content of %d bytes is too long, the limit is %d", end, d.limit)
 	}
 	d.n = max(d.n, end)
 	return d.file.WriteAt(p, d.at+off)

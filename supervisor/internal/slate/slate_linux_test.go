@@ -1,11 +1,16 @@
 package slate
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"syscall"
 	"testing"
+
+	"holdfast/shared/machine"
+	"holdfast/shared/testkit"
 )
 
 // A slate that adopts another descriptor of the file has the content, and can be written.
@@ -65,5 +70,50 @@ func TestReleases(t *testing.T) {
 	}
 	if used := info.Sys().(*syscall.Stat_t).Blocks * 512; used > 5<<20 {
 		t.Errorf("4 MiB take %d bytes", used)
+	}
+}
+
+// A slate is written, adopted and written again under a limit for the length of files, also if the limit changes meanwhile.
+func TestFileSizeLimit(t *testing.T) {
+	if !testkit.Alone(t) {
+		return
+	}
+	s, err := New("slate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for round, limit := range []uint64{1 << 20, 1 << 20, 64 << 10, 10 << 30, 128 << 10, math.MaxInt64, 1 << 20} {
+		lift := testkit.LimitFiles(t, limit)
+		for i := range 5 {
+			want := bytes.Repeat([]byte{byte(round), byte(i)}, 10_000)
+			if err := s.Write(want); err != nil {
+				t.Fatalf("round %d, limit %d, write %d: %v", round, limit, i, err)
+			}
+			file, err := machine.Duplicate(s.file, "slate")
+			if err != nil {
+				t.Fatal(err)
+			}
+			other, err := Adopt(file)
+			if err != nil {
+				t.Fatalf("round %d, limit %d, write %d: %v", round, limit, i, err)
+			}
+			if !bytes.Equal(read(t, s), want) || !bytes.Equal(read(t, other), want) {
+				t.Fatalf("round %d, limit %d, write %d: another content", round, limit, i)
+			}
+			if i%2 == 1 { // both halves get to be the content of an adopted slate
+				s, other = other, s
+			}
+			if err := other.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if limit == 64<<10 {
+			before := read(t, s)
+			if err := s.Write(make([]byte, limit)); err == nil || !bytes.Equal(read(t, s), before) {
+				t.Fatalf("a content beyond the limit: %v, or the content before it has changed", err)
+			}
+		}
+		lift()
 	}
 }
