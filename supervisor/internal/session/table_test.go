@@ -126,6 +126,7 @@ func TestSpawnFails(t *testing.T) {
 		{"exhausted", fails(pty.ErrExhausted), bash("exit"), &protocol.Error{Code: protocol.CodePTYExhausted}, protocol.CodePTYExhausted, true},
 		{"no descriptors", fails(syscall.EMFILE), bash("exit"), &protocol.Error{Code: protocol.CodePTYExhausted}, protocol.CodePTYExhausted, true},
 		{"no answer", fails(pty.ErrNoAnswer), bash("exit"), protocol.ErrSpawnFailed, "", true},
+		{"no processes", fails(syscall.EAGAIN), bash("exit"), protocol.ErrSpawnFailed, "", true},
 		{"anything else", fails(syscall.EINVAL), bash("exit"), protocol.ErrSpawnFailed, "", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
