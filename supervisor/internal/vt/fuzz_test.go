@@ -42,6 +42,7 @@ func FuzzTerm(f *testing.F) {
 	}
 	f.Add(byte(9|1<<5), byte(5|16), []byte("\u0604\x0fw\U0001f1e6\x0f\U0001f1e7"))
 	f.Add(byte(0), byte(5), []byte("ab c\r\u035f"))
+	f.Add(byte(5), byte(5), []byte("\x1b[?7ln\u231a\x1b[5b["))
 	f.Fuzz(func(t *testing.T, size, mode byte, data []byte) {
 		if len(data) > 4<<10 {
 			return

@@ -436,7 +436,7 @@ func (t *Term) feedCSI(ch rune) {
 		t.state = ground
 		if !ignore {
 			t.csi(t.collect<<8 | uint32(ch))
-			t.join = 0
+			t.join, t.printing = 0, false // REP prints
 		}
 	case t.state == csiIgnore:
 	case ch < 0x30:
