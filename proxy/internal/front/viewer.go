@@ -186,7 +186,7 @@ func (v *viewer) awaitAnswers() {
 // show writes output until the attachment ends. The session's exit is no error. If the terminal is gone, show drops output,
 // because the input still has to reach the session.
 func (v *viewer) show() error {
-	isTerminal := v.term.IsTerminal()
+	isTerminal, isGone := v.term.IsTerminal(), false
 	if v.att.Info().Replay == protocol.ReplaySnapshot {
 		v.term.clear(true)
 	}
@@ -197,12 +197,14 @@ func (v *viewer) show() error {
 		}
 		switch m.Kind {
 		case client.Output, client.Snapshot, client.View:
+			if isGone {
+				continue
+			}
 			if _, err := v.term.Write(m.Data); err != nil {
-				if isTerminal && !v.term.IsTerminal() {
-					go v.hangUp()
-					continue
+				if isGone = isTerminal && !v.term.IsTerminal(); !isGone {
+					return fmt.Errorf("write to the terminal: %w", err)
 				}
-				return fmt.Errorf("write to the terminal: %w", err)
+				go v.hangUp()
 			}
 		case client.Missed:
 			if m.Missed > 0 && !v.term.IsTerminal() { // a terminal is shown the current screen instead
