@@ -118,6 +118,12 @@ recordings and web, belong into holdfast.json, or into the environment where the
 		Args:          noArgs,
 		Version:       version.String(),
 		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if o.dir == "" && cmd.Flags().Changed("dir") { // of a script whose variable is not set
+				return usageError{errors.New("--dir needs a directory, but it is empty")}
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if upgradeTo || dryRun || alsoKeeper {
 				return askUpgrade(cmd.Context(), o, dryRun, alsoKeeper)

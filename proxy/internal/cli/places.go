@@ -76,11 +76,14 @@ func commandName(cmd *cobra.Command) string {
 	return strings.Fields(cmd.CommandPath())[1]
 }
 
-// checkHost returns an error if a command cannot be for another host, or if the name of the host is empty: a script whose
-// variable is not set must not end sessions of this host.
-func (a *app) checkHost(cmd *cobra.Command) error {
-	if a.host == "" && cmd.Flags().Changed("on") {
+// checkPlace returns an error if a command cannot be for another host, or if the name of the host or of the directory is
+// empty: a script whose variable is not set must not end other sessions of this host.
+func (a *app) checkPlace(cmd *cobra.Command) error {
+	switch {
+	case a.host == "" && cmd.Flags().Changed("on"):
 		return exitcode.WrongUsage(errors.New("--on needs the name of a host, but it is empty"))
+	case a.dir == "" && cmd.Flags().Changed("dir"):
+		return exitcode.WrongUsage(errors.New("--dir needs a directory, but it is empty"))
 	}
 	name := commandName(cmd)
 	if a.host == "" || places[name] != onlyHere {

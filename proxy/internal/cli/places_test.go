@@ -80,14 +80,20 @@ func TestOnlyHere(t *testing.T) {
 	}
 }
 
-// A command with an empty name of a host, which a script has if a variable is not set, does not run on this host.
-func TestEmptyHost(t *testing.T) {
+// A command with an empty name of a host or a directory, which a script has if a variable is not set, does not run in the user's own
+// directories on this host.
+func TestEmptyPlace(t *testing.T) {
 	for _, args := range [][]string{{"kill", "s", "--on", ""}, {"stop", "--all", "--on="}, {"ls", "--on", ""}} {
 		root := newApp(notRun).command(args[0])
 		root.SetArgs(append(args, "--dir", testkit.Dir(t)))
 		if err := root.Execute(); exitcode.Of(err) != sysexits.Usage || !strings.Contains(err.Error(), "--on") {
 			t.Errorf("%q: %v", args, err)
 		}
+	}
+	root := newApp(notRun).command("stop")
+	root.SetArgs([]string{"stop", "--all", "--dir", ""})
+	if err := root.Execute(); exitcode.Of(err) != sysexits.Usage || !strings.Contains(err.Error(), "--dir") {
+		t.Errorf("an empty directory: %v", err)
 	}
 	if host, id := splitName("/s"); host != "" || id.Validate() == nil {
 		t.Errorf("/s names the session %q of host %q", id, host)

@@ -122,7 +122,7 @@ func (a *app) command(only string) *cobra.Command {
 			if err := config.CheckEnviron(os.Environ()); err != nil {
 				return err
 			}
-			return errors.Join(config.CheckProxyName(a.proxy), a.checkHost(cmd))
+			return errors.Join(config.CheckProxyName(a.proxy), a.checkPlace(cmd))
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.WrongUsage(err) })
