@@ -16,6 +16,7 @@ import (
 // host was connected to the stopped gate, and each byte arrives once. When the gate continues, it serves clients again.
 // demand: S9
 func TestStoppedGate(t *testing.T) {
+	t.Parallel()
 	f := newGates(t, 2, "blue")
 	c := f.enter("blue")
 	echo := f.echo(c, "echo")
