@@ -52,9 +52,26 @@ var (
 	}
 )
 
-// Encode returns the bytes that a terminal in these modes sends for the key with a name. It returns false if the name is no key, or
-// if no terminal sends it with these modifiers, which does not depend on the modes.
-func Encode(name string, modes Modes) (sent string, ok bool) {
+// Encode returns the bytes that a terminal in these modes sends for keys. It returns an error for the first name that is no key, or
+// that no terminal sends with its modifiers, which does not depend on the modes.
+func Encode(names []string, modes Modes) (sent []byte, err error) {
+	for _, name := range names {
+		one, ok := encode(name, modes)
+		if !ok {
+			return nil, fmt.Errorf("no terminal sends a key %.40q", name)
+		}
+		sent = append(sent, one...)
+	}
+	return sent, nil
+}
+
+// Check returns the error that Encode would return.
+func Check(names []string) error {
+	_, err := Encode(names, Modes{})
+	return err
+}
+
+func encode(name string, modes Modes) (sent string, ok bool) {
 	mods, base, ok := parseKey(name)
 	if !ok {
 		return "", false
@@ -96,16 +113,6 @@ func Encode(name string, modes Modes) (sent string, ok bool) {
 		sent = "\x1b" + sent
 	}
 	return sent, ok
-}
-
-// Check returns an error for the first name that is no key, or that no terminal sends with its modifiers.
-func Check(names []string) error {
-	for _, name := range names {
-		if _, ok := Encode(name, Modes{}); !ok {
-			return fmt.Errorf("no terminal sends a key %.40q", name)
-		}
-	}
-	return nil
 }
 
 // parseKey splits the modifiers C-, M- and S-, each at most once, from the name of a key.

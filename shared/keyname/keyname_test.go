@@ -6,8 +6,8 @@ import "testing"
 func TestCheck(t *testing.T) {
 	for name, want := range map[string]bool{"Enter": true, "C-c": true, "M-S-Up": true, "世": true, "": false, "Hyper": false, "C-Enter": false, "S-M-Tab": false} {
 		for _, modes := range []Modes{{}, {ApplicationCursor: true}, {NewLine: true}} {
-			if _, ok := Encode(name, modes); ok != want {
-				t.Errorf("%q in the modes %+v: %v, want %v", name, modes, ok, want)
+			if _, err := Encode([]string{name}, modes); (err == nil) != want {
+				t.Errorf("%q in the modes %+v: %v, want %v", name, modes, err, want)
 			}
 		}
 		if err := Check([]string{"x", name}); (err == nil) != want {

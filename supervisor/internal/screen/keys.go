@@ -14,16 +14,12 @@ import (
 // Errors: invalid_argument if a name is no key, or if no terminal sends it with these
 // modifiers.
 func (s *Screen) Keys(names []string) ([]byte, error) {
-	if err := keyname.Check(names); err != nil {
+	modes := s.term.Modes()
+	sent, err := keyname.Encode(names, keyname.Modes{ApplicationCursor: modes.ApplicationCursor, NewLine: modes.NewLine})
+	if err != nil {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
 	}
-	modes := s.term.Modes()
-	var out []byte
-	for _, name := range names {
-		sent, _ := keyname.Encode(name, keyname.Modes{ApplicationCursor: modes.ApplicationCursor, NewLine: modes.NewLine})
-		out = append(out, sent...)
-	}
-	return out, nil
+	return sent, nil
 }
 
 // Paste returns the bytes that a terminal sends when text is pasted. A line end is sent as
