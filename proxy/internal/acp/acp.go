@@ -109,9 +109,16 @@ type lineWriter struct {
 	w  io.Writer
 }
 
-func (w *lineWriter) write(line []byte) error {
+func (w *lineWriter) write(line []byte) error { return w.writeBy(func() []byte { return line }) }
+
+// writeBy writes the line that f returns, or nothing. No other line is written after the call of f and before this line.
+func (w *lineWriter) writeBy(f func() []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	line := f()
+	if line == nil {
+		return nil
+	}
 	_, err := w.w.Write(line)
 	return err
 }

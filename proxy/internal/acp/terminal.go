@@ -501,25 +501,24 @@ func (t *terminal) asText() json.RawMessage {
 	return raw
 }
 
-// showEnd sends the output of a terminal that has ended to the editor if a tool call shows the terminal. It holds the mutex of
-// toEditor from the beginning, because otherwise an update of the agent that replaces the content could be sent before.
+// showEnd sends the output of a terminal that has ended to the editor if a tool call shows the terminal. It takes the content of the
+// tool call while no other line is written, because otherwise an update of the agent that replaces it could be sent before.
 func (b *bridge) showEnd(t *terminal) {
-	b.toEditor.mu.Lock()
-	defer b.toEditor.mu.Unlock()
-	b.mu.Lock()
-	call, content := t.shownIn, t.content
-	t.shownIn, t.content = "", nil
-	b.mu.Unlock()
-	if call == "" {
-		return
-	}
-	texts, found := b.textContent(t.session, call, content)
-	if !found {
-		return
-	}
-	m := object{}.with("jsonrpc", "2.0").with("method", "session/update").with("params", map[string]any{
-		"sessionId": t.session,
-		"update":    map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": call, "content": texts},
+	_ = b.toEditor.writeBy(func() []byte { // if it fails, the editor has ended
+		b.mu.Lock()
+		call, content := t.shownIn, t.content
+		t.shownIn, t.content = "", nil
+		b.mu.Unlock()
+		if call == "" {
+			return nil
+		}
+		texts, found := b.textContent(t.session, call, content)
+		if !found {
+			return nil
+		}
+		return object{}.with("jsonrpc", "2.0").with("method", "session/update").with("params", map[string]any{
+			"sessionId": t.session,
+			"update":    map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": call, "content": texts},
+		}).line()
 	})
-	_, _ = b.toEditor.w.Write(m.line()) // if it fails, the editor has ended
 }
