@@ -44,17 +44,8 @@ func TestScreenBehindGap(t *testing.T) {
 			_ = st.Send(wire.Exited{})
 		}
 	})
-	nc, err := sup.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, _, _, err := link.Dial(nc, wire.Hello{Protocol: protocol.Supported(), PID: 1, Instance: "p"}, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
 	store := OpenDir(t.TempDir())
-	r := &Recorder{Link: oneLink{conn: conn}, Host: testName.Host, Log: zerolog.Nop(), store: store}
+	r := &Recorder{Link: linkTo(t, sup), Host: testName.Host, Log: zerolog.Nop(), store: store}
 	r.buffer.limit = maxBuffered
 	newSession(r, &protocol.SessionInfo{ID: testName.ID, Instance: testName.Instance, Size: size}).run(t.Context())
 

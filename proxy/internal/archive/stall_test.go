@@ -32,6 +32,21 @@ type oneLink struct {
 	conn *link.Conn
 }
 
+// linkTo returns a link to a supervisor until the end of the test.
+func linkTo(t *testing.T, sup *fakelink.Supervisor) oneLink {
+	t.Helper()
+	nc, err := sup.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, _, _, err := link.Dial(nc, wire.Hello{Protocol: protocol.Supported(), PID: 1, Instance: "p"}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return oneLink{conn: conn}
+}
+
 func (l oneLink) Open(ctx context.Context, request protocol.Message) (*link.Stream, protocol.Message, error) {
 	return l.conn.Open(ctx, request)
 }
@@ -66,18 +81,9 @@ func TestStalledStoreReleasesSession(t *testing.T) {
 				_, err := st.Next()
 				released <- err
 			})
-			nc, err := sup.Dial(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			conn, _, _, err := link.Dial(nc, wire.Hello{Protocol: protocol.Supported(), PID: 1, Instance: "p"}, zerolog.Nop())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = conn.Close() }()
 			store := &hungStore{OpenDir(t.TempDir()), make(chan struct{})}
 			x, end := reading(t, store)
-			x.r.Link, x.stallTime = oneLink{conn: conn}, 10*time.Millisecond
+			x.r.Link, x.stallTime = linkTo(t, sup), 10*time.Millisecond
 			if name == "the buffer is full" {
 				x.r.buffer.limit = 1
 			}
