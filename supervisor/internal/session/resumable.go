@@ -39,14 +39,18 @@ func (o resumable) fits(offset uint64, view protocol.Size) bool {
 	return offset == end || !o.ring.WidthChanged(offset)
 }
 
-// firstWhole returns the first offset of a ring that has lost output from which a may receive output. If a masks secrets, that is some bytes behind
-// the beginning of the ring, because the ring may have only the end of a secret there, which no pattern finds.
-func (a *Attachment) firstWhole(r *ring.Ring) uint64 {
+// firstFrom returns the first offset from offset on at which a may receive output of a ring, and where the ring begins. If the ring
+// has lost output behind offset, and a masks secrets, a begins some bytes behind the beginning of the ring, because the ring may
+// have only the end of a secret there, which no pattern finds.
+func (a *Attachment) firstFrom(offset uint64, r *ring.Ring) (from, start uint64) {
 	start, end, _ := r.Bounds()
-	if a.masksSecrets() {
-		start = min(start+mask.Context, end)
+	switch {
+	case offset >= start:
+		return offset, start
+	case a.masksSecrets():
+		return min(start+mask.Context, end), start
 	}
-	return start
+	return start, start
 }
 
 // begin sets where a begins, and tells it in info. If a resumes, and asks for no snapshot, it continues
@@ -67,12 +71,10 @@ func (a *Attachment) begin(o resumable, info *protocol.AttachInfo, takeSnapshot 
 			return start
 		}
 		if a.shadow && !o.predatesClear(r.Offset) {
-			start, _, _ = o.ring.Bounds()
+			var from uint64
+			from, start = a.firstFrom(r.Offset, o.ring)
 			a.noOutput = false
-			a.moveTo(r.Offset)
-			if r.Offset < start {
-				a.moveTo(a.firstWhole(o.ring))
-			}
+			a.moveTo(from)
 			info.Offset, info.BytesMissed = a.pos, a.pos-r.Offset
 			return start
 		}
