@@ -94,7 +94,11 @@ func seat(dirs config.Dirs) string {
 // nil, because that supervisor may be unable to take its lock.
 func awaitSeated(dirs config.Dirs, limit time.Duration) error {
 	path, own, dir := dirs.Socket(config.SupervisorSocket), seat(dirs), filepath.Join(dirs.State, presenceDir)
-	for end := time.Now().Add(limit); own != "" && time.Now().Before(end) && isSeated(dir, own); time.Sleep(seatPause) {
+	isSeated := func() bool { return isPresent(dir, own) }
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) { // no supervisor has run here, or all directories were removed
+		isSeated = func() bool { return isRemovedLockOpen(path) }
+	}
+	for end := time.Now().Add(limit); own != "" && time.Now().Before(end) && isSeated(); time.Sleep(seatPause) {
 		if held, err := socket.Locked(path); err == nil && held {
 			return &socket.InUseError{Path: path, PID: socket.Holder(path)}
 		}
@@ -110,8 +114,34 @@ const (
 	seatPause = 20 * time.Millisecond
 )
 
-// isSeated reports whether a supervisor with this seat runs.
-func isSeated(dir, seat string) bool {
+// isRemovedLockOpen reports whether a process of this user has the lock of a socket open although its file was removed. Only
+// Linux tells, by " (deleted)" behind the path of an open file; see proc_pid_fd(5).
+func isRemovedLockOpen(path string) bool {
+	dir, _ := filepath.EvalSymlinks(filepath.Dir(path)) // the kernel's paths have no symbolic links; an error means that no path is found
+	removed := filepath.Join(dir, filepath.Base(path)) + lockSuffix + " (deleted)"
+	return slices.ContainsFunc(namesIn("/proc"), func(pid string) bool {
+		files := filepath.Join("/proc", pid, "fd")
+		return slices.ContainsFunc(namesIn(files), func(fd string) bool {
+			to, _ := os.Readlink(filepath.Join(files, fd))
+			return to == removed
+		})
+	})
+}
+
+// namesIn returns the names in a directory of /proc, or none if it cannot be read. os.ReadDir and filepath.Glob would take
+// several times as long, because they sort the names, or look at each file.
+func namesIn(dir string) []string {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }() // the directory was only read
+	names, _ := f.Readdirnames(-1)   // with an error, those that were read before
+	return names
+}
+
+// isPresent reports whether a supervisor with this seat has its presence in a directory.
+func isPresent(dir, seat string) bool {
 	names, _ := presences(dir) // an error means that none is known
 	return slices.ContainsFunc(names, func(name string) bool {
 		path := filepath.Join(dir, name)
