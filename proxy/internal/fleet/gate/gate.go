@@ -51,6 +51,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
 
 	"holdfast/protocol"
 	"holdfast/protocol/frame"
@@ -133,7 +134,7 @@ type Gate struct {
 	onBus    map[string]net.Conn
 	told     map[string]uint64          // value of peerSets when a host was told the gates, by the key of the host
 	roster   map[string]*rosterQuestion // by the key of the host
-	budgets  map[string]*budget         // by the key of the host
+	budgets  map[string]*rate.Limiter   // by the key of the host
 	peers    map[string]*peer           // by address
 	gates    []string                   // of the last call of setPeers
 	peerSets uint64                     // number of these calls
@@ -196,7 +197,7 @@ func newGate(ctx context.Context, store *credential.Store, log zerolog.Logger, o
 	g := &Gate{
 		o: o, now: o.Now, store: store, address: address, log: log, dir: directory.New(address), crowds: crowd.New(log), drainLimit: goaway.DrainLimit, recalled: make(chan struct{}),
 		conns: map[net.Conn]string{}, unproven: map[net.Conn]stranger{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
-		onBus: map[string]net.Conn{}, told: map[string]uint64{}, roster: map[string]*rosterQuestion{}, budgets: map[string]*budget{}, peers: map[string]*peer{}, left: map[string]bool{},
+		onBus: map[string]net.Conn{}, told: map[string]uint64{}, roster: map[string]*rosterQuestion{}, budgets: map[string]*rate.Limiter{}, peers: map[string]*peer{}, left: map[string]bool{},
 	}
 	g.counts.refusals, g.counts.dialFailures = map[string]uint64{}, map[string]uint64{}
 	g.web = web.New(web.Config{

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // A host may publish its sessions at once, and a host that publishes without end waits.
@@ -24,7 +26,7 @@ func TestThrottle(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
 				text := strings.Repeat(tt.message, tt.count)
-				n, b := int64(0), &budget{}
+				n, b := int64(0), rate.NewLimiter(hostRate, hostBurst)
 				var err error
 				for half := range strings.SplitSeq(text[:len(text)/2]+"\x00"+text[len(text)/2:], "\x00") { // the host connects again in between
 					var m int64
