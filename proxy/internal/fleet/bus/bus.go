@@ -234,14 +234,6 @@ func (l *link) publish(subject string, data []byte) error {
 	return l.lane.add(outgoing{subject: subject, data: data})
 }
 
-// flush returns when the other end has received all messages.
-func (l *link) flush(limit time.Duration) error {
-	if !l.isUp.Load() {
-		return errNotConnected
-	}
-	return l.lane.flush(limit)
-}
-
 func (l *link) connected() {
 	l.isUp.Store(true)
 	l.o.Connected()
@@ -335,10 +327,6 @@ func Connect(ctx context.Context, o HostOptions) (*Host, error) {
 func (h *Host) Publish(kind string, data []byte) error {
 	return h.publish(prefixUp+h.name+"."+kind, data)
 }
-
-// Flush returns when the gate's server has received all messages. It returns an error if the host is not connected, and
-// after limit.
-func (h *Host) Flush(limit time.Duration) error { return h.flush(limit) }
 
 // A Peer is the connection of a gate with the server of another gate.
 type Peer struct{ *link }

@@ -3,7 +3,6 @@ package bus
 import (
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -27,7 +26,6 @@ type lane struct {
 type outgoing struct {
 	subject string
 	data    []byte
-	sent    chan<- struct{} // is closed instead of publishing, if it is not nil
 }
 
 // newLane returns a lane that ends with close.
@@ -67,37 +65,8 @@ func (l *lane) run() {
 			return
 		}
 		for _, m := range next {
-			if m.sent != nil {
-				close(m.sent)
-			} else {
-				_ = l.conn.Publish(m.subject, m.data) // if the connection loses it, the receiver notices that by the stamps
-			}
+			_ = l.conn.Publish(m.subject, m.data) // if the connection loses it, the receiver notices that by the stamps
 		}
-	}
-}
-
-// flush returns when the other end has received all messages, or after limit. FlushTimeout alone has no limit, because it
-// waits for a lock that a nats.Conn holds while it connects, which takes as long as Dial does.
-func (l *lane) flush(limit time.Duration) error {
-	end := time.Now().Add(limit)
-	sent := make(chan struct{})
-	if err := l.add(outgoing{sent: sent}); err != nil {
-		return err
-	}
-	late := time.NewTimer(limit)
-	defer late.Stop()
-	select {
-	case <-sent:
-	case <-late.C:
-		return errFull
-	}
-	flushed := make(chan error, 1)
-	go func() { flushed <- l.conn.FlushTimeout(max(time.Until(end), time.Millisecond)) }()
-	select {
-	case err := <-flushed:
-		return err
-	case <-late.C:
-		return errNotConnected
 	}
 }
 

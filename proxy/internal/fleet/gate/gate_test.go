@@ -299,7 +299,7 @@ func (h *host) sayAll() {
 
 func (h *host) publish(t *testing.T, kind string, data []byte) {
 	t.Helper()
-	if err := errors.Join(h.bus.Publish(kind, data), h.bus.Flush(limit)); err != nil {
+	if err := h.bus.Publish(kind, data); err != nil {
 		t.Fatal(err)
 	}
 }
