@@ -23,7 +23,7 @@ const (
 	agentDrain = 500 * time.Millisecond
 )
 
-func (a *app) acpCommand() *cobra.Command {
+func (a *App) acpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "acp [flags] [--] agent...",
 		Short: "Start an agent of an editor, and give it terminals that outlive both (Agent Client Protocol)",
@@ -46,13 +46,13 @@ func (a *app) acpCommand() *cobra.Command {
 }
 
 // acp runs an agent between standard input and output, and exits with its code.
-func (a *app) acp(ctx context.Context, argv []string) error {
-	cwd, err := workingDirectory()
+func (a *App) acp(ctx context.Context, argv []string) error {
+	cwd, err := WorkingDirectory()
 	if err != nil {
 		return err
 	}
 	a.ending.needs(2 * agentGrace) // for the agent, and for the sessions that it has started
-	c, err := a.connect(ctx, true)
+	c, err := a.Connect(ctx, true)
 	if err != nil {
 		return err
 	}

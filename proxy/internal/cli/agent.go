@@ -64,8 +64,8 @@ func AgentHere(ctx context.Context, dirs config.Dirs) (*Agent, error) {
 	return agent, nil
 }
 
-// handOffAgent starts this program as the successor of the agent that runs, and returns a text that tells that it serves.
-func (a *app) handOffAgent(ctx context.Context, dirs config.Dirs) (text string, err error) {
+// HandOffAgent starts this program as the successor of the agent that runs, and returns a text that tells that it serves.
+func (a *App) HandOffAgent(ctx context.Context, dirs config.Dirs) (text string, err error) {
 	old, err := AgentHere(ctx, dirs)
 	if err != nil {
 		return "", err
@@ -73,11 +73,11 @@ func (a *app) handOffAgent(ctx context.Context, dirs config.Dirs) (text string, 
 	if old == nil {
 		return "", exitcode.New(sysexits.Unavailable, "no agent runs here; start one with proxy join")
 	}
-	p, err := a.startDaemon(ctx, "join", "--handoff", "--background")
+	p, err := a.StartDaemon(ctx, "join", "--handoff", "--background")
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout+grace)
+	ctx, cancel := context.WithTimeout(ctx, StartTimeout+Grace)
 	defer cancel()
 	for {
 		if now, err := AgentHere(ctx, dirs); err == nil && now != nil && now.PID != old.PID && now.Version != "" {

@@ -47,7 +47,7 @@ type attachOptions struct {
 
 // flags adds the flags of attach to cmd. SIGQUIT then ends cmd as SIGINT does: until the terminal is in raw mode, it
 // makes SIGQUIT of the first detach key, and the default action prints all goroutines.
-func (o *attachOptions) flags(a *app, cmd *cobra.Command) {
+func (o *attachOptions) flags(a *App, cmd *cobra.Command) {
 	cmd.PreRun = func(*cobra.Command, []string) { a.ending.catchToo(syscall.SIGQUIT) }
 	f := cmd.Flags()
 	f.BoolVar(&o.readOnly, "read-only", false, "view without sending input; ctrl-c detaches")
@@ -63,10 +63,10 @@ func (o *attachOptions) flags(a *app, cmd *cobra.Command) {
 
 // checkAttach completes the options by the settings, and reports invalid ones before a process is
 // started.
-func (a *app) checkAttach(o *attachOptions) error {
-	o.isRemote = a.host != ""
+func (a *App) checkAttach(o *attachOptions) error {
+	o.isRemote = a.Host != ""
 	if o.detachKey == "" {
-		cfg, err := a.settings()
+		cfg, err := a.Settings()
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (o *attachOptions) request(s *protocol.SessionInfo, t *front.Terminal) clie
 	return r
 }
 
-func (a *app) attachCommand() *cobra.Command {
+func (a *App) attachCommand() *cobra.Command {
 	o := &attachOptions{}
 	cmd := &cobra.Command{
 		Use:   "attach [ID]",
@@ -181,7 +181,7 @@ func (a *app) attachCommand() *cobra.Command {
 }
 
 // attachTo connects this terminal with a session until the session ends or the viewer detaches.
-func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.SessionInfo, o *attachOptions) error {
+func (a *App) attachTo(ctx context.Context, c *client.Client, s *protocol.SessionInfo, o *attachOptions) error {
 	// The default action of these signals would leave the terminal in raw mode.
 	ctx, stop := a.ending.catch(ctx, syscall.SIGQUIT)
 	defer stop()
@@ -269,7 +269,7 @@ func (o *attachOptions) report(ctx context.Context, c *client.Client, att *clien
 func noteUndelivered(att *client.Attachment, t *front.Terminal) bool {
 	n := att.Unacknowledged() + t.Refused()
 	if n > 0 {
-		note("%s of input may not have reached session %s, because no acknowledgement came; attach again, and look before you repeat the input",
+		Note("%s of input may not have reached session %s, because no acknowledgement came; attach again, and look before you repeat the input",
 			count(n, "byte"), att.Info().Session.ID)
 	}
 	return n > 0

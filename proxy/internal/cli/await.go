@@ -28,8 +28,8 @@ func (o *awaitOptions) flags(cmd *cobra.Command, prefix string) {
 	f := cmd.Flags()
 	f.StringVar(&o.text, prefix+"text", "", "wait for a line that this `regexp` (RE2) matches, and print it")
 	f.BoolVar(&o.prompt, prefix+"prompt", false, "wait until the shell waits for a command; the shell must report its prompts (OSC 133)")
-	spanVar(f, &o.idle, prefix+"idle", 0, "wait until the session has printed nothing for this `time`")
-	spanVar(f, &o.timeout, "timeout", -1, "give up after this `time`, with exit code 124 (default never)")
+	SpanVar(f, &o.idle, prefix+"idle", 0, "wait until the session has printed nothing for this `time`")
+	SpanVar(f, &o.timeout, "timeout", -1, "give up after this `time`, with exit code 124 (default never)")
 	f.Lookup("timeout").DefValue = noDefault
 }
 
@@ -65,13 +65,13 @@ func (o *awaitOptions) check(f *pflag.FlagSet, prefix string) error {
 }
 
 // await waits, and prints the line that matched, or with --json the whole answer.
-func (a *app) await(cmd *cobra.Command, c *client.Client, o *awaitOptions, id protocol.SessionID, since []byte) error {
+func (a *App) await(cmd *cobra.Command, c *client.Client, o *awaitOptions, id protocol.SessionID, since []byte) error {
 	info, err := c.Await(cmd.Context(), o.spec(id, since), o.timeout)
 	if err != nil {
 		return err
 	}
-	if a.json {
-		err = printJSON(cmd, info)
+	if a.JSON {
+		err = PrintJSON(cmd, info)
 	} else if o.text != "" && info.Exit == nil {
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), plain.Text(info.Line))
 	}

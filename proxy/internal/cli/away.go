@@ -14,9 +14,9 @@ import (
 	"holdfast/shared/plain"
 )
 
-func (a *app) awayCommand() *cobra.Command {
+func (a *App) awayCommand() *cobra.Command {
 	lines := 10
-	cmd := a.jsonFlag(a.oneSession("away ID", "Show what has happened in a session since its last viewer detached", cobra.ExactArgs(1),
+	cmd := a.JSONFlag(a.oneSession("away ID", "Show what has happened in a session since its last viewer detached", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			ctx := cmd.Context()
 			away, err := c.Away(ctx, id)
@@ -35,8 +35,8 @@ func (a *app) awayCommand() *cobra.Command {
 				}
 				r.addLines(h, lines)
 			}
-			if a.json {
-				return printJSON(cmd, r)
+			if a.JSON {
+				return PrintJSON(cmd, r)
 			}
 			return r.print(cmd.OutOrStdout(), info, time.Now())
 		}))
@@ -118,7 +118,7 @@ func (r *absence) print(out io.Writer, s *protocol.SessionInfo, now time.Time) e
 	} else if r.Printed < 1<<20 {
 		say("printed %d bytes", r.Printed)
 	} else {
-		say("printed %s", byteSize(r.Printed))
+		say("printed %s", ByteSize(r.Printed))
 	}
 	sayLines(say, r.Lines)
 	_, err := io.WriteString(out, b.String())

@@ -53,5 +53,5 @@ func becomeProxy() error {
 	if err != nil {
 		return exitcode.With(sysexits.Unavailable, err)
 	}
-	return execute(path, append([]string{installed.Name()}, os.Args[1:]...))
+	return Execute(path, append([]string{installed.Name()}, os.Args[1:]...))
 }

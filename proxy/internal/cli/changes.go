@@ -17,18 +17,18 @@ import (
 	"holdfast/shared/plain"
 )
 
-func (a *app) changesCommand() *cobra.Command {
+func (a *App) changesCommand() *cobra.Command {
 	var mark string
 	maxBytes := protocol.DefaultChangesBytes
 	var since []byte
-	cmd := a.jsonFlag(a.oneSession("changes ID", "Print what has changed in a session since the last call", cobra.ExactArgs(1),
+	cmd := a.JSONFlag(a.oneSession("changes ID", "Print what has changed in a session since the last call", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			r, err := c.Changes(cmd.Context(), id, since, maxBytes)
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return jsonTo(cmd.OutOrStdout()).Encode(r) // on one line, because it should be short
+			if a.JSON {
+				return JSONTo(cmd.OutOrStdout()).Encode(r) // on one line, because it should be short
 			}
 			out := bufio.NewWriter(cmd.OutOrStdout())
 			printChanges(out, id, r)

@@ -7,7 +7,7 @@ import (
 	"holdfast/proxy/client"
 )
 
-func (a *app) clearCommand() *cobra.Command {
+func (a *App) clearCommand() *cobra.Command {
 	var screen bool
 	cmd := a.oneSession("clear ID", "Forget the lines above a session's screen", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {

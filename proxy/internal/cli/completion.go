@@ -49,7 +49,7 @@ func addCompletion(root *cobra.Command) {
 
 // sessionIDs completes the first argument with the ids of the sessions in a wanted state, and with HOST/ID
 // of those of the gate.
-func (a *app) sessionIDs(wanted func(protocol.State) bool) cobra.CompletionFunc {
+func (a *App) sessionIDs(wanted func(protocol.State) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -65,7 +65,7 @@ const (
 )
 
 // localNames returns the ids of the sessions of this host, or of that of --on, in a wanted state.
-func (a *app) localNames(ctx context.Context, wanted func(protocol.State) bool) (names []cobra.Completion) {
+func (a *App) localNames(ctx context.Context, wanted func(protocol.State) bool) (names []cobra.Completion) {
 	ctx, cancel := context.WithTimeout(ctx, completeLimit)
 	defer cancel()
 	c, err := a.dial(ctx, nil) // completion must not start a process
@@ -87,9 +87,9 @@ func (a *app) localNames(ctx context.Context, wanted func(protocol.State) bool) 
 
 // gateNames returns the names HOST/ID of the sessions in a wanted state that the gate lists, at most
 // maxGateNames. After "HOST/" in the word they are those of that host.
-func (a *app) gateNames(ctx context.Context, wanted func(protocol.State) bool, word string) (names []cobra.Completion) {
-	cfg, err := a.settings()
-	if err != nil || cfg.Gate == "" || a.host != "" {
+func (a *App) gateNames(ctx context.Context, wanted func(protocol.State) bool, word string) (names []cobra.Completion) {
+	cfg, err := a.Settings()
+	if err != nil || cfg.Gate == "" || a.Host != "" {
 		return nil
 	}
 	o, err := gateOptions(cfg)

@@ -15,7 +15,7 @@ import (
 // detachCommand ends the attachments of other viewers. It needs no request of its own: it makes an
 // exclusive attachment with Steal, which ends all other attachments that can send input, and
 // detaches again.
-func (a *app) detachCommand() *cobra.Command {
+func (a *App) detachCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "detach [ID]",
 		Short: "Detach all terminals that are attached to a session; the session continues",

@@ -17,8 +17,8 @@ type span time.Duration
 // noDefault is a default value that the help text omits.
 const noDefault = "0"
 
-// spanVar adds a flag for a time.
-func spanVar(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
+// SpanVar adds a flag for a time.
+func SpanVar(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
 	*p = value
 	f.Var((*span)(p), name, usage)
 	if value == 0 {

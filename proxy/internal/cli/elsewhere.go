@@ -18,8 +18,8 @@ const elsewherePatience = time.Second
 
 // elsewhere describes this user's processes that run in other runtime directories than dirs,
 // because they were started with another environment.
-func (a *app) elsewhere(ctx context.Context, dirs config.Dirs, secret string) (places []doctor.Place) {
-	for _, dir := range config.Elsewhere(dirs, a.dir, os.Getenv) {
+func (a *App) elsewhere(ctx context.Context, dirs config.Dirs, secret string) (places []doctor.Place) {
+	for _, dir := range config.Elsewhere(dirs, a.Dir, os.Getenv) {
 		p := doctor.Place{Dir: dir, Runs: "daemons of yours run", Command: reach(dir)}
 		asking, cancel := context.WithTimeout(ctx, elsewherePatience)
 		if s, err := askSupervisor(asking, config.Dirs{Runtime: dir}, secret); err == nil {

@@ -36,7 +36,7 @@ func TestElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := doctor.Place{Dir: run, Runs: "daemons of yours run", Command: "proxy ls --dir " + run}
-	if got := (&app{}).elsewhere(t.Context(), dirs, ""); !slices.Contains(got, want) { // the machine may have others
+	if got := (&App{}).elsewhere(t.Context(), dirs, ""); !slices.Contains(got, want) { // the machine may have others
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if got, want := reach("/run/user/1000/holdfast"), "XDG_RUNTIME_DIR=/run/user/1000 proxy ls"; got != want {

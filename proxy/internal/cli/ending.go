@@ -21,10 +21,10 @@ const earlyTime = 200 * time.Millisecond
 // exit record is kept, unless the session was reopened: then earlyExit restores the previous exit
 // record.
 func earlyExit(ctx context.Context, c *client.Client, s *protocol.SessionInfo, o *attachOptions) error {
-	if o.early <= 0 || time.Since(s.CreatedAt) > o.early+startTimeout {
+	if o.early <= 0 || time.Since(s.CreatedAt) > o.early+StartTimeout {
 		return nil
 	}
-	record, err := c.Wait(ctx, s.ID, startTimeout) // the session has ended, so this does not block
+	record, err := c.Wait(ctx, s.ID, StartTimeout) // the session has ended, so this does not block
 	if err != nil || record.ExitedAt.Sub(record.StartedAt) > o.early {
 		return nil // the record is unavailable, or the failure was not early
 	}
@@ -69,7 +69,7 @@ const checkTime = 2 * time.Second
 
 // detached prints the id of the started session, unless its child fails within early after the
 // start. left is how much of that time is left. If the child ends with code 0, it has done its work, and its exit record is kept.
-func (a *app) detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, early, left time.Duration) error {
+func (a *App) detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, early, left time.Duration) error {
 	ctx := cmd.Context()
 	if early > 0 {
 		watch, cancel := context.WithTimeout(ctx, left+checkTime)
@@ -79,7 +79,7 @@ func (a *app) detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, 
 		case err != nil: // the child runs, or its state is unknown
 		case record.ExitedAt.Sub(record.StartedAt) > early: // the answer took longer, for example because the supervisor died
 		case record.ExitCode == 0:
-			note("session %s has already ended with code 0; proxy screen %s shows its output", s.SessionID, a.fullName(s.SessionID))
+			Note("session %s has already ended with code 0; proxy screen %s shows its output", s.SessionID, a.fullName(s.SessionID))
 		default:
 			removeFailed(ctx, c, &s.Session)
 			return tellEarlyExit(protocol.ExitedEarly(s.SessionID, record))
@@ -93,7 +93,7 @@ func (a *app) detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, 
 // supervisor restores the previous exit record.
 func removeFailed(ctx context.Context, c *client.Client, s *protocol.SessionInfo) {
 	if err := c.ForgetFailed(ctx, s.ID, s.Instance); err != nil {
-		note("the failed session could not be removed from the list: %v", err)
+		Note("the failed session could not be removed from the list: %v", err)
 	}
 }
 

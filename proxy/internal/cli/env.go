@@ -57,7 +57,7 @@ func warnNotText(others []string) {
 		names = append(names, fmt.Sprintf("%d whose name is not text either", unnamed))
 	}
 	if len(names) > 0 {
-		warn(fmt.Errorf("variables that are not UTF-8 text are not passed to the session: %s", strings.Join(names, ", ")))
+		Warn(fmt.Errorf("variables that are not UTF-8 text are not passed to the session: %s", strings.Join(names, ", ")))
 	}
 }
 
@@ -84,22 +84,22 @@ func viewerEnv(environ []string) (env []string) {
 // maxViewerValue bounds the size of one value, so that all values fit into the limit of the protocol.
 const maxViewerValue = protocol.MaxViewerEnvBytes / 16
 
-func (a *app) envCommand() *cobra.Command {
+func (a *App) envCommand() *cobra.Command {
 	shell := "sh"
-	cmd := a.jsonFlag(a.oneSession("env ID", "Print the environment of the viewer that attached last, for a shell to use", cobra.ExactArgs(1),
+	cmd := a.JSONFlag(a.oneSession("env ID", "Print the environment of the viewer that attached last, for a shell to use", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			env, err := c.Environment(cmd.Context(), id)
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return printJSON(cmd, append([]string{}, env...))
+			if a.JSON {
+				return PrintJSON(cmd, append([]string{}, env...))
 			}
 			if len(env) == 0 {
-				note("no viewer of %s has sent its environment", id)
+				Note("no viewer of %s has sent its environment", id)
 				return nil
 			}
-			dirs, err := a.dirs()
+			dirs, err := a.Dirs()
 			if err != nil {
 				return err
 			}

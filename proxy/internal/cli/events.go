@@ -40,14 +40,14 @@ var eventKinds = []string{
 	string(protocol.EventOutputIdle), string(protocol.EventCommandStarted), string(protocol.EventCommandFinished), string(protocol.EventProgramStatus),
 }
 
-func (a *app) eventsCommand() *cobra.Command {
+func (a *App) eventsCommand() *cobra.Command {
 	o := &eventsOptions{}
-	cmd := a.jsonFlag(&cobra.Command{
+	cmd := a.JSONFlag(&cobra.Command{
 		Use:   "events",
 		Short: "Print the events of all sessions as they happen",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.old, o.json = cmd.Flags().Changed("after"), a.json
+			o.old, o.json = cmd.Flags().Changed("after"), a.JSON
 			if err := o.check(); err != nil {
 				return err
 			}
@@ -66,11 +66,11 @@ func (a *app) eventsCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVarP(&o.follow, "follow", "f", true, "continue with new events (the default)")
 	f.Uint64Var(&o.after, "after", 0, "begin after the event with this `number`; 0 prints all that are kept")
-	spanVar(f, &o.since, "since", 0, "begin with the events of the last `time`")
+	SpanVar(f, &o.since, "since", 0, "begin with the events of the last `time`")
 	f.StringVar(&o.session, "session", "", "print only events of the session with this `id`")
 	f.StringSliceVar(&o.kinds, "kind", nil, "print only events of these `kinds`: "+strings.Join(eventKinds, ", "))
 	f.IntVar(&o.count, "count", 0, "end after so many events (default never)")
-	spanVar(f, &o.timeout, "timeout", 0, "end after this `time` (default never)")
+	SpanVar(f, &o.timeout, "timeout", 0, "end after this `time` (default never)")
 	for _, name := range []string{"follow", "after", "since", "count", "timeout"} {
 		f.Lookup(name).DefValue = zeroOf[f.Lookup(name).Value.Type()] // not shown
 	}
@@ -217,7 +217,7 @@ func (o *eventsOptions) each(events *client.Events, out io.Writer) (n int, err e
 // write prints one event.
 func (o *eventsOptions) write(out io.Writer, e *client.Event) (err error) {
 	if o.json {
-		return jsonTo(out).Encode(e)
+		return JSONTo(out).Encode(e)
 	}
 	_, err = fmt.Fprintln(out, eventText(e))
 	return err

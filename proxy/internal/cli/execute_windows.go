@@ -8,8 +8,8 @@ import (
 	"holdfast/proxy/internal/exitcode"
 )
 
-// execute runs a program, with argv[0] as its name, and ends with its exit code.
-func execute(path string, argv []string) error {
+// Execute runs a program, with argv[0] as its name, and ends with its exit code.
+func Execute(path string, argv []string) error {
 	cmd := &exec.Cmd{Path: path, Args: argv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	err := cmd.Run()
 	var exit *exec.ExitError

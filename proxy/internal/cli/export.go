@@ -30,18 +30,18 @@ type exportOptions struct {
 
 var exportFormats = []string{"text", "ansi", "html", "cast"}
 
-func (a *app) exportCommand() *cobra.Command {
+func (a *App) exportCommand() *cobra.Command {
 	o := &exportOptions{}
 	cmd := a.oneSession("export ID", "Print all output of a session that is kept, even after its end", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			if o.isSet() {
-				return o.stream(raw(cmd), func(w io.Writer) error { return o.exportPast(cmd.Context(), c, id, w) })
+				return o.stream(Raw(cmd), func(w io.Writer) error { return o.exportPast(cmd.Context(), c, id, w) })
 			}
 			var b bytes.Buffer
 			if err := o.export(cmd.Context(), c, id, &b); err != nil {
 				return err
 			}
-			return o.stream(raw(cmd), func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err })
+			return o.stream(Raw(cmd), func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err })
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if !slices.Contains(exportFormats, o.format) {
@@ -69,7 +69,7 @@ func (a *app) exportCommand() *cobra.Command {
 	f.StringVarP(&o.output, "output", "o", "-", "the `file` to write, - for standard output")
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace a file that exists")
 	o.stretch.flags(cmd, "export")
-	spanVar(f, &o.over, "over", 10*time.Second, "the duration of a cast; 0 shows all output at once")
+	SpanVar(f, &o.over, "over", 10*time.Second, "the duration of a cast; 0 shows all output at once")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportFormats, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagFilename("output") // the flag exists, so this cannot fail
 	return cmd
@@ -135,7 +135,7 @@ func (o *exportOptions) export(ctx context.Context, c *client.Client, id protoco
 		return err
 	}
 	if screen.First > 0 {
-		note("the first %d lines are no longer kept", screen.First)
+		Note("the first %d lines are no longer kept", screen.First)
 	}
 	noteCut(id, screen.Lines)
 	if o.format == "html" {
@@ -227,7 +227,7 @@ func (o *exportOptions) cast(ctx context.Context, c *client.Client, id protocol.
 		return err
 	}
 	if offset > 0 {
-		note("the first %d bytes are no longer kept", offset)
+		Note("the first %d bytes are no longer kept", offset)
 	}
 	cast := &castWriter{w: w}
 	if err := cast.line(newCastHeader(info, info.CreatedAt)); err != nil {

@@ -73,7 +73,7 @@ func (m *missingOutput) note(part client.PastOutput) bool {
 
 func (m *missingOutput) report() {
 	if m.count > 0 {
-		note("%d bytes of the output are not stored", m.count)
+		Note("%d bytes of the output are not stored", m.count)
 	}
 }
 

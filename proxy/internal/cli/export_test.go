@@ -3,7 +3,7 @@ package cli
 import "github.com/spf13/cobra"
 
 // NewTestApp returns an App for the commands of package operate.
-func NewTestApp() *App { return &App{&app{ending: &ending{}}} }
+func NewTestApp() *App { return &App{ending: &ending{}} }
 
 // ByProxyCommands returns the commands that holdfast has in the place of those of package operate.
 func ByProxyCommands() []*cobra.Command { return byProxyCommands() }

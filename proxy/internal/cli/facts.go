@@ -20,10 +20,10 @@ import (
 	"holdfast/shared/version"
 )
 
-// facts returns all facts except those about the policy and the agent, and the settings if they can be read.
-func (a *app) facts(dirs config.Dirs) (doctor.Facts, config.Config) {
+// Facts returns all facts except those about the policy and the agent, and the settings if they can be read.
+func (a *App) Facts(dirs config.Dirs) (doctor.Facts, config.Config) {
 	f := doctor.Facts{
-		Dirs: dirs, Proxy: a.proxy, Version: version.String(), Env: os.Getenv,
+		Dirs: dirs, Proxy: a.Proxy, Version: version.String(), Env: os.Getenv,
 		Ptmx: "/dev/ptmx", Files: machine.Files, Locked: socket.Locked,
 		Listens: func(ctx context.Context, path string) error {
 			nc, _, err := socket.Dial(ctx, path)
@@ -101,8 +101,8 @@ func askSupervisor(ctx context.Context, dirs config.Dirs, secret string) (*proto
 // askProxy asks the proxy for its status, if dialing it would create no directory. If no supervisor
 // answers, it asks only for the pid, because a request for the status would make the proxy start a
 // supervisor.
-func (a *app) askProxy(ctx context.Context, f doctor.Facts, supervisor bool) (*doctor.ProxyStatus, error) {
-	if _, err := os.Lstat(f.Dirs.Socket(config.APISocket(a.proxy))); errors.Is(err, fs.ErrNotExist) {
+func (a *App) askProxy(ctx context.Context, f doctor.Facts, supervisor bool) (*doctor.ProxyStatus, error) {
+	if _, err := os.Lstat(f.Dirs.Socket(config.APISocket(a.Proxy))); errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if f.Settings != nil {

@@ -19,11 +19,11 @@ const maxCandidates = 10
 // hostOf returns the host of the gate that has the session id, for a command that names no host. It
 // returns "" if the session is on this host, if no gate is set, or if the flags select a proxy. A session
 // on this host always wins, so the gate is asked only if there is none.
-func (a *app) hostOf(ctx context.Context, id protocol.SessionID) (string, error) {
-	if a.host != "" || a.dir != "" || a.proxy != config.DefaultProxy {
+func (a *App) hostOf(ctx context.Context, id protocol.SessionID) (string, error) {
+	if a.Host != "" || a.Dir != "" || a.Proxy != config.DefaultProxy {
 		return "", nil
 	}
-	cfg, err := a.settings()
+	cfg, err := a.Settings()
 	if err != nil || cfg.Gate == "" || a.mayBeHere(ctx, id) {
 		return "", err
 	}
@@ -54,7 +54,7 @@ func (a *app) hostOf(ctx context.Context, id protocol.SessionID) (string, error)
 
 // mayBeHere reports whether this host may have the session id. If it cannot be told, the command meets the
 // reason when it connects.
-func (a *app) mayBeHere(ctx context.Context, id protocol.SessionID) bool {
+func (a *App) mayBeHere(ctx context.Context, id protocol.SessionID) bool {
 	if pipe.Here { // no session can run on this system
 		return false
 	}
@@ -62,5 +62,5 @@ func (a *app) mayBeHere(ctx context.Context, id protocol.SessionID) bool {
 		_, err := c.SessionInfo(ctx, id)
 		return err
 	})
-	return !errors.Is(err, errNothingHere) && protocol.CodeOf(err) != protocol.CodeSessionNotFound
+	return !errors.Is(err, ErrNothingHere) && protocol.CodeOf(err) != protocol.CodeSessionNotFound
 }

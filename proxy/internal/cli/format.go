@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// since returns the time since t in its largest unit.
-func since(t time.Time) string {
+// Since returns the time since t in its largest unit.
+func Since(t time.Time) string {
 	d := max(0, time.Since(t))
 	switch {
 	case d < time.Minute:
@@ -35,8 +35,8 @@ func seconds(ms int64) string {
 	return (time.Duration(ms) * time.Millisecond).String()
 }
 
-// byteSize formats a size in MiB or GiB.
-func byteSize(n uint64) string {
+// ByteSize formats a size in MiB or GiB.
+func ByteSize(n uint64) string {
 	if n < 1<<30 {
 		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 	}

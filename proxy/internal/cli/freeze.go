@@ -7,7 +7,7 @@ import (
 	"holdfast/proxy/client"
 )
 
-func (a *app) freezeCommand() *cobra.Command {
+func (a *App) freezeCommand() *cobra.Command {
 	cmd := a.oneSession("freeze ID", "Stop all programs of a session until it is thawed", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			return c.Freeze(cmd.Context(), id)

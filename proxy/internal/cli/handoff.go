@@ -37,12 +37,12 @@ type handoffOptions struct {
 	json       bool
 	fromDir    string
 	timeout    time.Duration
-	verify     verify
+	verifyAll  bool   // compare all sessions before the takeover
 	quiet      bool   // print nothing
 	web        string // the web address of the successor; "" keeps that of the old proxy
 }
 
-func (a *app) handoffCommand() *cobra.Command {
+func (a *App) handoffCommand() *cobra.Command {
 	var o handoffOptions
 	cmd := &cobra.Command{
 		Use:   "handoff",
@@ -66,28 +66,29 @@ func (o *handoffOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.dryRun, "dry-run", false, "with --handoff: try everything that clients do not notice, and leave the old proxy serving")
 	f.BoolVar(&o.json, "json", false, "with --handoff: print each step as a line of JSON")
 	f.StringVar(&o.fromDir, "from-dir", "", "with --handoff: start the successor from the programs in a `directory`")
-	spanVar(f, &o.timeout, "timeout", handoff.Timeout, "with --handoff: how long the successor may take to prepare")
-	o.verify.flag(f, "with --handoff: ")
+	SpanVar(f, &o.timeout, "timeout", handoff.Timeout, "with --handoff: how long the successor may take to prepare")
+	VerifyFlag(f, &o.verifyAll, "with --handoff: ")
 }
 
-// A verify is the flag --verify: which sessions a successor compares before it takes over.
-type verify struct{ all bool }
-
-func (v *verify) flag(f *pflag.FlagSet, usagePrefix string) {
-	f.Var(v, "verify", fmt.Sprintf("%swhich sessions to compare before the takeover: a `sample` of at most %d, for at most %v, or all",
+// VerifyFlag adds the flag --verify: which sessions a successor compares before it takes over. all is set if it compares all.
+func VerifyFlag(f *pflag.FlagSet, all *bool, usagePrefix string) {
+	f.Var((*verify)(all), "verify", fmt.Sprintf("%swhich sessions to compare before the takeover: a `sample` of at most %d, for at most %v, or all",
 		usagePrefix, shadow.Sample.Sessions, shadow.Sample.Time))
 }
+
+// A verify is the value of the flag --verify: true is all.
+type verify bool
 
 func (v *verify) Set(s string) error {
 	if s != "sample" && s != "all" {
 		return errors.New(`must be "sample" or "all"`)
 	}
-	v.all = s == "all"
+	*v = s == "all"
 	return nil
 }
 
 func (v *verify) String() string {
-	if v.all {
+	if *v {
 		return "all"
 	}
 	return "sample"
@@ -106,6 +107,11 @@ func (o *handoffOptions) check() error {
 	return nil
 }
 
+// HandOff replaces the running proxy by one that serves the page at the address web.
+func (a *App) HandOff(ctx context.Context, timeout time.Duration, web string) error {
+	return a.handoff(ctx, &handoffOptions{timeout: timeout, quiet: true, web: web})
+}
+
 // serveArgs returns the arguments of the successor. An older program refuses arguments that it does
 // not know, so it cannot silently do something else.
 func (o *handoffOptions) serveArgs() []string {
@@ -116,7 +122,7 @@ func (o *handoffOptions) serveArgs() []string {
 	if o.timeout != handoff.Timeout {
 		args = append(args, "--timeout", o.timeout.String())
 	}
-	if o.verify.all {
+	if o.verifyAll {
 		args = append(args, "--verify=all")
 	}
 	if o.web != "" {
@@ -128,7 +134,7 @@ func (o *handoffOptions) serveArgs() []string {
 // handoff starts a program as the successor of the running proxy, and reports its progress. The
 // successor runs in the background, or as the next main process of the service if a service manager
 // runs this command, or in this process with --foreground.
-func (a *app) handoff(ctx context.Context, o *handoffOptions) error {
+func (a *App) handoff(ctx context.Context, o *handoffOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -142,7 +148,7 @@ func (a *app) handoff(ctx context.Context, o *handoffOptions) error {
 	if err != nil {
 		return err
 	}
-	old, err := a.proxyPID(ctx)
+	old, err := a.ProxyPID(ctx)
 	if err != nil && !socket.IsAbsent(err) && protocol.CodeOf(err) != protocol.CodeProtocolMismatch {
 		return err // if the old proxy has another protocol for clients, the handoff may still succeed
 	}
@@ -169,12 +175,12 @@ func (a *app) handoff(ctx context.Context, o *handoffOptions) error {
 }
 
 // takeOverHere executes the successor in this process. It returns only if that fails.
-func (a *app) takeOverHere(o *handoffOptions) error {
+func (a *App) takeOverHere(o *handoffOptions) error {
 	exe, err := a.proxyProgram()
 	if err != nil {
 		return err
 	}
-	args, err := a.daemonArgs("serve", o.serveArgs()...)
+	args, err := a.DaemonArgs("serve", o.serveArgs()...)
 	if err != nil {
 		return err
 	}
@@ -182,11 +188,11 @@ func (a *app) takeOverHere(o *handoffOptions) error {
 	if a.isProxy {
 		name = os.Args[0] // it may be a link, which the unit of a service names
 	}
-	return execute(exe, append([]string{name}, args...))
+	return Execute(exe, append([]string{name}, args...))
 }
 
 // successor returns the path of the successor's program: that of this release, or the proxy in --from-dir.
-func (a *app) successor(o *handoffOptions) (string, error) {
+func (a *App) successor(o *handoffOptions) (string, error) {
 	if o.fromDir == "" {
 		return a.proxyProgram()
 	}
@@ -202,8 +208,8 @@ func (a *app) successor(o *handoffOptions) (string, error) {
 }
 
 // startSuccessor starts the successor, which writes its report to the pipe with the given path.
-func (a *app) startSuccessor(ctx context.Context, exe string, o *handoffOptions, report string) (*daemon.Process, error) {
-	args, err := a.daemonArgs("serve", o.serveArgs()...)
+func (a *App) startSuccessor(ctx context.Context, exe string, o *handoffOptions, report string) (*daemon.Process, error) {
+	args, err := a.DaemonArgs("serve", o.serveArgs()...)
 	if err != nil {
 		return nil, err
 	}
@@ -216,13 +222,13 @@ func (a *app) startSuccessor(ctx context.Context, exe string, o *handoffOptions,
 	return daemon.Start(ctx, spec)
 }
 
-// grace is the time that a successor may take in addition to its preparation: to start, and until
+// Grace is the time that a successor may take in addition to its preparation: to start, and until
 // the old proxy has refused and ended it.
-const grace = 3 * time.Second
+const Grace = 3 * time.Second
 
 // waitServing returns when the successor serves, or when a dry run has ended.
-func (a *app) waitServing(ctx context.Context, p *daemon.Process, f *follower) error {
-	late := time.NewTimer(f.o.timeout + grace)
+func (a *App) waitServing(ctx context.Context, p *daemon.Process, f *follower) error {
+	late := time.NewTimer(f.o.timeout + Grace)
 	defer late.Stop()
 	for {
 		f.read()
@@ -242,22 +248,22 @@ func (a *app) waitServing(ctx context.Context, p *daemon.Process, f *follower) e
 			}
 			f.read() // what the successor has done meanwhile
 			if !f.early() {
-				late.Reset(startTimeout) // clients are being moved, which must not be interrupted
+				late.Reset(StartTimeout) // clients are being moved, which must not be interrupted
 				continue
 			}
 			p.End()
-			return exitcode.New(sysexits.TempFail, fmt.Sprintf("the successor was not ready within %v and was ended, the old proxy continues to serve", f.o.timeout+grace))
+			return exitcode.New(sysexits.TempFail, fmt.Sprintf("the successor was not ready within %v and was ended, the old proxy continues to serve", f.o.timeout+Grace))
 		case <-ctx.Done():
 			return fmt.Errorf("the successor (pid %d) does not serve yet: %w", p.PID, ctx.Err())
-		case <-time.After(startPoll):
+		case <-time.After(StartPoll):
 		}
 	}
 }
 
 // serves asks which proxy serves, and reports whether it is the successor. The successor may be unable to write its
 // report, and must not be ended if clients are connected to it.
-func (a *app) serves(ctx context.Context, pid int, f *follower) bool {
-	ctx, cancel := context.WithTimeout(ctx, grace)
+func (a *App) serves(ctx context.Context, pid int, f *follower) bool {
+	ctx, cancel := context.WithTimeout(ctx, Grace)
 	defer cancel()
 	c, err := a.dial(ctx, nil)
 	if err != nil {
@@ -289,13 +295,13 @@ type follower struct {
 const reportInfix = ".handoff-"
 
 // newFollower makes the pipe for the report, and removes the pipes of commands that were killed.
-func (a *app) newFollower(o *handoffOptions) (*follower, error) {
-	dirs, err := a.makeDirs()
+func (a *App) newFollower(o *handoffOptions) (*follower, error) {
+	dirs, err := a.MakeDirs()
 	if err != nil {
 		return nil, err
 	}
 	removeReports(dirs.Runtime)
-	pipe, err := makeReport(filepath.Join(dirs.Runtime, a.proxy+reportInfix+protocol.NewToken(4)))
+	pipe, err := makeReport(filepath.Join(dirs.Runtime, a.Proxy+reportInfix+protocol.NewToken(4)))
 	if err != nil {
 		return nil, err
 	}

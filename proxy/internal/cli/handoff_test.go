@@ -62,7 +62,7 @@ func TestFollower(t *testing.T) {
 
 // A command that makes a pipe removes those of commands that were killed, and no others.
 func TestReportsOfKilledCommands(t *testing.T) {
-	a := &app{dir: testkit.Dir(t), proxy: config.DefaultProxy, ending: &ending{}}
+	a := &App{Dir: testkit.Dir(t), Proxy: config.DefaultProxy, ending: &ending{}}
 	running, err := a.newFollower(&handoffOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestReportsOfKilledCommands(t *testing.T) {
 	if err := killed.pipe.Close(); err != nil { // as the kernel does
 		t.Fatal(err)
 	}
-	file := filepath.Join(a.dir, "proxy.handoff-file")
+	file := filepath.Join(a.Dir, "proxy.handoff-file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -89,20 +89,20 @@ func TestReportsOfKilledCommands(t *testing.T) {
 			t.Errorf("%s is there: %v, want %v; %v", path, err == nil, want, err)
 		}
 	}
-	if all, _ := filepath.Glob(filepath.Join(a.dir, "*"+reportInfix+"*")); len(all) != 3 {
+	if all, _ := filepath.Glob(filepath.Join(a.Dir, "*"+reportInfix+"*")); len(all) != 3 {
 		t.Errorf("the files are %v", all)
 	}
 }
 
 // A successor that begins to move clients while the command asks which proxy serves must not be ended.
 func TestWaitServingLate(t *testing.T) {
-	a := &app{dir: testkit.Dir(t), proxy: config.DefaultProxy, ending: &ending{}}
-	f, err := a.newFollower(&handoffOptions{quiet: true, timeout: -grace}) // the time is over at once
+	a := &App{Dir: testkit.Dir(t), Proxy: config.DefaultProxy, ending: &ending{}}
+	f, err := a.newFollower(&handoffOptions{quiet: true, timeout: -Grace}) // the time is over at once
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.close()
-	old, err := socket.Listen(filepath.Join(a.dir, config.APISocket(a.proxy)), socket.Options{})
+	old, err := socket.Listen(filepath.Join(a.Dir, config.APISocket(a.Proxy)), socket.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,8 +136,8 @@ func TestWaitServingLate(t *testing.T) {
 
 // If a proxy that was started cannot write its log, its user must be told so, and not the last error that is in the log.
 func TestLastError(t *testing.T) {
-	a := &app{dir: testkit.Dir(t), proxy: config.DefaultProxy}
-	path := filepath.Join(a.dir, "proxy.log")
+	a := &App{Dir: testkit.Dir(t), Proxy: config.DefaultProxy}
+	path := filepath.Join(a.Dir, "proxy.log")
 	if err := os.WriteFile(path, []byte(`{"error":"of today"}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -25,9 +25,9 @@ type historyOptions struct {
 	ansi, number bool
 }
 
-func (a *app) historyCommand() *cobra.Command {
+func (a *App) historyCommand() *cobra.Command {
 	o := &historyOptions{}
-	cmd := a.jsonFlag(a.oneSession("history ID", "Print the lines above a session's screen", cobra.ExactArgs(1),
+	cmd := a.JSONFlag(a.oneSession("history ID", "Print the lines above a session's screen", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			if o.commands {
 				return a.printCommands(cmd, c, id)
@@ -36,14 +36,14 @@ func (a *app) historyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return jsonTo(cmd.OutOrStdout()).Encode(withDuration(h)) // on one line, because there are many lines
+			if a.JSON {
+				return JSONTo(cmd.OutOrStdout()).Encode(withDuration(h)) // on one line, because there are many lines
 			}
 			if h.Truncated {
-				note("a part of the command's output has left the history or was erased; the lines that remain follow")
+				Note("a part of the command's output has left the history or was erased; the lines that remain follow")
 			}
 			noteCut(id, h.Lines)
-			out := bufio.NewWriter(raw(cmd))
+			out := bufio.NewWriter(Raw(cmd))
 			for _, l := range h.Lines {
 				o.print(out, l, h.Looks)
 			}
@@ -107,13 +107,13 @@ func withDuration(h *protocol.HistoryContent) historyJSON {
 }
 
 // printCommands prints the commands that have ended, each with the number for --command.
-func (a *app) printCommands(cmd *cobra.Command, c *client.Client, id protocol.SessionID) error {
+func (a *App) printCommands(cmd *cobra.Command, c *client.Client, id protocol.SessionID) error {
 	r, err := c.Commands(cmd.Context(), id)
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return printJSON(cmd, r)
+	if a.JSON {
+		return PrintJSON(cmd, r)
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	for _, one := range r.Commands {
@@ -164,7 +164,7 @@ func noteCut(id protocol.SessionID, lines []protocol.HistoryLine) {
 		}
 	}
 	if n > 0 {
-		note("only the beginning of %s follows, because long lines are cut; proxy export %s --from 0 prints all", count(n, "line"), id)
+		Note("only the beginning of %s follows, because long lines are cut; proxy export %s --from 0 prints all", count(n, "line"), id)
 	}
 }
 

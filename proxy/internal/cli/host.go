@@ -26,46 +26,46 @@ import (
 const hostRedial = time.Hour
 
 // localDir returns the directory of the flag --dir, or "" if it is a directory of another host.
-func (a *app) localDir() string {
-	if a.host != "" {
+func (a *App) localDir() string {
+	if a.Host != "" {
 		return ""
 	}
-	return a.dir
+	return a.Dir
 }
 
 // fullName returns the name of a session that a later command understands.
-func (a *app) fullName(id protocol.SessionID) string {
-	if a.host == "" {
+func (a *App) fullName(id protocol.SessionID) string {
+	if a.Host == "" {
 		return string(id)
 	}
-	return a.host + "/" + string(id)
+	return a.Host + "/" + string(id)
 }
 
 // setHost sets the host that a name HOST/ID contains. It returns an error if the command has another
 // host already.
-func (a *app) setHost(host string) error {
-	if a.host != "" && host != "" && a.host != host {
-		return exitcode.WrongUsage(fmt.Errorf("the command is for host %s, and not for %s", plain.Text(a.host), plain.Text(host)))
+func (a *App) setHost(host string) error {
+	if a.Host != "" && host != "" && a.Host != host {
+		return exitcode.WrongUsage(fmt.Errorf("the command is for host %s, and not for %s", plain.Text(a.Host), plain.Text(host)))
 	}
-	a.host += strings.TrimPrefix(host, a.host)
+	a.Host += strings.TrimPrefix(host, a.Host)
 	return nil
 }
 
 // dialHost connects to the proxy of another host: through the gate if one is set and the host has
 // joined it, and by ssh otherwise.
-func (a *app) dialHost(ctx context.Context, starts bool) (*client.Client, error) {
-	cfg, err := a.settings()
+func (a *App) dialHost(ctx context.Context, starts bool) (*client.Client, error) {
+	cfg, err := a.Settings()
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Gate != "" && gate.ValidHost(a.host) {
+	if cfg.Gate != "" && gate.ValidHost(a.Host) {
 		c, err := a.dialThroughGate(ctx, cfg, starts)
 		if !errors.Is(err, client.ErrUnknownHost) {
 			return c, err
 		}
 	}
 	o := client.Options{
-		SSH:  &client.SSHOptions{Host: a.host, Command: cfg.SSHCommand, Dir: a.dir, Proxy: a.proxy, Start: starts},
+		SSH:  &client.SSHOptions{Host: a.Host, Command: cfg.SSHCommand, Dir: a.Dir, Proxy: a.Proxy, Start: starts},
 		Name: remoteName(), Token: os.Getenv(tokenEnv), Redial: hostRedial, InputFull: a.tellFull,
 	}
 	c, err := client.Dial(ctx, o)
@@ -76,20 +76,20 @@ func (a *app) dialHost(ctx context.Context, starts bool) (*client.Client, error)
 }
 
 // dialThroughGate connects to the proxy of a host that has joined the gate.
-func (a *app) dialThroughGate(ctx context.Context, cfg config.Config, starts bool) (*client.Client, error) {
+func (a *App) dialThroughGate(ctx context.Context, cfg config.Config, starts bool) (*client.Client, error) {
 	o, err := gateOptions(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if a.dir != "" || a.proxy != config.DefaultProxy {
+	if a.Dir != "" || a.Proxy != config.DefaultProxy {
 		return nil, exitcode.WrongUsage(errors.New("--dir and --proxy cannot be used for a host of the gate: its agent serves one proxy"))
 	}
-	o.Host, o.Start, o.Attaches = a.host, starts, a.attaches
+	o.Host, o.Start, o.Attaches = a.Host, starts, a.attaches
 	stop := tellLate(o)
 	defer stop()
 	c, err := client.Dial(ctx, client.Options{Gate: &o, Name: remoteName(), Token: os.Getenv(tokenEnv), Redial: hostRedial, InputFull: a.tellFull})
 	if errors.Is(err, client.ErrIO) && errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("%w; proxy --on %s doctor says more", err, a.host)
+		err = fmt.Errorf("%w; proxy --on %s doctor says more", err, a.Host)
 	}
 	return c, err
 }
@@ -104,7 +104,7 @@ func tellLate(o client.GateOptions) (stop func() bool) {
 		if o.Host != "" {
 			late = "host " + o.Host + " is not reached yet: " + late
 		}
-		note("%s", plain.Text(late))
+		Note("%s", plain.Text(late))
 	}).Stop
 }
 
@@ -117,7 +117,7 @@ func remoteName() string {
 }
 
 // howToInstall returns the command that copies the programs of this machine to the host. ssh is the setting ssh_command.
-func (a *app) howToInstall(ssh []string) string {
+func (a *App) howToInstall(ssh []string) string {
 	exe, err := a.proxyProgram()
 	if err != nil {
 		return "install a release of Holdfast there"
@@ -130,16 +130,16 @@ func (a *app) howToInstall(ssh []string) string {
 		words[i] = plain.ShellWord(word)
 	}
 	return fmt.Sprintf("if it runs the same system on the same kind of processor, this installs it: "+
-		"tar -C %s -cf - proxy supervisor | %s %s 'mkdir -p .local/bin && tar -C .local/bin -xf -'", plain.ShellWord(filepath.Dir(exe)), strings.Join(words, " "), plain.ShellWord(a.host))
+		"tar -C %s -cf - proxy supervisor | %s %s 'mkdir -p .local/bin && tar -C .local/bin -xf -'", plain.ShellWord(filepath.Dir(exe)), strings.Join(words, " "), plain.ShellWord(a.Host))
 }
 
 // runBySSH runs a command on the host by ssh, and ends with its exit code.
-func (a *app) runBySSH(ctx context.Context, cfg config.Config, argv []string) error {
+func (a *App) runBySSH(ctx context.Context, cfg config.Config, argv []string) error {
 	ssh := slices.Clone(cfg.SSHCommand)
 	if front.IsTerminal(os.Stdout) {
 		ssh = append(ssh, "-q", "-t")
 	}
-	ssh = append(ssh, "--", a.host, client.HostCommand(append([]string{"proxy"}, argv...)))
+	ssh = append(ssh, "--", a.Host, client.HostCommand(append([]string{"proxy"}, argv...)))
 	run := exec.CommandContext(ctx, ssh[0], ssh[1:]...)
 	run.Stdin, run.Stdout, run.Stderr = os.Stdin, os.Stdout, os.Stderr
 	run.Cancel, run.WaitDelay = func() error { return run.Process.Signal(syscall.SIGTERM) }, sshEnd // so that ssh restores the terminal
@@ -153,7 +153,7 @@ func (a *app) runBySSH(ctx context.Context, cfg config.Config, argv []string) er
 	case exit.ExitCode() == sshFailed:
 		return exitcode.New(sysexits.Unavailable, "")
 	case exit.ExitCode() == notFound:
-		return exitcode.New(sysexits.Unavailable, fmt.Sprintf("%s: the program proxy is not installed there; %s", a.host, a.howToInstall(cfg.SSHCommand)))
+		return exitcode.New(sysexits.Unavailable, fmt.Sprintf("%s: the program proxy is not installed there; %s", a.Host, a.howToInstall(cfg.SSHCommand)))
 	}
 	return exitcode.New(max(1, exit.ExitCode()), "")
 }

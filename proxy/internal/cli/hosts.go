@@ -18,8 +18,8 @@ import (
 	"holdfast/shared/sysexits"
 )
 
-func (a *app) hostsCommand() *cobra.Command {
-	return a.jsonFlag(&cobra.Command{
+func (a *App) hostsCommand() *cobra.Command {
+	return a.JSONFlag(&cobra.Command{
 		Use:     "hosts",
 		Short:   "List the hosts that have joined the gate",
 		Long:    "List the hosts that have joined the gate. The setting gate (HOLDFAST_GATE) has the text that proxy gate client-token prints.",
@@ -36,8 +36,8 @@ func (a *app) hostsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return printJSON(cmd, append([]gate.HostInfo{}, list...))
+			if a.JSON {
+				return PrintJSON(cmd, append([]gate.HostInfo{}, list...))
 			}
 			return printHosts(cmd.OutOrStdout(), list)
 		},
@@ -45,8 +45,8 @@ func (a *app) hostsCommand() *cobra.Command {
 }
 
 // gateSettings returns the gate of the settings.
-func (a *app) gateSettings() (client.GateOptions, error) {
-	cfg, err := a.settings()
+func (a *App) gateSettings() (client.GateOptions, error) {
+	cfg, err := a.Settings()
 	if err != nil {
 		return client.GateOptions{}, err
 	}
@@ -76,7 +76,7 @@ func printHosts(out io.Writer, list []gate.HostInfo) error {
 	for _, h := range list {
 		seen := "never"
 		if !h.SeenAt.IsZero() {
-			seen = since(h.SeenAt)
+			seen = Since(h.SeenAt)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", h.Name, h.State(), h.Sessions, seen, plain.Text(h.System), plain.Text(h.Release), plain.Text(labelText(h.Labels)))
 	}
@@ -92,9 +92,9 @@ func labelText(labels map[string]string) string {
 }
 
 // lsAll lists the sessions of all hosts of the gate.
-func (a *app) lsAll(cmd *cobra.Command, f client.GateFilter) error {
-	if a.host != "" {
-		return exitcode.WrongUsage(fmt.Errorf("--all lists the sessions of all hosts; --host %s selects one of them", plain.ShellWord(a.host)))
+func (a *App) lsAll(cmd *cobra.Command, f client.GateFilter) error {
+	if a.Host != "" {
+		return exitcode.WrongUsage(fmt.Errorf("--all lists the sessions of all hosts; --host %s selects one of them", plain.ShellWord(a.Host)))
 	}
 	o, err := a.gateSettings()
 	if err != nil {
@@ -106,8 +106,8 @@ func (a *app) lsAll(cmd *cobra.Command, f client.GateFilter) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return printJSON(cmd, append([]gate.SessionRow{}, list...))
+	if a.JSON {
+		return PrintJSON(cmd, append([]gate.SessionRow{}, list...))
 	}
 	out := cmd.OutOrStdout()
 	if len(list) == 0 {
@@ -117,7 +117,7 @@ func (a *app) lsAll(cmd *cobra.Command, f client.GateFilter) error {
 	w := plain.NewTable(out)
 	fmt.Fprintln(w, "SESSION\tSTATE\tSIZE\tAGE\tCOMMAND")
 	for _, s := range list {
-		fmt.Fprintf(w, "%s\t%s\t%dx%d\t%s\t%s\n", plain.Text(s.Host+"/"+string(s.ID)), plain.Text(s.State), s.Cols, s.Rows, since(s.CreatedAt), plain.Text(strings.TrimSpace(s.Title+" "+s.Command)))
+		fmt.Fprintf(w, "%s\t%s\t%dx%d\t%s\t%s\n", plain.Text(s.Host+"/"+string(s.ID)), plain.Text(s.State), s.Cols, s.Rows, Since(s.CreatedAt), plain.Text(strings.TrimSpace(s.Title+" "+s.Command)))
 	}
 	return w.Flush()
 }

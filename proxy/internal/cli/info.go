@@ -17,8 +17,8 @@ import (
 	"holdfast/shared/plain"
 )
 
-func (a *app) infoCommand() *cobra.Command {
-	return a.jsonFlag(&cobra.Command{
+func (a *App) infoCommand() *cobra.Command {
+	return a.JSONFlag(&cobra.Command{
 		Use:               "info ID",
 		Short:             "Show details of a session",
 		Example:           "  proxy info build\n  proxy info build --json",
@@ -34,8 +34,8 @@ func (a *app) infoCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return printJSON(cmd, info)
+				if a.JSON {
+					return PrintJSON(cmd, info)
 				}
 				return printInfo(cmd.OutOrStdout(), info)
 			})

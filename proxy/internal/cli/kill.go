@@ -11,7 +11,7 @@ import (
 	"holdfast/proxy/internal/exitcode"
 )
 
-func (a *app) killCommand() *cobra.Command {
+func (a *App) killCommand() *cobra.Command {
 	var grace time.Duration
 	var signal string
 	var forget, all bool
@@ -54,7 +54,7 @@ func (a *app) killCommand() *cobra.Command {
 		"With --all it ends every process that the session has started, even daemons that have left its\n" +
 		"terminal, and even after the session has exited. That needs a control group for the session;\n" +
 		"proxy doctor tells whether sessions have one."
-	spanVar(cmd.Flags(), &grace, "grace", 250*time.Millisecond, "time from the first signal to SIGKILL")
+	SpanVar(cmd.Flags(), &grace, "grace", 250*time.Millisecond, "time from the first signal to SIGKILL")
 	cmd.Flags().StringVar(&signal, "signal", "", "the `signal`, such as INT, SIGUSR1 or 10")
 	cmd.Flags().BoolVar(&all, "all", false, "end every process that it has started, even those that have left its terminal")
 	cmd.Flags().BoolVar(&forget, "forget", false, "forget the exit record as well")

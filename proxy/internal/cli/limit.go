@@ -11,7 +11,7 @@ import (
 	"holdfast/proxy/internal/exitcode"
 )
 
-func (a *app) limitCommand() *cobra.Command {
+func (a *App) limitCommand() *cobra.Command {
 	var limits *protocol.Limits
 	cmd := a.oneSession("limit ID", "Change how much memory, processor time and how many processes a session may use", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {

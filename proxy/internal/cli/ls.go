@@ -14,11 +14,11 @@ import (
 	"holdfast/shared/plain"
 )
 
-func (a *app) lsCommand() *cobra.Command {
+func (a *App) lsCommand() *cobra.Command {
 	var originator, onHost, state, command string
 	var wide, all bool
 	var labels map[string]string
-	cmd := a.jsonFlag(&cobra.Command{
+	cmd := a.JSONFlag(&cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List the sessions",
@@ -36,14 +36,14 @@ func (a *app) lsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return printJSON(cmd, append([]protocol.SessionInfo{}, list...))
+				if a.JSON {
+					return PrintJSON(cmd, append([]protocol.SessionInfo{}, list...))
 				}
 				if len(list) == 0 && (originator != "" || len(labels) > 0) {
 					_, err := fmt.Fprintln(cmd.OutOrStdout(), "no session matches --label and --originator")
 					return err
 				}
-				if len(list) == 0 && a.host == "" {
+				if len(list) == 0 && a.Host == "" {
 					a.tellElsewhere(cmd)
 				}
 				return printList(cmd.OutOrStdout(), list, wide)
@@ -64,13 +64,13 @@ func (a *app) lsCommand() *cobra.Command {
 }
 
 // tellElsewhere prints other directories in which sessions of this user may be.
-func (a *app) tellElsewhere(cmd *cobra.Command) {
+func (a *App) tellElsewhere(cmd *cobra.Command) {
 	dirs, secret, err := a.dirsAndSecret()
 	if err != nil {
 		return // the list itself has succeeded
 	}
 	for _, p := range a.elsewhere(cmd.Context(), dirs, secret) {
-		note("%s in %s; see its sessions: %s", p.Runs, p.Dir, p.Command)
+		Note("%s in %s; see its sessions: %s", p.Runs, p.Dir, p.Command)
 	}
 }
 
@@ -92,7 +92,7 @@ func printList(out io.Writer, list []protocol.SessionInfo, wide bool) error {
 			more = memory + "\t" + pids + "\t" + cpu + "\t"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s%s\t%s\n", s.ID, stateText(s), pidText(s.PID), s.Size, s.Attachments,
-			since(s.CreatedAt), since(s.LastIOAt), more, foregroundName(s), plain.Text(titleAndCommand(s)))
+			Since(s.CreatedAt), Since(s.LastIOAt), more, foregroundName(s), plain.Text(titleAndCommand(s)))
 	}
 	return w.Flush()
 }

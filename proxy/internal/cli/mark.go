@@ -10,15 +10,15 @@ import (
 	"holdfast/proxy/client"
 )
 
-func (a *app) markCommand() *cobra.Command {
-	cmd := a.jsonFlag(a.oneSession("mark ID", "Print the current position of a session, for wait --since", cobra.ExactArgs(1),
+func (a *App) markCommand() *cobra.Command {
+	cmd := a.JSONFlag(a.oneSession("mark ID", "Print the current position of a session, for wait --since", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			m, err := c.Mark(cmd.Context(), id)
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return printJSON(cmd, m)
+			if a.JSON {
+				return PrintJSON(cmd, m)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), base64.StdEncoding.EncodeToString(m.Mark))
 			return err

@@ -18,8 +18,8 @@ type moment struct {
 	at   **protocol.Moment
 }
 
-// momentVar adds a flag for a moment.
-func momentVar(f *pflag.FlagSet, p **protocol.Moment, name, usage string) {
+// MomentVar adds a flag for a moment.
+func MomentVar(f *pflag.FlagSet, p **protocol.Moment, name, usage string) {
 	f.Var(&moment{at: p}, name, usage)
 }
 

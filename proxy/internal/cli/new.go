@@ -44,7 +44,7 @@ type newOptions struct {
 	attach     attachOptions
 }
 
-func (a *app) newCommand() *cobra.Command {
+func (a *App) newCommand() *cobra.Command {
 	o := &newOptions{}
 	cmd := &cobra.Command{
 		Use:   "new [flags] [--] [argv...]",
@@ -66,7 +66,7 @@ func (a *app) newCommand() *cobra.Command {
 	f.StringVar(&o.place, "place", "", "start the session on the host of the gate that has these `labels` (k=v,k=v, or any) and the fewest running sessions for each of its processors")
 	f.StringVar(&o.policy, "size-policy", "", "the `viewer` that determines the size: latest, owner, smallest, largest, or fixed for none (default latest, with --size fixed)")
 	o.flags(cmd)
-	spanVar(f, &o.earlyExit, "early-exit", earlyTime, "with -d: fail if the child fails within this `time`; 0 does not wait")
+	SpanVar(f, &o.earlyExit, "early-exit", earlyTime, "with -d: fail if the child fails within this `time`; 0 does not wait")
 	f.BoolVar(&o.shell, "shell-integration", false, "make the shell (bash, zsh, fish) report its prompts and commands (default the setting shell_integration)")
 	f.Lookup("shell-integration").DefValue = "" // omits the second default from the help text
 	_ = cmd.RegisterFlagCompletionFunc("size-policy", sizePolicies)
@@ -95,7 +95,7 @@ func (o *newOptions) flags(cmd *cobra.Command) {
 }
 
 // new starts a session, and attaches to it unless -d is given.
-func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
+func (a *App) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 	if err := a.nameHost(cmd, o); err != nil {
 		return err
 	}
@@ -110,16 +110,16 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 		return err
 	}
 	if r.ShellIntegration = o.shell; !cmd.Flags().Changed("shell-integration") {
-		cfg, err := a.settings()
+		cfg, err := a.Settings()
 		if err != nil {
 			return err
 		}
 		r.ShellIntegration = cfg.ShellIntegration
 	} else if o.shell && !shellint.Applies(r.Argv, r.Env) {
-		warn(errors.New("--shell-integration has no effect: the command is not bash, zsh or fish with no arguments but -i and -l"))
+		Warn(errors.New("--shell-integration has no effect: the command is not bash, zsh or fish with no arguments but -i and -l"))
 	}
 	ctx := cmd.Context()
-	return a.withStarted(ctx, func(c *client.Client) error {
+	return a.WithStarted(ctx, func(c *client.Client) error {
 		// This command checks for an early exit itself, because the proxy's check would also remove
 		// a session after a success of its child.
 		none := time.Duration(0)
@@ -152,7 +152,7 @@ func isSetIn(env []string, name string) bool {
 // warnUnmasked tells which variables are secret without being masked.
 func warnUnmasked(s *protocol.SessionInfo) {
 	if len(s.Unmasked) > 0 {
-		warn(fmt.Errorf("not masked, because it is not set or its value has fewer than 4 bytes: %s", plain.Text(strings.Join(s.Unmasked, ", "))))
+		Warn(fmt.Errorf("not masked, because it is not set or its value has fewer than 4 bytes: %s", plain.Text(strings.Join(s.Unmasked, ", "))))
 	}
 }
 
@@ -245,15 +245,15 @@ func (o *newOptions) directory() (string, error) {
 	case o.isRemote:
 		return "", exitcode.WrongUsage(fmt.Errorf("--cwd %s: a directory of another host must begin with /", o.cwd))
 	}
-	wd, err := workingDirectory()
+	wd, err := WorkingDirectory()
 	if err != nil || o.cwd == "" {
 		return wd, err
 	}
 	return wd + "/" + o.cwd, nil
 }
 
-// workingDirectory returns the working directory of this command.
-func workingDirectory() (string, error) {
+// WorkingDirectory returns the working directory of this command.
+func WorkingDirectory() (string, error) {
 	wd, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("the working directory cannot be used: %w; cd to another one", err)
@@ -263,13 +263,13 @@ func workingDirectory() (string, error) {
 
 // nameHost makes the command one for the host in --id HOST/ID. It returns an error if --id has no id: a script whose
 // variable is not set would start another session with each call.
-func (a *app) nameHost(cmd *cobra.Command, o *newOptions) error {
+func (a *App) nameHost(cmd *cobra.Command, o *newOptions) error {
 	host, id := splitName(o.id)
 	if id == "" && cmd.Flags().Changed("id") {
 		return exitcode.WrongUsage(errors.New("--id needs an id, but it is empty; without --id the session has a new one"))
 	}
 	o.id = string(id)
 	err := a.setHost(host)
-	o.isRemote = a.host != ""
+	o.isRemote = a.Host != ""
 	return err
 }

@@ -104,9 +104,9 @@ func TestRemovedDirectory(t *testing.T) {
 		}
 	}
 	a := newApp(nil)
-	a.dir = "./sub" // --dir
-	if _, err := a.dirs(); exitcode.Of(err) != sysexits.OSError || !strings.Contains(exitcode.Text(err), "cd to another one") {
-		t.Errorf("--dir %s: %v, exit code %d, want %d", a.dir, err, exitcode.Of(err), sysexits.OSError)
+	a.Dir = "./sub" // --dir
+	if _, err := a.Dirs(); exitcode.Of(err) != sysexits.OSError || !strings.Contains(exitcode.Text(err), "cd to another one") {
+		t.Errorf("--dir %s: %v, exit code %d, want %d", a.Dir, err, exitcode.Of(err), sysexits.OSError)
 	}
 	if got, err := (&newOptions{cwd: "/"}).directory(); got != "/" || err != nil {
 		t.Errorf("--cwd /: %q, %v", got, err)

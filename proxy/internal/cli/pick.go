@@ -16,7 +16,7 @@ import (
 // attachable returns the sessions that attach may choose without an id: all running ones except the
 // session in which the command runs. The session with the last input or output comes first. It is
 // an error if there is none.
-func (a *app) attachable(ctx context.Context, c *client.Client) ([]protocol.SessionInfo, error) {
+func (a *App) attachable(ctx context.Context, c *client.Client) ([]protocol.SessionInfo, error) {
 	all, err := c.List(ctx, "")
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (a *app) attachable(ctx context.Context, c *client.Client) ([]protocol.Sess
 // pick chooses the session for attach without an id. If there are several and the terminal can show
 // a list, the user chooses; otherwise it is the first one. Input after the choice is stored in
 // o.earlyInput.
-func (a *app) pick(ctx context.Context, sessions []protocol.SessionInfo, o *attachOptions) (*protocol.SessionInfo, error) {
+func (a *App) pick(ctx context.Context, sessions []protocol.SessionInfo, o *attachOptions) (*protocol.SessionInfo, error) {
 	t := a.ending.open()
 	if len(sessions) == 1 || !t.HasKeyboard() || !t.Escapes() {
 		return &sessions[0], nil
@@ -61,7 +61,7 @@ func (a *app) pick(ctx context.Context, sessions []protocol.SessionInfo, o *atta
 func listItems(sessions []protocol.SessionInfo) []front.Item {
 	items := make([]front.Item, len(sessions))
 	for i, s := range sessions {
-		items[i] = front.Item{Name: string(s.ID), Age: since(s.LastIOAt), Runs: titleAndCommand(s), Dir: shortDir(whereIs(&s))}
+		items[i] = front.Item{Name: string(s.ID), Age: Since(s.LastIOAt), Runs: titleAndCommand(s), Dir: shortDir(whereIs(&s))}
 	}
 	return items
 }

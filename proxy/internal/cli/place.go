@@ -20,9 +20,9 @@ const anyHost = "any"
 
 // placeOn makes the command one for the host of the gate that leastLoaded chooses. labels is k=v,k=v, or
 // anyHost.
-func (a *app) placeOn(ctx context.Context, labels string) error {
-	if a.host != "" {
-		return exitcode.WrongUsage(fmt.Errorf("--place chooses the host, but the command names %s", plain.Text(a.host)))
+func (a *App) placeOn(ctx context.Context, labels string) error {
+	if a.Host != "" {
+		return exitcode.WrongUsage(fmt.Errorf("--place chooses the host, but the command names %s", plain.Text(a.Host)))
 	}
 	wanted := map[string]string{}
 	for label := range strings.SplitSeq(labels, ",") {

@@ -78,24 +78,24 @@ func commandName(cmd *cobra.Command) string {
 
 // checkPlace returns an error if a command cannot be for another host, or if the name of the host or of the directory is
 // empty: a script whose variable is not set must not end other sessions of this host.
-func (a *app) checkPlace(cmd *cobra.Command) error {
+func (a *App) checkPlace(cmd *cobra.Command) error {
 	switch {
-	case a.host == "" && cmd.Flags().Changed("on"):
+	case a.Host == "" && cmd.Flags().Changed("on"):
 		return exitcode.WrongUsage(errors.New("--on needs the name of a host, but it is empty"))
-	case a.dir == "" && cmd.Flags().Changed("dir"):
+	case a.Dir == "" && cmd.Flags().Changed("dir"):
 		return exitcode.WrongUsage(errors.New("--dir needs a directory, but it is empty"))
 	}
 	name := commandName(cmd)
-	if a.host == "" || places[name] != onlyHere {
+	if a.Host == "" || places[name] != onlyHere {
 		return nil
 	}
 	return exitcode.WrongUsage(fmt.Errorf("%s: %s is only for this host: %s; ssh %s proxy %s runs it there",
-		codeOnlyHere, name, whyOnlyHere[name], plain.ShellWord(a.host), name))
+		codeOnlyHere, name, whyOnlyHere[name], plain.ShellWord(a.Host), name))
 }
 
 // runsOnHost lets the commands with the place onHost run on the host that --on names, with the same flags
 // and arguments.
-func (a *app) runsOnHost(cmd *cobra.Command) {
+func (a *App) runsOnHost(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		a.runsOnHost(sub)
 	}
@@ -104,7 +104,7 @@ func (a *app) runsOnHost(cmd *cobra.Command) {
 		return
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if a.host == "" {
+		if a.Host == "" {
 			return run(cmd, args)
 		}
 		return a.runOnHost(cmd, args)
@@ -113,8 +113,8 @@ func (a *app) runsOnHost(cmd *cobra.Command) {
 
 // runOnHost runs a command on the host, and ends with its exit code: through the gate if one is set and the
 // host has joined it, and by ssh otherwise.
-func (a *app) runOnHost(cmd *cobra.Command, args []string) error {
-	cfg, err := a.settings()
+func (a *App) runOnHost(cmd *cobra.Command, args []string) error {
+	cfg, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (a *app) runOnHost(cmd *cobra.Command, args []string) error {
 		}
 	})
 	argv = append(argv, args...)
-	if cfg.Gate != "" && gate.ValidHost(a.host) {
+	if cfg.Gate != "" && gate.ValidHost(a.Host) {
 		if err := a.runThroughGate(cmd, cfg, argv); !errors.Is(err, client.ErrUnknownHost) {
 			return err
 		}
@@ -134,12 +134,12 @@ func (a *app) runOnHost(cmd *cobra.Command, args []string) error {
 }
 
 // runThroughGate lets the agent of a host of the gate run a command.
-func (a *app) runThroughGate(cmd *cobra.Command, cfg config.Config, argv []string) error {
+func (a *App) runThroughGate(cmd *cobra.Command, cfg config.Config, argv []string) error {
 	o, err := gateOptions(cfg)
 	if err != nil {
 		return err
 	}
-	o.Host = a.host
+	o.Host = a.Host
 	if !cmd.HasParent() { // proxy --handoff, whose flags are those of proxy handoff
 		if cmd.Flags().Lookup("handoff").Value.String() != "true" {
 			return cmd.Help()

@@ -20,8 +20,8 @@ import (
 type stretch struct{ from, until *protocol.Moment }
 
 func (s *stretch) flags(cmd *cobra.Command, verb string) {
-	momentVar(cmd.Flags(), &s.from, "from", verb+" the output from this `MOMENT` on (default what is stored first)")
-	momentVar(cmd.Flags(), &s.until, "until", verb+" the output up to this `MOMENT` (default the end)")
+	MomentVar(cmd.Flags(), &s.from, "from", verb+" the output from this `MOMENT` on (default what is stored first)")
+	MomentVar(cmd.Flags(), &s.until, "until", verb+" the output up to this `MOMENT` (default the end)")
 }
 
 // isSet reports whether one of the flags was given.
@@ -57,7 +57,7 @@ type playOptions struct {
 	idle  time.Duration
 }
 
-func (a *app) playCommand() *cobra.Command {
+func (a *App) playCommand() *cobra.Command {
 	o := &playOptions{}
 	cmd := a.oneSession("play ID", "Show the past of a session in this terminal, with its timing", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
@@ -83,7 +83,7 @@ func (a *app) playCommand() *cobra.Command {
 	cmd.Example = "  proxy play build\n  proxy play build --from -1h --speed 10\n  proxy play build --from 'command -2' --until 'command -1'"
 	o.stretch.flags(cmd, "show")
 	cmd.Flags().Float64Var(&o.speed, "speed", 1, "show it so many `times` as fast")
-	spanVar(cmd.Flags(), &o.idle, "idle-limit", 2*time.Second, "shorten longer pauses to this `time`")
+	SpanVar(cmd.Flags(), &o.idle, "idle-limit", 2*time.Second, "shorten longer pauses to this `time`")
 	return cmd
 }
 

@@ -25,7 +25,7 @@ type recordOptions struct {
 	idleLimit                time.Duration
 }
 
-func (a *app) recordCommand() *cobra.Command {
+func (a *App) recordCommand() *cobra.Command {
 	o := &recordOptions{}
 	cmd := &cobra.Command{
 		Use:               "record ID -o FILE",
@@ -62,7 +62,7 @@ func (a *app) recordCommand() *cobra.Command {
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace a file that exists")
 	f.BoolVar(&o.append, "append", false, "continue an existing recording")
 	f.StringVar(&o.title, "title", "", "the recording's `title` (default the session's)")
-	spanVar(f, &o.idleLimit, "idle-limit", 0, "tell players to shorten pauses to this `time`; the recorded times do not change")
+	SpanVar(f, &o.idleLimit, "idle-limit", 0, "tell players to shorten pauses to this `time`; the recorded times do not change")
 	cmd.MarkFlagsMutuallyExclusive("overwrite", "append")
 	_ = cmd.MarkFlagFilename("output", "cast") // the flag exists, so this cannot fail
 	return cmd
@@ -98,7 +98,7 @@ func (o *recordOptions) record(cmd *cobra.Command, c *client.Client, id protocol
 		return err
 	}
 	defer func() { _ = att.Detach() }()
-	w, length, done, err := openCast(o.output, raw(cmd), o.overwrite, o.append)
+	w, length, done, err := openCast(o.output, Raw(cmd), o.overwrite, o.append)
 	if err != nil {
 		return err
 	}

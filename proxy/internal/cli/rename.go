@@ -11,7 +11,7 @@ import (
 	"holdfast/proxy/internal/exitcode"
 )
 
-func (a *app) renameCommand() *cobra.Command {
+func (a *App) renameCommand() *cobra.Command {
 	var title string
 	cmd := a.oneSession("rename ID TITLE", "Set or remove a session's title", cobra.ExactArgs(2),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {

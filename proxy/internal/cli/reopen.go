@@ -22,7 +22,7 @@ func reopenSize(info *protocol.SessionInfo) (cols, rows int) {
 	return size.Cols, size.Rows
 }
 
-func (a *app) reopenCommand() *cobra.Command {
+func (a *App) reopenCommand() *cobra.Command {
 	o := &attachOptions{}
 	var detach bool
 	early := earlyTime
@@ -67,7 +67,7 @@ func (a *app) reopenCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "do not attach; print the id")
-	spanVar(cmd.Flags(), &early, "early-exit", early, "restore the old exit record if the child fails within this `time`; 0 does not wait")
+	SpanVar(cmd.Flags(), &early, "early-exit", early, "restore the old exit record if the child fails within this `time`; 0 does not wait")
 	o.flags(a, cmd)
 	return cmd
 }

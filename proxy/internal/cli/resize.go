@@ -10,7 +10,7 @@ import (
 	"holdfast/proxy/internal/exitcode"
 )
 
-func (a *app) resizeCommand() *cobra.Command {
+func (a *App) resizeCommand() *cobra.Command {
 	var size protocol.Size // zero if no size was given
 	var name string
 	cmd := a.oneSession("resize ID [COLSxROWS]", "Change a session's size, or its size policy", cobra.RangeArgs(1, 2),

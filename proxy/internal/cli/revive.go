@@ -30,7 +30,7 @@ const (
 	labelRevive = "revive"
 )
 
-func (a *app) reviveCommand() *cobra.Command {
+func (a *App) reviveCommand() *cobra.Command {
 	o := &attachOptions{}
 	var detach, all bool
 	cmd := &cobra.Command{
@@ -52,7 +52,7 @@ func (a *app) reviveCommand() *cobra.Command {
 				return exitcode.WrongUsage(errors.New("revive takes one ID, or --all without a command"))
 			}
 			ctx := cmd.Context()
-			cfg, err := a.settings()
+			cfg, err := a.Settings()
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func (a *app) reviveCommand() *cobra.Command {
 }
 
 // reviveAll revives all lost sessions. It continues after an error. A session whose command fails at once is lost again.
-func (a *app) reviveAll(cmd *cobra.Command, c *client.Client, cfg config.Config) error {
+func (a *App) reviveAll(cmd *cobra.Command, c *client.Client, cfg config.Config) error {
 	list, err := c.List(cmd.Context(), "")
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (a *app) reviveAll(cmd *cobra.Command, c *client.Client, cfg config.Config)
 }
 
 // revive starts a lost session again, with argv or the command that restartArgv chooses.
-func (a *app) revive(ctx context.Context, c *client.Client, id protocol.SessionID, cfg config.Config, argv []string, here bool) (*client.Spawned, error) {
+func (a *App) revive(ctx context.Context, c *client.Client, id protocol.SessionID, cfg config.Config, argv []string, here bool) (*client.Spawned, error) {
 	info, err := c.SessionInfo(ctx, id)
 	if err != nil {
 		return nil, err
@@ -118,12 +118,12 @@ func (a *app) revive(ctx context.Context, c *client.Client, id protocol.SessionI
 	}
 	change := protocol.RespawnSpec{Argv: argv, KeepScreen: true}
 	if info.Lost != nil {
-		if change.Cwd = info.Lost.Cwd; a.host == "" {
+		if change.Cwd = info.Lost.Cwd; a.Host == "" {
 			change.Cwd = existing(change.Cwd)
 		}
 	}
 	if len(argv) == 0 {
-		if change.Argv, err = restartArgv(info, cfg, loginShell(a.host != "")); err != nil {
+		if change.Argv, err = restartArgv(info, cfg, loginShell(a.Host != "")); err != nil {
 			return nil, err
 		}
 	}
@@ -199,7 +199,7 @@ func existing(dir string) string {
 
 // offerRevival tells the viewer of a lost session which screen it sees. It starts the session again if
 // the setting or label "revive" says so, or if the user answers yes.
-func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.Attachment, t *front.Terminal, o *attachOptions) error {
+func (a *App) offerRevival(ctx context.Context, c *client.Client, att *client.Attachment, t *front.Terminal, o *attachOptions) error {
 	// The attachment may be older than the loss, and then its info does not describe the loss.
 	info, err := c.SessionInfo(ctx, att.Info().Session.ID)
 	if err != nil {
@@ -210,7 +210,7 @@ func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.At
 		cwd = cmp.Or(info.Lost.Cwd, cwd)
 		t.Say("[%s was lost with the machine; this is its screen at %s, after %d bytes of output]", info.ID, info.Lost.SeenAt.Local().Format(time.DateTime), info.Lost.Offset)
 	}
-	cfg, err := a.settings()
+	cfg, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.At
 	return a.attachTo(ctx, c, &s.Session, o)
 }
 
-func (a *app) forgetCommand() *cobra.Command {
+func (a *App) forgetCommand() *cobra.Command {
 	cmd := a.manySessions("forget ID...", "Delete sessions that have ended or were lost, and what is stored of them",
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID) error {
 			return c.Forget(cmd.Context(), id)

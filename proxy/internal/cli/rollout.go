@@ -46,10 +46,10 @@ func (o *rolloutFlags) define(cmd *cobra.Command) {
 	f.StringVar(&o.sha256, "sha256", "", "with --hosts and a URL: the `sum` of the archive")
 	f.StringVar(&o.waves, "waves", "1,10%", "with --hosts: `sizes` of the first waves, as numbers or percentages; the remaining hosts are the last wave")
 	f.IntVar(&o.parallel, "parallel", 32, "with --hosts: upgrade at most this `number` of hosts at a time")
-	spanVar(f, &o.limit, "limit", time.Minute, "with --hosts: `time` until the new programs of a host must serve, and for which a host may be unreachable meanwhile")
-	spanVar(f, &o.maxStall, "max-stall", 2*time.Second, "with --hosts: longest `pause` of a client; 0 means any")
+	SpanVar(f, &o.limit, "limit", time.Minute, "with --hosts: `time` until the new programs of a host must serve, and for which a host may be unreachable meanwhile")
+	SpanVar(f, &o.maxStall, "max-stall", 2*time.Second, "with --hosts: longest `pause` of a client; 0 means any")
 	_ = cmd.RegisterFlagCompletionFunc("hosts", func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return (&app{}).hostNames(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+		return (&App{}).hostNames(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
 	})
 	_ = cmd.MarkFlagDirname("to")
 }
@@ -65,7 +65,7 @@ func (o *rolloutFlags) setWithoutHosts(cmd *cobra.Command) string {
 }
 
 // hostNames completes the name of a host of the gate.
-func (a *app) hostNames(ctx context.Context) (names []cobra.Completion) {
+func (a *App) hostNames(ctx context.Context) (names []cobra.Completion) {
 	o, err := a.gateSettings()
 	if err != nil {
 		return nil
@@ -109,8 +109,8 @@ func (o *rolloutFlags) check() ([]rollout.Size, error) {
 }
 
 // rollOut upgrades hosts of the gate in waves.
-func (a *app) rollOut(cmd *cobra.Command, f *rolloutFlags, isTrial bool) error {
-	if a.host != "" {
+func (a *App) rollOut(cmd *cobra.Command, f *rolloutFlags, isTrial bool) error {
+	if a.Host != "" {
 		return exitcode.WrongUsage(errors.New("--hosts upgrades hosts of the gate from here, and cannot be used with --on"))
 	}
 	sizes, err := f.check()
@@ -137,8 +137,8 @@ func (a *app) rollOut(cmd *cobra.Command, f *rolloutFlags, isTrial bool) error {
 		return exitcode.New(sysexits.Unavailable, "no host of the gate matches; see proxy hosts")
 	}
 	tell := func(e rollout.Event) { tellEvent(cmd.OutOrStdout(), e) }
-	if a.json {
-		tell = func(e rollout.Event) { _ = jsonTo(cmd.OutOrStdout()).Encode(e) } // the rollout must not end with its reader
+	if a.JSON {
+		tell = func(e rollout.Event) { _ = JSONTo(cmd.OutOrStdout()).Encode(e) } // the rollout must not end with its reader
 	}
 	ask := func(ctx context.Context, host string, m gate.Upgrade, step func(gate.UpgradeStep)) (gate.Upgraded, error) {
 		o := o

@@ -4,7 +4,7 @@
 // answers. byproxy.go lets holdfast run the commands of package operate.
 //
 // Commands share these files: app.go (directories, connections, the start of a proxy), supervisor.go (a
-// connection without a proxy), shared.go (for package operate), name.go (the name of the program in texts), session.go (commands about one session), pick.go, limitflags.go, await.go
+// connection without a proxy), name.go (the name of the program in texts), session.go (commands about one session), pick.go, limitflags.go, await.go
 // and ending.go (parts of commands), and print.go, describe.go, format.go, duration.go, size.go, cast.go,
 // screen_html.go and completion.go (text).
 //
@@ -61,17 +61,17 @@ func Main(operate func(*App) []*cobra.Command) int {
 		return 0
 	}
 	if text := exitcode.Text(err); text != "" {
-		note("%s", text)
+		Note("%s", text)
 	}
 	return code
 }
 
-// app has the fields that all commands share.
-type app struct {
-	dir   string // --dir
-	proxy string // --proxy: the name of the proxy
-	json  bool   // --json
-	host  string // --on, or the host in the name of a session; "" is this host
+// An App is this command line: the fields that all commands share, also those of package operate.
+type App struct {
+	Dir   string // --dir
+	Proxy string // --proxy: the name of the proxy
+	JSON  bool   // --json
+	Host  string // --on, or the host in the name of a session; "" is this host
 
 	attaches   bool         // the command will attach to a session with a connection of its own
 	isStarting *atomic.Bool // the command needs a proxy to start something, so that it starts one also after a user has stopped it; nil: no
@@ -84,18 +84,18 @@ type app struct {
 }
 
 // newApp returns the fields for Main.
-func newApp(operate func(*App) []*cobra.Command) *app {
-	a := &app{isProxy: operate != nil, ending: &ending{}}
+func newApp(operate func(*App) []*cobra.Command) *App {
+	a := &App{isProxy: operate != nil, ending: &ending{}}
 	a.operate = byProxyCommands
 	if operate != nil {
-		a.operate = func() []*cobra.Command { return operate(&App{a}) }
+		a.operate = func() []*cobra.Command { return operate(a) }
 	}
 	return a
 }
 
 // command returns the root command with the subcommand that is named, or with all if only is "" or no
 // subcommand has that name.
-func (a *app) command(only string) *cobra.Command {
+func (a *App) command(only string) *cobra.Command {
 	var handoff bool
 	var o handoffOptions
 	root := &cobra.Command{
@@ -122,7 +122,7 @@ func (a *app) command(only string) *cobra.Command {
 			if err := config.CheckEnviron(os.Environ()); err != nil {
 				return err
 			}
-			return errors.Join(config.CheckProxyName(a.proxy), a.checkPlace(cmd))
+			return errors.Join(config.CheckProxyName(a.Proxy), a.checkPlace(cmd))
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.WrongUsage(err) })
@@ -131,9 +131,9 @@ func (a *app) command(only string) *cobra.Command {
 	for _, name := range []string{"handoff", "foreground", "dry-run", "json", "from-dir", "timeout"} {
 		_ = root.Flags().MarkHidden(name) // proxy handoff has these flags; here they exist for scripts that use --handoff
 	}
-	root.PersistentFlags().StringVar(&a.dir, "dir", "", "`directory` for all files (default $HOLDFAST_DIR, or the user's directories)")
-	root.PersistentFlags().StringVar(&a.proxy, "proxy", config.DefaultProxy, "`name` of the proxy, if several proxies serve one supervisor")
-	root.PersistentFlags().StringVar(&a.host, "on", "", "run the command for another `host`, which the gate knows or ssh reaches; HOST/ID names a session there")
+	root.PersistentFlags().StringVar(&a.Dir, "dir", "", "`directory` for all files (default $HOLDFAST_DIR, or the user's directories)")
+	root.PersistentFlags().StringVar(&a.Proxy, "proxy", config.DefaultProxy, "`name` of the proxy, if several proxies serve one supervisor")
+	root.PersistentFlags().StringVar(&a.Host, "on", "", "run the command for another `host`, which the gate knows or ssh reaches; HOST/ID names a session there")
 	root.AddCommand(a.commands(only)...)
 	root.SetOut(plain.Stdout)
 	root.SetErr(plain.Stderr)

@@ -32,16 +32,16 @@ type runOptions struct {
 	kill, text, asJSON bool // asJSON is set by --json
 }
 
-func (a *app) runCommand() *cobra.Command {
+func (a *App) runCommand() *cobra.Command {
 	o := &runOptions{}
-	cmd := a.jsonFlag(&cobra.Command{
+	cmd := a.JSONFlag(&cobra.Command{
 		Use:   "run [flags] [--] argv...",
 		Short: "Run one command in a session, print its output, and exit with its code",
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if len(argv) == 0 {
 				return exitcode.WrongUsage(errors.New("run needs a command: give it after the flags"))
 			}
-			o.asJSON, a.attaches = a.json, true
+			o.asJSON, a.attaches = a.JSON, true
 			return a.run(cmd, o, argv)
 		},
 	})
@@ -65,7 +65,7 @@ func (a *app) runCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false) // flags after the command belong to the command
 	f.StringVar(&o.id, "id", "", "the run's `id`; the same id returns to the same run")
-	spanVar(f, &o.timeout, "timeout", 0, "wait at most this `time`, and exit with 124; the run continues (default for ever)")
+	SpanVar(f, &o.timeout, "timeout", 0, "wait at most this `time`, and exit with 124; the run continues (default for ever)")
 	f.BoolVar(&o.kill, "kill", false, "with --timeout: end the run after that time")
 	f.BoolVar(&o.text, "text", false, "print the lines after the end, as a screen shows them, without escape sequences")
 	f.StringVar(&o.size, "size", "", "fixed size, `COLSxROWS` (default the size of this terminal or 80x24)")
@@ -93,7 +93,7 @@ func (o *runOptions) spawnRequest(argv []string) (client.SpawnRequest, error) {
 }
 
 // run starts the run or returns to it, watches it, and exits as it did.
-func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
+func (a *App) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 	if err := a.nameHost(cmd, &o.newOptions); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)...)
 	defer signal.Stop(signals)
-	return a.withStarted(cmd.Context(), func(c *client.Client) error {
+	return a.WithStarted(cmd.Context(), func(c *client.Client) error {
 		// From here on this command handles signals itself, because it must not lose sight of the
 		// run. A run may take any time to end after SIGINT.
 		a.ending.needs(always)
@@ -126,7 +126,7 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 				"run %s has another command: %s", s.SessionID, plain.Text(commandLine(s.Session.Argv))))
 		}
 		warnUnmasked(&s.Session)
-		r := &oneRun{c: c, o: o, joins: joins, s: s.Session, signals: signals, ending: a.ending, out: raw(cmd)}
+		r := &oneRun{c: c, o: o, joins: joins, s: s.Session, signals: signals, ending: a.ending, out: Raw(cmd)}
 		r.ends = &lineEnds{w: r.out}
 		r.s.ID = s.SessionID
 		if t := a.ending.open(); !o.text && !o.asJSON && t.IsTerminal() {
@@ -141,9 +141,9 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 }
 
 // start starts the run, or returns to it. A run that the supervisor has not confirmed soon after the end of asked, or in
-// startTimeout, may start later, so the error names it.
+// StartTimeout, may start later, so the error names it.
 func (o *runOptions) start(asked context.Context, c *client.Client, request client.SpawnRequest) (*client.Spawned, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(asked), startTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(asked), StartTimeout)
 	defer cancel()
 	defer context.AfterFunc(asked, func() { time.AfterFunc(abandonLimit, cancel) })()
 	s, err := c.Spawn(ctx, request)
@@ -189,7 +189,7 @@ var (
 
 // watch prints the run until it ends, or until a time-out, a signal, a broken pipe or the detach
 // keys stop it.
-func (r *oneRun) watch(parent context.Context, a *app) error {
+func (r *oneRun) watch(parent context.Context, a *App) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	if r.o.timeout > 0 {
@@ -317,7 +317,7 @@ func isMaskedFrom(shown, text string) bool {
 }
 
 // join attaches this terminal to the run.
-func (r *oneRun) join(ctx context.Context, a *app) error {
+func (r *oneRun) join(ctx context.Context, a *App) error {
 	err := a.attachTo(ctx, r.c, &r.s, r.joins)
 	switch {
 	case r.joins.detached:
@@ -348,7 +348,7 @@ func (r *oneRun) left(ctx context.Context) error {
 	case err == nil:
 		r.exit = record
 		if record.Reason != protocol.ReasonLost { // end says how to return to a lost run
-			note("run %s has ended; the same command with --id %s prints its output", r.s.ID, r.s.ID)
+			Note("run %s has ended; the same command with --id %s prints its output", r.s.ID, r.s.ID)
 		}
 		return nil
 	case protocol.CodeOf(err) == protocol.CodeSessionNotFound:
@@ -391,7 +391,7 @@ func (r *oneRun) attachOnce(ctx context.Context, w io.Writer) error {
 		return nil
 	case protocol.CodeSessionExited: // the output at this offset is no longer kept
 		if err = r.catchUp(ctx, w); err == nil {
-			r.exit, err = r.c.Wait(ctx, r.s.ID, startTimeout)
+			r.exit, err = r.c.Wait(ctx, r.s.ID, StartTimeout)
 		}
 	}
 	return err
@@ -422,7 +422,7 @@ func (r *oneRun) receive(ctx context.Context, att *client.Attachment, w io.Write
 			r.shared = true
 			return nil
 		case client.Exited:
-			r.exit, err = r.c.Wait(ctx, r.s.ID, startTimeout)
+			r.exit, err = r.c.Wait(ctx, r.s.ID, StartTimeout)
 			return err
 		case client.Failed:
 			return m.Err
@@ -467,7 +467,7 @@ func (r *oneRun) printStored(ctx context.Context, w io.Writer, until uint64) err
 	missing.note(client.PastOutput{Offset: max(r.pos, until)})
 	r.pos = max(r.pos, until)
 	if missing.count > 0 {
-		note("%d bytes of the output are no longer kept", missing.count)
+		Note("%d bytes of the output are no longer kept", missing.count)
 	}
 	return nil
 }
@@ -499,7 +499,7 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 		}
 		if !named && !r.joins.detached { // otherwise the end of its output may not have been shown
 			if err := r.c.Forget(ctx, id); err != nil && protocol.CodeOf(err) != protocol.CodeSessionNotFound {
-				warn(fmt.Errorf("the session could not be removed from the list: %w", err))
+				Warn(fmt.Errorf("the session could not be removed from the list: %w", err))
 			}
 		}
 		return childExit(r.exit.ExitCode)
@@ -533,7 +533,7 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 // returns err. A full disk, for example, does not end the run.
 func (r *oneRun) keep(err error) error {
 	if protocol.CodeOf(err) != protocol.CodeSessionNotFound { // otherwise the run was forgotten meanwhile
-		note("run %s was not ended by this error; the same command with --id %s returns to it", r.s.ID, r.s.ID)
+		Note("run %s was not ended by this error; the same command with --id %s returns to it", r.s.ID, r.s.ID)
 	}
 	return err
 }
@@ -604,7 +604,7 @@ func (r *oneRun) result(ctx context.Context, timedOut bool) error {
 	text, truncated := b.String(), lines.First > 0
 	if r.o.text {
 		if truncated {
-			note("the first %d lines are no longer kept", lines.First)
+			Note("the first %d lines are no longer kept", lines.First)
 		}
 		_, err := io.WriteString(r.out, text)
 		return err
@@ -616,7 +616,7 @@ func (r *oneRun) result(ctx context.Context, timedOut bool) error {
 	if e := r.exit; e != nil {
 		o.ExitCode, o.Signal, o.Outcome, o.DurationMS = &e.ExitCode, e.Signal, e.Outcome, e.ExitedAt.Sub(e.StartedAt).Milliseconds()
 	}
-	enc := jsonTo(r.out)
+	enc := JSONTo(r.out)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(o)
 }

@@ -20,28 +20,28 @@ type screenOptions struct {
 	client.ScreenOptions
 }
 
-func (a *app) screenCommand() *cobra.Command {
+func (a *App) screenCommand() *cobra.Command {
 	o := &screenOptions{}
-	cmd := a.jsonFlag(a.oneSession("screen ID", "Print a session's screen, or its last lines", cobra.ExactArgs(1),
+	cmd := a.JSONFlag(a.oneSession("screen ID", "Print a session's screen, or its last lines", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			content, err := c.Screen(cmd.Context(), id, o.ScreenOptions)
 			if err != nil {
 				return err
 			}
 			if content.Inexact {
-				note("output before this moment is not stored, so the screen may have been another one")
+				Note("output before this moment is not stored, so the screen may have been another one")
 			}
-			if a.json {
-				return jsonTo(cmd.OutOrStdout()).Encode(content) // on one line, because there are many cells
+			if a.JSON {
+				return JSONTo(cmd.OutOrStdout()).Encode(content) // on one line, because there are many cells
 			}
 			if content.Truncated { // --json has a field for it
-				note("the first lines are left out, because there are too many for one answer; proxy export %s prints all", id)
+				Note("the first lines are left out, because there are too many for one answer; proxy export %s prints all", id)
 			}
-			return o.print(raw(cmd), id, content)
+			return o.print(Raw(cmd), id, content)
 		}))
 	cmd.Long = "Print a session's screen, or its last lines, as they are now or as they were at an earlier moment.\n\n" + momentHelp
 	cmd.Example = "  proxy screen build --lines 20\n  proxy screen build --at -5m\n  proxy screen build --at 'command -2' --ansi\n  proxy screen build --json\n  proxy screen build --html --scrollback >build.html"
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return o.check(a.json, cmd.Flags().Changed("scrollback")) }
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return o.check(a.JSON, cmd.Flags().Changed("scrollback")) }
 	f := cmd.Flags()
 	f.BoolVar(&o.text, "text", false, "plain text (the default)")
 	f.BoolVar(&o.ansi, "ansi", false, "text with colours, for a terminal")
@@ -50,7 +50,7 @@ func (a *app) screenCommand() *cobra.Command {
 	f.StringVar(&o.scrollback, "scrollback", "", "print also `n` lines above the screen; without =n all of them")
 	f.Lookup("scrollback").NoOptDefVal = "all"
 	f.StringVar(&o.size, "size", "", "lay the screen out for `COLSxROWS` (default the session's size)")
-	momentVar(f, &o.At, "at", "print the screen as it was at this `MOMENT`")
+	MomentVar(f, &o.At, "at", "print the screen as it was at this `MOMENT`")
 	f.BoolVar(&o.NonEmpty, "non-empty", false, "print only lines that are not blank")
 	cmd.MarkFlagsMutuallyExclusive("text", "ansi", "html", "json")
 	return cmd
@@ -87,6 +87,18 @@ func (o *screenOptions) check(cells, scrollback bool) error {
 	size, err := parseSize(o.size)
 	o.Cols, o.Rows = size.Cols, size.Rows
 	return err
+}
+
+// ScreenFormat returns the format in which a command asks for a screen.
+func ScreenFormat(ansi, cells bool) protocol.ScreenFormat {
+	o := &screenOptions{ansi: ansi}
+	_ = o.check(cells, false) // only other options can be wrong
+	return o.Format
+}
+
+// PrintScreen prints a screen that ScreenFormat has the format of, and not as cells.
+func PrintScreen(out io.Writer, ansi bool, id protocol.SessionID, content *protocol.ScreenContent) error {
+	return (&screenOptions{ansi: ansi}).print(out, id, content)
 }
 
 // print prints the screen in the chosen format.

@@ -19,10 +19,10 @@ import (
 	"holdfast/shared/plain"
 )
 
-func (a *app) searchCommand() *cobra.Command {
+func (a *App) searchCommand() *cobra.Command {
 	var o client.SearchOptions
 	var whole bool
-	cmd := a.jsonFlag(a.oneSession("search ID REGEXP", "Print the lines of a session's history and screen that match", cobra.ExactArgs(2),
+	cmd := a.JSONFlag(a.oneSession("search ID REGEXP", "Print the lines of a session's history and screen that match", cobra.ExactArgs(2),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, args []string) error {
 			o.Pattern = args[0]
 			if whole {
@@ -52,7 +52,7 @@ func (a *app) searchCommand() *cobra.Command {
 
 // printFound prints matches, of which the newest comes first, in the format of grep with the oldest
 // first, or with --json as one object a line. of returns the number, the text and the ranges of a match.
-func printFound[M any](cmd *cobra.Command, a *app, matches iter.Seq2[M, error], of func(M) (uint64, string, []protocol.Range)) error {
+func printFound[M any](cmd *cobra.Command, a *App, matches iter.Seq2[M, error], of func(M) (uint64, string, []protocol.Range)) error {
 	var found []M
 	for m, err := range matches {
 		if err != nil {
@@ -60,14 +60,14 @@ func printFound[M any](cmd *cobra.Command, a *app, matches iter.Seq2[M, error], 
 		}
 		found = append(found, m)
 	}
-	coloured := colours(raw(cmd))
-	out := bufio.NewWriter(raw(cmd))
-	enc := jsonTo(out)
+	coloured := colours(Raw(cmd))
+	out := bufio.NewWriter(Raw(cmd))
+	enc := JSONTo(out)
 	for _, m := range slices.Backward(found) {
 		number, text, ranges := of(m)
 		var err error
 		switch {
-		case a.json:
+		case a.JSON:
 			err = enc.Encode(m)
 		case coloured:
 			_, err = fmt.Fprintf(out, "\x1b[32m%d\x1b[m\x1b[36m:\x1b[m%s\n", number, highlight(text, ranges))

@@ -28,9 +28,9 @@ type sendOptions struct {
 	wait       awaitOptions
 }
 
-func (a *app) sendCommand() *cobra.Command {
+func (a *App) sendCommand() *cobra.Command {
 	o := &sendOptions{}
-	cmd := a.jsonFlag(a.oneSession("send ID [TEXT...]", "Send input to a session, and wait for its effect", cobra.MinimumNArgs(1),
+	cmd := a.JSONFlag(a.oneSession("send ID [TEXT...]", "Send input to a session, and wait for its effect", cobra.MinimumNArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, args []string) error {
 			return a.send(cmd, c, o, id, args)
 		}))
@@ -47,7 +47,7 @@ func (a *app) sendCommand() *cobra.Command {
 		if err := o.wait.check(cmd.Flags(), "wait-"); err != nil {
 			return err
 		}
-		if !o.wait.asked() && (a.json || cmd.Flags().Changed("timeout")) {
+		if !o.wait.asked() && (a.JSON || cmd.Flags().Changed("timeout")) {
 			return exitcode.WrongUsage(errors.New("--json and --timeout need something to wait for: give --wait-text, --wait-prompt or --wait-idle"))
 		}
 		return nil
@@ -123,7 +123,7 @@ func keyNames(*cobra.Command, []string, string) ([]cobra.Completion, cobra.Shell
 }
 
 // send marks the output, sends the input and waits.
-func (a *app) send(cmd *cobra.Command, c *client.Client, o *sendOptions, id protocol.SessionID, args []string) error {
+func (a *App) send(cmd *cobra.Command, c *client.Client, o *sendOptions, id protocol.SessionID, args []string) error {
 	ctx := cmd.Context()
 	data := []byte(strings.Join(args, " "))
 	if o.file != "" {
@@ -206,17 +206,17 @@ func (o *sendOptions) pressKeys(ctx context.Context, q *client.Sequence) error {
 }
 
 // tellFull tells once on stderr that the command waits because a session accepts no input.
-func (a *app) tellFull(id protocol.SessionID, waited time.Duration) {
+func (a *App) tellFull(id protocol.SessionID, waited time.Duration) {
 	if waited >= askAfter && !a.toldFull {
 		a.toldFull = true
-		note("session %s accepts no more input, because its program does not read, or another command sends; send waits", id)
+		Note("session %s accepts no more input, because its program does not read, or another command sends; send waits", id)
 	}
 }
 
 // sent turns an error that reports a possible loss of sent input into a warning.
 func sent(err error) error {
 	if protocol.CodeOf(err) == protocol.CodeLineTooLong {
-		warn(err)
+		Warn(err)
 		return nil
 	}
 	return err

@@ -16,7 +16,7 @@ import (
 )
 
 // oneSession returns a command with a first argument that is a session's id.
-func (a *app) oneSession(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, *client.Client, protocol.SessionID, []string) error) *cobra.Command {
+func (a *App) oneSession(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, *client.Client, protocol.SessionID, []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: args, ValidArgsFunction: a.sessionIDs(anyState),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,7 +31,7 @@ func (a *app) oneSession(use, short string, args cobra.PositionalArgs, run func(
 
 // manySessions returns a command with one or more session ids as arguments. It calls run for each
 // session, also after an error with another one, and returns all errors.
-func (a *app) manySessions(use, short string, run func(*cobra.Command, *client.Client, protocol.SessionID) error) *cobra.Command {
+func (a *App) manySessions(use, short string, run func(*cobra.Command, *client.Client, protocol.SessionID) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.sessionIDs(anyState),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -66,7 +66,7 @@ type hostGroup struct {
 
 // byHost groups names of sessions by their hosts. The groups are in the order of their first names. A name
 // without a host is that of hostOf, and errs has the errors of the names for which hostOf returns one.
-func (a *app) byHost(ctx context.Context, names []string) (groups []hostGroup, errs []error) {
+func (a *App) byHost(ctx context.Context, names []string) (groups []hostGroup, errs []error) {
 	for _, name := range names {
 		host, id := splitName(name)
 		if host == "" && id.Validate() == nil {
@@ -87,14 +87,14 @@ func (a *app) byHost(ctx context.Context, names []string) (groups []hostGroup, e
 
 // isItself reports whether a session of the host of the command is the one in which the command runs. A session of
 // another supervisor may have the same id. A session of an earlier release does not know its instance.
-func (a *app) isItself(id protocol.SessionID, instance protocol.Instance) bool {
+func (a *App) isItself(id protocol.SessionID, instance protocol.Instance) bool {
 	own := protocol.Instance(os.Getenv("HOLDFAST_INSTANCE"))
-	return a.host == "" && id != "" && string(id) == os.Getenv("HOLDFAST_SESSION") && (own == "" || own == instance)
+	return a.Host == "" && id != "" && string(id) == os.Getenv("HOLDFAST_SESSION") && (own == "" || own == instance)
 }
 
 // notItself returns an error if id is the session in which this command runs.
-func (a *app) notItself(ctx context.Context, c *client.Client, id protocol.SessionID) error {
-	if a.host != "" || id == "" || string(id) != os.Getenv("HOLDFAST_SESSION") { // then there is no need to ask for the instance
+func (a *App) notItself(ctx context.Context, c *client.Client, id protocol.SessionID) error {
+	if a.Host != "" || id == "" || string(id) != os.Getenv("HOLDFAST_SESSION") { // then there is no need to ask for the instance
 		return nil
 	}
 	info, err := c.SessionInfo(ctx, id)
@@ -111,7 +111,7 @@ func (a *app) notItself(ctx context.Context, c *client.Client, id protocol.Sessi
 
 // sessionID converts an argument into a session id, and checks it. If the argument is HOST/ID, the
 // command is for that host; if it is an ID alone, the command is for the host that hostOf returns.
-func (a *app) sessionID(ctx context.Context, arg string) (protocol.SessionID, error) {
+func (a *App) sessionID(ctx context.Context, arg string) (protocol.SessionID, error) {
 	host, id := splitName(arg)
 	err := id.Validate()
 	if err == nil && host == "" {

@@ -13,22 +13,22 @@ import (
 	"holdfast/shared/plain"
 )
 
-func (a *app) shareCommand() *cobra.Command {
+func (a *App) shareCommand() *cobra.Command {
 	ttl := time.Hour
-	cmd := a.jsonFlag(a.oneSession("share ID", "Print a link that shows a session in a browser", cobra.ExactArgs(1),
+	cmd := a.JSONFlag(a.oneSession("share ID", "Print a link that shows a session in a browser", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			url, expires, err := c.Share(cmd.Context(), id, ttl)
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return printJSON(cmd, map[string]any{"url": url, "expires_at": expires})
+			if a.JSON {
+				return PrintJSON(cmd, map[string]any{"url": url, "expires_at": expires})
 			}
 			where := "this machine"
-			if a.host != "" { // by ssh
-				where = plain.Text(a.host)
+			if a.Host != "" { // by ssh
+				where = plain.Text(a.Host)
 			}
-			warn(fmt.Errorf("everybody who has this link sees %s until %s, on %s or through a tunnel to it", id, expires.Local().Format(time.DateTime), where))
+			Warn(fmt.Errorf("everybody who has this link sees %s until %s, on %s or through a tunnel to it", id, expires.Local().Format(time.DateTime), where))
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), url)
 			return err
 		}))
@@ -45,6 +45,6 @@ func (a *app) shareCommand() *cobra.Command {
 		}
 		return nil
 	}
-	spanVar(cmd.Flags(), &ttl, "ttl", ttl, "the `time` after which the link expires, at most 720h")
+	SpanVar(cmd.Flags(), &ttl, "ttl", ttl, "the `time` after which the link expires, at most 720h")
 	return cmd
 }

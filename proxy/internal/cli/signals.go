@@ -12,6 +12,7 @@ import (
 
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/front"
+	"holdfast/shared/machine"
 )
 
 // signalled is the cause of a context that was ended by a signal.
@@ -98,6 +99,16 @@ func (e *ending) restores(t *front.Terminal) *front.Terminal {
 
 // needs gives the command more time to end after a signal than endLimit.
 func (e *ending) needs(extra time.Duration) { e.extra.Store(int64(extra)) }
+
+// EndsSlowly lets this command take any time to end after a signal, because it serves clients or ends processes of its
+// own. Other commands are ended if they take too long.
+func (a *App) EndsSlowly() { a.ending.needs(always) }
+
+// Serves is EndsSlowly for a command that must continue to serve clients also if nobody reads its log any more.
+func (a *App) Serves() {
+	a.EndsSlowly()
+	machine.SurviveBrokenPipe()
+}
 
 // exit restores the terminal, and ends the process as the signal s. The attributes of the terminal are
 // restored first, which never takes long; a terminal that blocks output keeps its modes.

@@ -8,7 +8,7 @@ import (
 	"holdfast/proxy/client"
 )
 
-func (a *app) startCommand() *cobra.Command {
+func (a *App) startCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "start",
 		Short:   "Start the proxy and the supervisor in the background if they do not run",
@@ -16,7 +16,7 @@ func (a *app) startCommand() *cobra.Command {
 		Example: "  proxy start",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withStarted(cmd.Context(), func(c *client.Client) error {
+			return a.WithStarted(cmd.Context(), func(c *client.Client) error {
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "proxy %d serves\n", c.ProxyPID())
 				return err
 			})

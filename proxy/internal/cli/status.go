@@ -20,8 +20,8 @@ import (
 	"holdfast/shared/sysexits"
 )
 
-func (a *app) statusCommand() *cobra.Command {
-	return a.jsonFlag(&cobra.Command{
+func (a *App) statusCommand() *cobra.Command {
+	return a.JSONFlag(&cobra.Command{
 		Use:     "status",
 		Short:   "Show both processes: pid, version, protocol, uptime, sessions, skew",
 		Example: "  proxy status",
@@ -32,9 +32,9 @@ func (a *app) statusCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					err = printJSON(cmd, s)
-				} else if dirs, where := a.dirs(); where != nil {
+				if a.JSON {
+					err = PrintJSON(cmd, s)
+				} else if dirs, where := a.Dirs(); where != nil {
 					err = where
 				} else {
 					err = printStatus(cmd.OutOrStdout(), s, keeperstate.CheckHeld(dirs.Runtime))

@@ -28,7 +28,7 @@ type stdioOptions struct {
 	again bool // the client was connected before
 }
 
-func (a *app) stdioCommand() *cobra.Command {
+func (a *App) stdioCommand() *cobra.Command {
 	o := &stdioOptions{}
 	cmd := &cobra.Command{
 		Use:   "stdio",
@@ -49,8 +49,8 @@ func (a *app) stdioCommand() *cobra.Command {
 }
 
 // stdio connects in and out with the proxy.
-func (a *app) stdio(ctx context.Context, o *stdioOptions, in io.Reader, out io.Writer) error {
-	c, err := a.connectAgain(ctx, o.start, o.again) // it starts a proxy if that is necessary
+func (a *App) stdio(ctx context.Context, o *stdioOptions, in io.Reader, out io.Writer) error {
+	c, err := a.ConnectAgain(ctx, o.start, o.again) // it starts a proxy if that is necessary
 	if err != nil {
 		return err
 	}
@@ -61,21 +61,21 @@ func (a *app) stdio(ctx context.Context, o *stdioOptions, in io.Reader, out io.W
 	if _, err := fmt.Fprintf(out, "\n%s %s %s\n", client.StdioGreeting, client.StdioFormat, version.String()); err != nil {
 		return err
 	}
-	return a.serveStream(ctx, in, out, nil)
+	return a.ServeStream(ctx, in, out, nil)
 }
 
-// connectAgain returns a client like connect. If the other side was connected before, it does not start
+// ConnectAgain returns a client like Connect. If the other side was connected before, it does not start
 // a proxy that a user has stopped.
-func (a *app) connectAgain(ctx context.Context, starts, again bool) (*client.Client, error) {
-	if again && !pipe.Here && a.leftInOrder() {
+func (a *App) ConnectAgain(ctx context.Context, starts, again bool) (*client.Client, error) {
+	if again && !pipe.Here && a.LeftInOrder() {
 		return nil, exitcode.New(sysexits.TempFail, "the proxy was stopped")
 	}
-	return a.connect(ctx, starts)
+	return a.Connect(ctx, starts)
 }
 
-// serveStream connects a client's frames with the proxy until one side ends. If a secret is set here, it
+// ServeStream connects a client's frames with the proxy until one side ends. If a secret is set here, it
 // is added to the client's hello. If vouch is not nil, it precedes the hello.
-func (a *app) serveStream(ctx context.Context, in io.Reader, out io.Writer, vouch *api.Vouch) error {
+func (a *App) ServeStream(ctx context.Context, in io.Reader, out io.Writer, vouch *api.Vouch) error {
 	dirs, secret, err := a.dirsAndSecret()
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (a *app) serveStream(ctx context.Context, in io.Reader, out io.Writer, vouc
 		}
 		hello = append(frame.Append(nil, frame.Control, m), hello...)
 	}
-	nc, err := client.DialAPI(ctx, dirs, a.proxy) // not earlier, because the proxy waits only 2 s for the hello
+	nc, err := client.DialAPI(ctx, dirs, a.Proxy) // not earlier, because the proxy waits only 2 s for the hello
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 	"holdfast/shared/sysexits"
 )
 
-func (a *app) stopCommand() *cobra.Command {
+func (a *App) stopCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "stop",
@@ -34,14 +34,14 @@ func (a *app) stopCommand() *cobra.Command {
 			if pipe.Here {
 				return exitcode.Unsupported("a stop", "proxy status says which process to end")
 			}
-			dirs, err := a.dirs()
+			dirs, err := a.Dirs()
 			if err != nil {
 				return err
 			}
 			if all {
 				return a.explainTimeout(cmd.Context(), stopAll(cmd.Context(), cmd.OutOrStdout(), dirs))
 			}
-			pid, err := handoff.Stop(cmd.Context(), dirs.Socket(config.ControlSocket(a.proxy)))
+			pid, err := handoff.Stop(cmd.Context(), dirs.Socket(config.ControlSocket(a.Proxy)))
 			if socket.IsAbsent(err) {
 				return exitcode.New(sysexits.Unavailable, "no proxy runs here")
 			}
@@ -115,7 +115,7 @@ func stopSupervisor(ctx context.Context, dirs config.Dirs) (pid int, err error) 
 	if _, err = conn.Call(ctx, wire.Shutdown{}); err != nil || absent != nil {
 		return pid, late(ctx, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, StartTimeout)
 	defer cancel()
 	return pid, socket.AwaitGone(ctx, path, was) // otherwise a command that follows could still find the supervisor
 }

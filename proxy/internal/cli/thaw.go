@@ -7,7 +7,7 @@ import (
 	"holdfast/proxy/client"
 )
 
-func (a *app) thawCommand() *cobra.Command {
+func (a *App) thawCommand() *cobra.Command {
 	cmd := a.oneSession("thaw ID", "Continue all programs of a frozen session", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			return c.Thaw(cmd.Context(), id)

@@ -25,8 +25,8 @@ const askAgain = time.Minute
 // watchAnswers tells on stderr once which process does not answer, and what to do, while the command takes
 // long. The command continues to wait, because a process that was stopped may continue. stop ends
 // the watch; it must be called before stderr is a terminal in raw mode.
-func (a *app) watchAnswers(ctx context.Context) (stop func()) {
-	if pipe.Here || a.host != "" { // ssh reports a host that does not answer
+func (a *App) watchAnswers(ctx context.Context) (stop func()) {
+	if pipe.Here || a.Host != "" { // ssh reports a host that does not answer
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -50,9 +50,9 @@ func checkAgain(ctx context.Context, check func() bool) {
 
 // explainTimeout prints which process does not answer if err is the time-out of a connection, and returns err with the exit
 // code for a process that does not answer. A command that replaces or stops a process does not wait for it as others do.
-func (a *app) explainTimeout(ctx context.Context, err error) error {
+func (a *App) explainTimeout(ctx context.Context, err error) error {
 	var late net.Error
-	if pipe.Here || a.host != "" || ctx.Err() != nil || !errors.As(err, &late) || !late.Timeout() {
+	if pipe.Here || a.Host != "" || ctx.Err() != nil || !errors.As(err, &late) || !late.Timeout() {
 		return err
 	}
 	found := a.tellUnanswered(ctx)
@@ -66,19 +66,19 @@ func (a *app) explainTimeout(ctx context.Context, err error) error {
 }
 
 // tellUnanswered checks both processes, and prints and returns which of them does not answer.
-func (a *app) tellUnanswered(ctx context.Context) []doctor.Finding {
-	dirs, err := config.Resolve(a.dir, os.Getenv)
+func (a *App) tellUnanswered(ctx context.Context) []doctor.Finding {
+	dirs, err := config.Resolve(a.Dir, os.Getenv)
 	if err != nil {
 		return nil
 	}
-	f, _ := a.facts(dirs)
+	f, _ := a.Facts(dirs)
 	found := doctor.Unanswered(ctx, f)
 	if ctx.Err() != nil { // the command has ended
 		return nil
 	}
 	for _, u := range found {
-		note("%s: %s", u.Check, u.Finding)
-		note("%s; proxy doctor says more", u.Fix)
+		Note("%s: %s", u.Check, u.Finding)
+		Note("%s; proxy doctor says more", u.Fix)
 	}
 	return found
 }

@@ -30,10 +30,10 @@ const (
 	becomeTimeout = 15 * time.Second
 )
 
-func (a *app) upgradeCommand() *cobra.Command {
+func (a *App) upgradeCommand() *cobra.Command {
 	var dryRun bool
 	var fleet rolloutFlags
-	cmd := a.jsonFlag(&cobra.Command{
+	cmd := a.JSONFlag(&cobra.Command{
 		Use:   "upgrade",
 		Short: "Replace both running processes by this release; all sessions and clients continue",
 		Long: "Replace both running processes by this release: the supervisor by the program beside this one (or by\n" +
@@ -94,7 +94,7 @@ type upgrade struct {
 }
 
 // newUpgrade prepares an upgrade that prints its results to out.
-func (a *app) newUpgrade(out io.Writer) (*upgrade, error) {
+func (a *App) newUpgrade(out io.Writer) (*upgrade, error) {
 	program, err := installed.Supervisor()
 	if err == nil {
 		program, err = filepath.Abs(program)
@@ -107,12 +107,12 @@ func (a *app) newUpgrade(out io.Writer) (*upgrade, error) {
 		return nil, err
 	}
 	return &upgrade{
-		json: a.json, supported: protocol.Supported(), program: program, wait: becomeTimeout, out: out, speaks: a.proxySpeaks,
+		json: a.JSON, supported: protocol.Supported(), program: program, wait: becomeTimeout, out: out, speaks: a.proxySpeaks,
 		dial: func(ctx context.Context) (*link.Conn, error) {
 			return dialSupervisor(ctx, dirs, secret, "proxy upgrade")
 		},
 		handoff: func(ctx context.Context, dryRun bool) error {
-			return a.handoff(ctx, &handoffOptions{dryRun: dryRun, json: a.json, timeout: handoff.Timeout})
+			return a.handoff(ctx, &handoffOptions{dryRun: dryRun, json: a.JSON, timeout: handoff.Timeout})
 		},
 		agent: func(ctx context.Context) (string, error) {
 			agent, err := AgentHere(ctx, dirs)
@@ -124,14 +124,14 @@ func (a *app) newUpgrade(out io.Writer) (*upgrade, error) {
 			case agent.Version == "":
 				return fmt.Sprintf("agent: pid %d is of a release that cannot be handed over; end it, and start this one with proxy join", agent.PID), nil
 			}
-			return a.handOffAgent(ctx, dirs)
+			return a.HandOffAgent(ctx, dirs)
 		},
 	}, nil
 }
 
 // proxySpeaks returns the protocol versions of the running proxy, or nil if no proxy runs. It must
 // not ask the proxy for its status if no supervisor runs, because the proxy would start one.
-func (a *app) proxySpeaks(ctx context.Context, supervisor bool) (*protocol.VersionRange, error) {
+func (a *App) proxySpeaks(ctx context.Context, supervisor bool) (*protocol.VersionRange, error) {
 	c, err := a.dial(ctx, nil)
 	if socket.IsAbsent(err) {
 		return nil, nil
@@ -325,7 +325,7 @@ type upgradeStep struct {
 // tell prints a result. If it cannot be printed, the upgrade continues, and Main reports the error.
 func (u *upgrade) tell(s upgradeStep) {
 	if u.json {
-		_ = jsonTo(u.out).Encode(s)
+		_ = JSONTo(u.out).Encode(s)
 	} else {
 		fmt.Fprintln(u.out, s.Text)
 	}

@@ -14,11 +14,11 @@ import (
 	"holdfast/shared/sysexits"
 )
 
-func (a *app) waitCommand() *cobra.Command {
+func (a *App) waitCommand() *cobra.Command {
 	o := &awaitOptions{}
 	var exit bool
 	var since string
-	cmd := a.jsonFlag(a.oneSession("wait ID", "Wait for a session's end or for its output", cobra.ExactArgs(1),
+	cmd := a.JSONFlag(a.oneSession("wait ID", "Wait for a session's end or for its output", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			if !o.asked() {
 				return a.waitForExit(cmd, c, id, o.timeout)
@@ -57,13 +57,13 @@ func (a *app) waitCommand() *cobra.Command {
 }
 
 // waitForExit waits for the session's end and exits with its code.
-func (a *app) waitForExit(cmd *cobra.Command, c *client.Client, id protocol.SessionID, timeout time.Duration) error {
+func (a *App) waitForExit(cmd *cobra.Command, c *client.Client, id protocol.SessionID, timeout time.Duration) error {
 	exit, err := c.Wait(cmd.Context(), id, timeout)
 	if err != nil {
 		return err
 	}
-	if a.json {
-		if err := printJSON(cmd, exit); err != nil {
+	if a.JSON {
+		if err := PrintJSON(cmd, exit); err != nil {
 			return err
 		}
 	}

@@ -14,15 +14,15 @@ import (
 	"holdfast/shared/plain"
 )
 
-func (a *app) whyCommand() *cobra.Command {
-	cmd := a.jsonFlag(a.oneSession("why ID", "Show how and why a session ended, and which resources it used", cobra.ExactArgs(1),
+func (a *App) whyCommand() *cobra.Command {
+	cmd := a.JSONFlag(a.oneSession("why ID", "Show how and why a session ended, and which resources it used", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			info, err := c.SessionInfo(cmd.Context(), id)
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return printJSON(cmd, postmortem{info.ID, info.Instance, info.State, info.PID, info.CreatedAt, info.Exit})
+			if a.JSON {
+				return PrintJSON(cmd, postmortem{info.ID, info.Instance, info.State, info.PID, info.CreatedAt, info.Exit})
 			}
 			return printWhy(cmd.OutOrStdout(), info, time.Now())
 		}))
@@ -74,7 +74,7 @@ func printWhy(out io.Writer, s *protocol.SessionInfo, now time.Time) error {
 	if u := e.Usage; u != (protocol.Usage{}) {
 		memory := ""
 		if u.MaxRSSBytes > 0 { // 0 means unknown
-			memory = "; at most " + byteSize(u.MaxRSSBytes) + " of memory"
+			memory = "; at most " + ByteSize(u.MaxRSSBytes) + " of memory"
 		}
 		say("took %s of processor time, %s of the kernel's%s", seconds(u.UserMS), seconds(u.SystemMS), memory)
 	}
@@ -140,7 +140,7 @@ func whoEnded(e *protocol.ExitRecord) string {
 func sayCage(say func(string, ...any), c *protocol.Cage) {
 	var parts []string
 	if c.MemoryPeakBytes > 0 {
-		parts = append(parts, "at most "+byteSize(c.MemoryPeakBytes)+" of memory")
+		parts = append(parts, "at most "+ByteSize(c.MemoryPeakBytes)+" of memory")
 	}
 	if c.PIDsPeak > 0 {
 		parts = append(parts, fmt.Sprintf("at most %d processes and threads", c.PIDsPeak))

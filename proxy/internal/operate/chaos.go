@@ -90,15 +90,15 @@ func (a *app) chaosCommand() *cobra.Command {
 // checkChaos returns an error if the options are invalid, or if they do not name a directory for tests.
 func (a *app) checkChaos(o *chaosOptions) error {
 	wrong := func(format string, args ...any) error { return exitcode.WrongUsage(fmt.Errorf(format, args...)) }
-	if a.Dir() == "" {
+	if a.Dir == "" {
 		return wrong("directory_not_named: chaos kills the processes of a daemon, so --dir must name its directory")
 	}
-	isDefault, err := isDefaultDir(a.Dir())
+	isDefault, err := isDefaultDir(a.Dir)
 	if err != nil {
 		return err
 	}
 	if isDefault && !o.onDefault {
-		return wrong("default_directory: %s is the directory of your own sessions; if you want to disturb them, add --on-default-directory", a.Dir())
+		return wrong("default_directory: %s is the directory of your own sessions; if you want to disturb them, add --on-default-directory", a.Dir)
 	}
 	for _, kind := range slices.Concat(o.Faults, o.now) {
 		if !slices.Contains(chaos.Kinds(), kind) {
@@ -149,14 +149,14 @@ func isSameDir(a, b string) bool {
 func (a *app) chaos(cmd *cobra.Command, o *chaosOptions) error {
 	a.EndsSlowly()
 	ctx := cmd.Context()
-	dir, err := filepath.Abs(a.Dir())
+	dir, err := filepath.Abs(a.Dir)
 	if err != nil {
 		return err
 	}
 	if o.Proxy, err = os.Executable(); err != nil {
 		return err
 	}
-	o.Args = []string{"--dir", dir, "--proxy", a.Proxy()}
+	o.Args = []string{"--dir", dir, "--proxy", a.Proxy}
 	if o.Client, err = a.Connect(ctx, true); err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (a *app) relay(o *chaosOptions) (end func(), err error) {
 	if err := errors.Join(there.CheckParents(), there.Ensure()); err != nil {
 		return nil, err
 	}
-	ln, err := socket.Listen(there.Socket(config.APISocket(a.Proxy())), socket.Options{})
+	ln, err := socket.Listen(there.Socket(config.APISocket(a.Proxy)), socket.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("--relay: %w", err)
 	}
@@ -223,7 +223,7 @@ func (a *app) relay(o *chaosOptions) (end func(), err error) {
 		}
 		return conn, nil
 	}
-	o.Relay = chaos.NewRelay(accept, func(ctx context.Context) (net.Conn, error) { return client.DialAPI(ctx, dirs, a.Proxy()) })
+	o.Relay = chaos.NewRelay(accept, func(ctx context.Context) (net.Conn, error) { return client.DialAPI(ctx, dirs, a.Proxy) })
 	return func() {
 		_ = ln.Close()
 		o.Relay.Close()

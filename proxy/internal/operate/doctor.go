@@ -42,7 +42,7 @@ func (a *app) doctorCommand() *cobra.Command {
 				return err
 			}
 			var err error
-			if a.JSON() {
+			if a.JSON {
 				err = cli.PrintJSON(cmd, found)
 			} else {
 				err = printFindings(cmd.OutOrStdout(), found)
@@ -76,7 +76,7 @@ func printFindings(out io.Writer, all []doctor.Finding) error {
 // diagnose collects the facts and evaluates them. In contrast to other commands, it creates no
 // directory.
 func (a *app) diagnose(ctx context.Context) []doctor.Finding {
-	dirs, err := config.Resolve(a.Dir(), os.Getenv)
+	dirs, err := config.Resolve(a.Dir, os.Getenv)
 	if err != nil {
 		return []doctor.Finding{{Check: "directories", Severity: doctor.Error, Finding: err.Error(), Fix: "set HOME, --dir or HOLDFAST_DIR"}}
 	}
@@ -87,8 +87,8 @@ func (a *app) diagnose(ctx context.Context) []doctor.Finding {
 			return tryBucket(ctx, bucket, recordingHost(dirs))
 		}
 	}
-	f.Policy = serve.TryPolicy(ctx, dirs, a.Proxy(), cfg)
-	f.Web = func(mustBeFree bool) error { return serve.TryWeb(a.Proxy(), cfg, mustBeFree) }
+	f.Policy = serve.TryPolicy(ctx, dirs, a.Proxy, cfg)
+	f.Web = func(mustBeFree bool) error { return serve.TryWeb(a.Proxy, cfg, mustBeFree) }
 	found := doctor.Run(ctx, f)
 	for i := range found {
 		found[i].Finding, found[i].Fix = cli.Named(found[i].Finding), cli.Named(found[i].Fix)

@@ -24,7 +24,7 @@ func (a *app) runForClient(ctx context.Context, dirs config.Dirs, args []string,
 	if err != nil {
 		return 0, err
 	}
-	hasPolicy, err := serve.HasPolicy(dirs, a.Proxy(), cfg)
+	hasPolicy, err := serve.HasPolicy(dirs, a.Proxy, cfg)
 	if err != nil {
 		return 0, err
 	}

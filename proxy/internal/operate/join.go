@@ -367,7 +367,7 @@ func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan ch
 		Path: filepath.Join(dirs.State, joinFile), Log: log, Leave: leave,
 		Connect: func(ctx context.Context) (*client.Client, error) { return a.ConnectAgain(ctx, false, true) },
 		Ready: func(ctx context.Context, starts, again bool) error {
-			if nc, err := client.DialAPI(ctx, dirs, a.Proxy()); err == nil { // so a client need not wait for a second hello
+			if nc, err := client.DialAPI(ctx, dirs, a.Proxy); err == nil { // so a client need not wait for a second hello
 				return nc.Close()
 			}
 			c, err := a.ConnectAgain(ctx, starts, again)
@@ -379,7 +379,7 @@ func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan ch
 		Serve: func(ctx context.Context, stream net.Conn, principal *protocol.Principal) error {
 			var vouch *api.Vouch
 			if principal != nil {
-				vouch = &api.Vouch{Token: serve.ReadToken(dirs, a.Proxy()), Principal: *principal}
+				vouch = &api.Vouch{Token: serve.ReadToken(dirs, a.Proxy), Principal: *principal}
 			}
 			return a.ServeStream(ctx, stream, stream, vouch)
 		},

@@ -48,7 +48,7 @@ func (a *app) mcp(ctx context.Context, control mcp.Control) error {
 	}
 	defer func() { _ = c.Close() }()
 	o := mcp.Options{Client: c, Control: control, In: os.Stdin, Out: os.Stdout}
-	if a.Host() == "" {
+	if a.Host == "" {
 		if o.Cwd, err = cli.WorkingDirectory(); err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ func (a *app) recordingsCommand() *cobra.Command {
 				}
 				list = append(list, r)
 			}
-			if a.JSON() {
+			if a.JSON {
 				return cli.PrintJSON(cmd, list)
 			}
 			return printRecordings(cmd.OutOrStdout(), list)
@@ -137,18 +137,18 @@ func (a *app) replayCommand() *cobra.Command {
 				}
 				return notFoundIn(err)
 			}
-			spec := protocol.ScreenSpec{SessionID: name.ID, Format: cli.ScreenFormat(ansi, a.JSON())}
+			spec := protocol.ScreenSpec{SessionID: name.ID, Format: cli.ScreenFormat(ansi, a.JSON)}
 			content, err := archive.Show(cmd.Context(), store, keys, name, at, spec)
 			if err != nil {
 				return notFoundIn(err)
 			}
-			if a.JSON() {
+			if a.JSON {
 				return cli.JSONTo(cmd.OutOrStdout()).Encode(content)
 			}
 			return cli.PrintScreen(cli.Raw(cmd), ansi, name.ID, &content)
 		},
 	})
-	cli.MomentFlag(cmd.Flags(), &at, "at", "print the screen as it was at this `MOMENT`")
+	cli.MomentVar(cmd.Flags(), &at, "at", "print the screen as it was at this `MOMENT`")
 	cmd.Flags().BoolVar(&ansi, "ansi", false, "text with colours, for a terminal")
 	cmd.Flags().BoolVar(&output, "output", false, "print the recorded output up to that moment, and not the screen")
 	cmd.MarkFlagsMutuallyExclusive("ansi", "json", "output")
@@ -185,7 +185,7 @@ func (a *app) verifyCommand() *cobra.Command {
 					return notFoundIn(err)
 				}
 				hasProblems = hasProblems || len(r.Problems) > 0
-				if a.JSON() {
+				if a.JSON {
 					err = cli.JSONTo(cmd.OutOrStdout()).Encode(r) // one line for each recording, because there may be many
 				} else {
 					err = printReport(cmd.OutOrStdout(), r)

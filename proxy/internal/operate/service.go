@@ -122,12 +122,12 @@ func serviceRun(ctx context.Context, argv ...string) (string, error) {
 // serviceSpec describes the unit of the proxy that this command names, in the directories that it
 // would use here. It changes nothing.
 func (a *app) serviceSpec(host service.Host) (service.Spec, error) {
-	dirs, err := config.Resolve(a.Dir(), os.Getenv)
+	dirs, err := config.Resolve(a.Dir, os.Getenv)
 	if err != nil {
 		return service.Spec{}, err
 	}
-	s := service.Spec{Proxy: a.Proxy(), Log: filepath.Join(dirs.State, a.Proxy()+".launchd.log")}
-	if cmp.Or(a.Dir(), os.Getenv("HOLDFAST_DIR")) != "" {
+	s := service.Spec{Proxy: a.Proxy, Log: filepath.Join(dirs.State, a.Proxy+".launchd.log")}
+	if cmp.Or(a.Dir, os.Getenv("HOLDFAST_DIR")) != "" {
 		s.Dir = dirs.State
 	} else {
 		s.Env = host.Moving()
@@ -262,7 +262,7 @@ func (a *app) serviceStatus(cmd *cobra.Command) error {
 		return err
 	}
 	st.Serving = a.servingPID(cmd.Context())
-	if a.JSON() {
+	if a.JSON {
 		err = cli.PrintJSON(cmd, st)
 	} else {
 		err = printService(cmd.OutOrStdout(), st)
@@ -276,11 +276,11 @@ func (a *app) serviceStatus(cmd *cobra.Command) error {
 // servingPID returns the pid of the proxy that answers, or 0. If there is no socket, it dials no
 // proxy, because dialing would create the directories.
 func (a *app) servingPID(ctx context.Context) int {
-	dirs, err := config.Resolve(a.Dir(), os.Getenv)
+	dirs, err := config.Resolve(a.Dir, os.Getenv)
 	if err != nil {
 		return 0
 	}
-	if _, err := os.Lstat(dirs.Socket(config.APISocket(a.Proxy()))); err != nil {
+	if _, err := os.Lstat(dirs.Socket(config.APISocket(a.Proxy))); err != nil {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)

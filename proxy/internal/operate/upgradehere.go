@@ -65,7 +65,7 @@ func (a *app) look(ctx context.Context) (hostupgrade.Running, error) {
 		return hostupgrade.Running{}, hostupgrade.ErrIdle
 	}
 	c, err := a.Connect(ctx, false)
-	if cli.IsNothingHere(err) {
+	if errors.Is(err, cli.ErrNothingHere) {
 		return hostupgrade.Running{}, hostupgrade.ErrIdle
 	}
 	if err != nil {

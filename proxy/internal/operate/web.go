@@ -54,7 +54,7 @@ func (a *app) webCommand() *cobra.Command {
 			}
 			return a.WithStarted(cmd.Context(), func(c *client.Client) error {
 				l, err := pageLink(cmd.Context(), c)
-				if errors.Is(err, errNoPage) && a.Proxy() == config.DefaultProxy && !pipe.Here {
+				if errors.Is(err, errNoPage) && a.Proxy == config.DefaultProxy && !pipe.Here {
 					if page.Files() == nil {
 						return errNotBuilt
 					}
@@ -76,7 +76,7 @@ func (a *app) webCommand() *cobra.Command {
 						return err
 					}
 				}
-				if a.JSON() {
+				if a.JSON {
 					return cli.PrintJSON(cmd, l)
 				}
 				return l.print(cmd.OutOrStdout())
@@ -205,10 +205,10 @@ func (a *app) signOut(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	err = handoff.SignOut(cmd.Context(), dirs.Socket(config.ControlSocket(a.Proxy())))
+	err = handoff.SignOut(cmd.Context(), dirs.Socket(config.ControlSocket(a.Proxy)))
 	switch {
 	case socket.IsAbsent(err): // without this, the next proxy would accept the cookies again
-		if err := serve.SignOut(dirs, a.Proxy(), time.Now()); err != nil {
+		if err := serve.SignOut(dirs, a.Proxy, time.Now()); err != nil {
 			return err
 		}
 	case err != nil:
