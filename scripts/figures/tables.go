@@ -51,19 +51,19 @@ func logged(pattern string) cell {
 	return cell{from: regexp.MustCompile(pattern), form: duration, text: pattern}
 }
 
-// rounded writes a number with digits behind the point, and a unit. scale multiplies it before.
-func rounded(digits int, scale float64, unit string) func(string) (string, error) {
+// rounded writes a number with digits behind the point, and a unit.
+func rounded(digits int, unit string) func(string) (string, error) {
 	return func(s string) (string, error) {
 		f, err := strconv.ParseFloat(s, 64)
-		return strconv.FormatFloat(f*scale, 'f', digits, 64) + unit, err
+		return strconv.FormatFloat(f, 'f', digits, 64) + unit, err
 	}
 }
 
 var (
-	ratio  = rounded(2, 1, "")
-	count  = rounded(0, 1, "")
-	micros = rounded(0, 1, " µs")
-	speed  = rounded(0, 1, " MB/s")
+	ratio  = rounded(2, "")
+	count  = rounded(0, "")
+	micros = rounded(0, " µs")
+	speed  = rounded(0, " MB/s")
 )
 
 // millis writes microseconds in milliseconds.
@@ -203,7 +203,7 @@ var tables = []table{
 				words("from the start of the command to the last byte of the screen, with 1,000 lines above it in Holdfast"), metric("Terminal/attach", "holdfast-p50-µs", millis),
 				metric("Terminal/attach", "tmux-p50-µs", millis), words("shows no screen"), metric("Terminal/attach", "relay-p50-µs", millis),
 			},
-			ofTerminal("processor time of the processes that hold the program, for a byte of it", "drain", "-ns/B", rounded(1, 1, " ns")),
+			ofTerminal("processor time of the processes that hold the program, for a byte of it", "drain", "-ns/B", rounded(1, " ns")),
 		},
 	},
 	{

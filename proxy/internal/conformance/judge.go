@@ -78,8 +78,8 @@ func (w *world) seenOutput(e *Event) {
 	a.next, a.hasOffset = end, true
 }
 
-// pump reads one event of the harness, for at most so long. It returns false if there was none.
-func (w *world) pump(atMost time.Duration) bool {
+// pump reads one event of the harness, for at most so long.
+func (w *world) pump(atMost time.Duration) {
 	t := time.NewTimer(atMost)
 	defer t.Stop()
 	select {
@@ -88,13 +88,10 @@ func (w *world) pump(atMost time.Duration) bool {
 			w.fatalf("%v", w.h.failure())
 		}
 		w.seen(e)
-		return true
 	case <-t.C:
-		return false
 	case <-w.ctx.Done():
 		w.fatalf("%v", w.ctx.Err())
 	}
-	return false
 }
 
 // until reads events until a condition holds.
@@ -256,15 +253,14 @@ func difference(got, want []byte) string {
 	return fmt.Sprintf("it has %d bytes, not %d; from byte %d on it has %q, not %q", len(got), len(want), n, cut(got[n:]), cut(want[n:]))
 }
 
-// types makes the application type n more bytes, and returns the end of the input.
-func (w *world) types(n int) uint64 {
+// types makes the application type n more bytes.
+func (w *world) types(n int) {
 	w.mu.Lock()
 	from := uint64(len(w.typed))
 	data := keys(from, from+uint64(n))
 	w.typed = append(w.typed, data...)
 	w.mu.Unlock()
 	w.do(Command{Do: "type", Data: data})
-	return from + uint64(n)
 }
 
 // arrives waits until all input was accepted, each byte once.

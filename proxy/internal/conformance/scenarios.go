@@ -69,7 +69,7 @@ var outputScenarios = []scenario{
 	{name: "tiny-frames", about: "each frame has one byte, so characters are split, and some frames have none; the bytes stay as they are", run: func(w *world) {
 		v := w.live()
 		var all [][]byte
-		for at := uint64(0); at < 200; at++ {
+		for at := range uint64(200) {
 			all = append(all, v.outputFrame(at, at+1))
 			if at%50 == 0 {
 				all = append(all, v.outputFrame(at+1, at+1))
@@ -402,7 +402,7 @@ var retryScenarios = []scenario{
 		w.backsOff(w.connTimes)
 		w.lives()
 		w.hook(func() { w.onHello = nil })
-		w.servesAgain(100)
+		w.servesAgain()
 	}},
 	{name: "refused-at-first", about: "the first connections are cut after the hello for a while; the client fails, or waits longer before each attempt", run: func(w *world) {
 		w.hook(func() { w.onHello = func(c *conn) bool { c.cut(); return false } })
@@ -424,7 +424,7 @@ var retryScenarios = []scenario{
 			v = w.again(100, false)
 			v.refuse(retryable(code, 1))
 		}
-		w.servesAgain(100)
+		w.servesAgain()
 	}},
 	{name: "retry-after", about: "attach, and then hello, is answered by a retryable error with a time; the client does not try before", run: func(w *world) {
 		const after = 400 * time.Millisecond
@@ -476,7 +476,7 @@ var retryScenarios = []scenario{
 	{name: "attachment-fails", about: "a retryable error ends the attachment, on a connection that continues; the client attaches again, and the session has not ended", run: func(w *world) {
 		v := w.liveTo100()
 		v.fail(retryable(protocol.CodeSupervisorUnreachable, 1))
-		w.servesAgain(100)
+		w.servesAgain()
 	}},
 	{name: "wrong-version", about: "hello is answered by protocol_mismatch; the client reports it, and does not try again", run: func(w *world) {
 		w.refusesFirst(protocol.Errorf(protocol.CodeProtocolMismatch, "this proxy speaks versions 2 to 3"))
@@ -529,15 +529,15 @@ func (w *world) refusesAttach(refuse func(*viewer)) {
 	w.backsOff(w.attachedAt)
 	w.lives()
 	w.hook(func() { w.onAttach = nil })
-	w.servesAgain(100)
+	w.servesAgain()
 }
 
-// servesAgain answers the next attach, and sends output from an offset on.
-func (w *world) servesAgain(from uint64) {
-	v := w.again(from, false)
+// servesAgain answers the next attach, and sends output from offset 100 on.
+func (w *world) servesAgain() {
+	v := w.again(100, false)
 	v.exact()
-	v.output(from, from+100, 100)
-	w.shows(nil, 0, from+100)
+	v.output(100, 200, 100)
+	w.shows(nil, 0, 200)
 	w.lives()
 }
 

@@ -35,6 +35,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -186,12 +187,10 @@ func (m *message) check(do []string) error {
 			return fmt.Errorf("a group must not have %d files", g.Files)
 		}
 	}
-	for _, d := range do {
-		if m.Do == d {
-			return nil
-		}
+	if !slices.Contains(do, m.Do) {
+		return fmt.Errorf("unexpected message %.40q", m.Do)
 	}
-	return fmt.Errorf("unexpected message %.40q", m.Do)
+	return nil
 }
 
 func total(groups []Group) int {

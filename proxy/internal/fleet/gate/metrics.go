@@ -2,6 +2,7 @@ package gate
 
 import (
 	"io"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,9 +76,7 @@ func byRefusal(counts map[string]uint64) map[string]uint64 {
 	for _, code := range gate.Refusals() {
 		all[string(code)] = 0
 	}
-	for code, n := range counts {
-		all[code] = n
-	}
+	maps.Copy(all, counts)
 	return all
 }
 
