@@ -316,7 +316,7 @@ func obey(ctx context.Context, signals <-chan os.Signal, sessions *session.Table
 		}
 		log.Info().Stringer("signal", sig.(syscall.Signal)).Int("sessions", live).Msg("supervisor ends every session")
 		asker := protocol.Asker{By: "supervisor, by " + pty.SignalName(sig.(syscall.Signal))}
-		_ = sessions.ShutdownFor(ctx, asker) // fails only if ctx is done, because another goroutine has stopped the supervisor
+		_ = sessions.Shutdown(ctx, asker) // fails only if ctx is done, because another goroutine has stopped the supervisor
 		stop()
 		return
 	}

@@ -119,7 +119,7 @@ func (b *busy) create(id, script string, size protocol.Size) {
 	b.t.Helper()
 	spec := bash(script)
 	spec.Cols, spec.Rows = size.Cols, size.Rows
-	if _, err := b.table.Create(protocol.SessionID(id), spec, ""); err != nil {
+	if _, err := b.table.Create("", protocol.SessionID(id), spec, protocol.Limits{}, ""); err != nil {
 		b.t.Fatal(err)
 	}
 }

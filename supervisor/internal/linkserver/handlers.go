@@ -196,12 +196,12 @@ func (s *Server) list(_ context.Context, st *link.Stream, m *wire.List) error {
 }
 
 func (s *Server) create(m *wire.Create) (protocol.Message, error) {
-	return sessionReply(s.cfg.Sessions.CreateFor(cmp.Or(m.Account, m.Originator), m.SessionID, m.SpawnSpec, m.DefaultLimits, m.Token))
+	return sessionReply(s.cfg.Sessions.Create(cmp.Or(m.Account, m.Originator), m.SessionID, m.SpawnSpec, m.DefaultLimits, m.Token))
 }
 
 func (s *Server) reopen(m *wire.Reopen) (protocol.Message, error) {
 	early := time.Duration(min(max(0, m.EarlyExitMS), time.Minute.Milliseconds())) * time.Millisecond
-	return sessionReply(s.cfg.Sessions.ReopenFor(m.SessionID, m.Instance, m.RespawnSpec, m.Token, early))
+	return sessionReply(s.cfg.Sessions.Reopen(m.SessionID, m.Instance, m.RespawnSpec, m.Token, early))
 }
 
 func (s *Server) info(m *wire.Info) (protocol.Message, error) {
@@ -420,7 +420,7 @@ func (s *Server) shutdown(ctx context.Context, st *link.Stream, m *wire.Shutdown
 	if !m.EndSessions && !s.cfg.Sessions.CloseIfIdle(false) {
 		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("sessions that run: %d; end them first, or stop the supervisor together with them", s.cfg.Sessions.Live()))
 	}
-	if err := s.cfg.Sessions.ShutdownFor(ctx, protocol.Asker{By: session.StopRequest}); err != nil {
+	if err := s.cfg.Sessions.Shutdown(ctx, protocol.Asker{By: session.StopRequest}); err != nil {
 		return err
 	}
 	err := st.Send(wire.OK{})

@@ -64,7 +64,7 @@ func newRig(t testing.TB, cfg session.Config, secret string) *rig {
 		log: &syncBuffer{}, stops: make(chan struct{}, 8),
 	}
 	t.Cleanup(func() {
-		if err := r.table.Shutdown(testkit.Soon(t)); err != nil {
+		if err := r.table.Shutdown(testkit.Soon(t), protocol.Asker{}); err != nil {
 			t.Errorf("shutdown: %v", err)
 		}
 	})
@@ -112,7 +112,7 @@ func (r *rig) link(t testing.TB) *link.Conn {
 // session starts a script and waits until it has printed READY.
 func (r *rig) session(t testing.TB, code string) *session.Session {
 	t.Helper()
-	s, err := r.table.Create("", bash(code), "")
+	s, err := r.table.Create("", "", bash(code), protocol.Limits{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

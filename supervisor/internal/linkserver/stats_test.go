@@ -35,7 +35,7 @@ func TestStats(t *testing.T) {
 	fast := attach(t, c, 2, protocol.AttachSpec{SessionID: s.ID()})
 	fast.typeAt(t, 0, "xyz\n")
 	fast.until(t, "DONE")
-	if _, err := r.table.Create("", protocol.SpawnSpec{Argv: []string{"/no/such/program"}}, ""); err == nil {
+	if _, err := r.table.Create("", "", protocol.SpawnSpec{Argv: []string{"/no/such/program"}}, protocol.Limits{}, ""); err == nil {
 		t.Error("a program that does not exist was started")
 	}
 	var missed uint64

@@ -633,7 +633,7 @@ func TestNextLifeReopened(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`exit 3`))
 	ended(t, s)
-	again, err := l.Reopen(s.ID(), "", protocol.RespawnSpec{Argv: bash("echo READY; read x; exit 4").Argv}, "")
+	again, err := l.reopen(s.ID(), "", protocol.RespawnSpec{Argv: bash("echo READY; read x; exit 4").Argv}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestReopenFails(t *testing.T) {
 				first := create(t, tb, bash(""))
 				by(first).exit(pty.Status{Code: 3})
 				<-first.Exited()
-				s, err := tb.ReopenFor(first.ID(), "", protocol.RespawnSpec{}, "", early)
+				s, err := tb.Reopen(first.ID(), "", protocol.RespawnSpec{}, "", early)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -75,13 +75,13 @@ func TestWithoutCages(t *testing.T) {
 		limits := protocol.Limits{PIDsMax: new(uint64(9))}
 		spec := bash("")
 		spec.Limits = limits
-		if _, err := tb.Create("limited", spec, ""); protocol.CodeOf(err) != protocol.CodeUnsupported {
+		if _, err := tb.create("limited", spec, ""); protocol.CodeOf(err) != protocol.CodeUnsupported {
 			t.Errorf("limits: %v", err)
 		}
 		if _, err := tb.Get("limited"); protocol.CodeOf(err) != protocol.CodeSessionNotFound {
 			t.Errorf("a session with limits was started: %v", err)
 		}
-		s, err := tb.CreateFor("", "s", bash(""), limits, "")
+		s, err := tb.Create("", "s", bash(""), limits, "")
 		if err != nil {
 			t.Fatal(err)
 		}

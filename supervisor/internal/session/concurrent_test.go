@@ -63,9 +63,9 @@ func (c *caller) call() (what string, err error) {
 	token := []string{"", "t"}[c.rnd.IntN(2)]
 	switch c.rnd.IntN(5) {
 	case 0:
-		return "Create", second(c.tb.Create(id, bash(""), token))
+		return "Create", second(c.tb.create(id, bash(""), token))
 	case 1:
-		return "Reopen", second(c.tb.Reopen(id, "", protocol.RespawnSpec{KeepScreen: true}, token))
+		return "Reopen", second(c.tb.reopen(id, "", protocol.RespawnSpec{KeepScreen: true}, token))
 	case 2:
 		return "Forget", c.tb.Forget(id, "")
 	case 3:

@@ -275,7 +275,7 @@ func TestExitOrder(t *testing.T) {
 		}
 	}))
 	tb = newTable(t, Config{MaxSessions: 1, Log: log})
-	s, err := tb.Create("a", bash("echo x; exit 9"), "")
+	s, err := tb.create("a", bash("echo x; exit 9"), "")
 	for range 20 {
 		if err != nil {
 			t.Fatal(err)
@@ -295,7 +295,7 @@ func TestExitOrder(t *testing.T) {
 		if i := info(t, s); i.State != protocol.StateExited || i.ExitCode == nil {
 			t.Errorf("got state %s, code %v", i.State, i.ExitCode)
 		}
-		s, err = tb.Reopen("a", "", protocol.RespawnSpec{}, "")
+		s, err = tb.reopen("a", "", protocol.RespawnSpec{}, "")
 	}
 }
 

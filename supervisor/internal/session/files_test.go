@@ -20,7 +20,7 @@ func TestFileRoom(t *testing.T) {
 		for range most {
 			all = append(all, create(t, tb, bash("")))
 		}
-		_, err := tb.Create("more", bash(""), "")
+		_, err := tb.create("more", bash(""), "")
 		if protocol.CodeOf(err) != protocol.CodeLimitExceeded || !strings.Contains(err.Error(), "RLIMIT_NOFILE") {
 			t.Errorf("one session too many: %v", err)
 		}
@@ -35,7 +35,7 @@ func TestFileRoom(t *testing.T) {
 				t.Errorf("after %d new sessions %d are listed, want %d", i+1, n, want)
 			}
 		}
-		if _, err := tb.Create("more", bash(""), ""); err == nil || tb.Live() != most {
+		if _, err := tb.create("more", bash(""), ""); err == nil || tb.Live() != most {
 			t.Errorf("%d live: %v", tb.Live(), err)
 		}
 	})

@@ -15,7 +15,7 @@ func TestFileSizeLimit(t *testing.T) {
 	}
 	tb := newTable(t, Config{})
 	lift := testkit.LimitFiles(t, 100_000)
-	_, err := tb.Create("", bash("exit"), "")
+	_, err := tb.create("", bash("exit"), "")
 	e := wantCode(t, "Create", err, protocol.CodeSpawnFailed)
 	if !strings.Contains(e.Message, "at most 100000 bytes") || !strings.Contains(e.Message, "ulimit -f") {
 		t.Errorf("got %q, want the limit and what to do", e.Message)

@@ -29,11 +29,11 @@ func TestHalt(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	const lines = 200_000
-	s, err := tb.Create("s", bash(fmt.Sprintf(`stty raw -echo; seq %d; echo END; exec cat`, lines)), "")
+	s, err := tb.create("s", bash(fmt.Sprintf(`stty raw -echo; seq %d; echo END; exec cat`, lines)), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = tb.Shutdown(t.Context()) }()
+	defer func() { _ = tb.Shutdown(t.Context(), protocol.Asker{}) }()
 	for range 100 {
 		var before uint64
 		thaw, err := s.halt(patience, func() { _, before, _ = s.ring.Bounds() })
@@ -109,11 +109,11 @@ func TestHaltTyping(t *testing.T) {
 	if err := unix.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := tb.Create("s", bash(`stty raw -echo; echo READY; read -r < `+gate+`; exec cat`), "")
+	s, err := tb.create("s", bash(`stty raw -echo; echo READY; read -r < `+gate+`; exec cat`), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = tb.Shutdown(t.Context()) }()
+	defer func() { _ = tb.Shutdown(t.Context(), protocol.Asker{}) }()
 	const ready = "READY\n"
 	printed := func(n int) []byte {
 		t.Helper()
@@ -168,7 +168,7 @@ func differ(a, b []byte) int {
 func TestHaltEnds(t *testing.T) {
 	testkit.CheckLeaks(t)
 	tb := NewTable(Config{})
-	s, err := tb.Create("s", bash("exit 3"), "")
+	s, err := tb.create("s", bash("exit 3"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func TestRelabel(t *testing.T) {
 	}
 	ended(t, s)
 	relabel(map[string]string{"title": "C"}, map[string]string{"title": "C", "empty": ""})
-	again, err := l.Reopen(s.ID(), "", protocol.RespawnSpec{}, "")
+	again, err := l.reopen(s.ID(), "", protocol.RespawnSpec{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

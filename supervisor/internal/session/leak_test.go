@@ -49,7 +49,7 @@ func TestNothingIsLeft(t *testing.T) {
 // comeAndGo begins and ends a session in the i-th way.
 func comeAndGo(tb *Table, i int) error {
 	code := []string{"exit 3", "echo x; read y", "cat", "trap '' HUP; read y"}[i%4]
-	s, err := tb.Create("", bash(code), fmt.Sprint(i))
+	s, err := tb.create("", bash(code), fmt.Sprint(i))
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func comeAndGo(tb *Table, i int) error {
 	}
 	<-s.Exited()
 	if i%3 == 0 {
-		if s, err = tb.Reopen(s.ID(), "", protocol.RespawnSpec{Argv: []string{"true"}}, ""); err != nil {
+		if s, err = tb.reopen(s.ID(), "", protocol.RespawnSpec{Argv: []string{"true"}}, ""); err != nil {
 			return err
 		}
 		<-s.Exited()

@@ -54,7 +54,7 @@ func shutdown(t testing.TB, tb *Table) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := tb.Shutdown(ctx); err != nil {
+	if err := tb.Shutdown(ctx, protocol.Asker{}); err != nil {
 		t.Errorf("shutdown: %v", err)
 	}
 }
@@ -65,7 +65,7 @@ func bash(code string) protocol.SpawnSpec {
 
 func create(t testing.TB, tb *Table, spec protocol.SpawnSpec) *Session {
 	t.Helper()
-	s, err := tb.Create("", spec, "")
+	s, err := tb.create("", spec, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,4 +215,14 @@ func numbers(n int) string {
 		fmt.Fprintln(&b, i+1)
 	}
 	return b.String()
+}
+
+// create creates a session that counts towards its originator's limits.
+func (t *Table) create(id protocol.SessionID, spec protocol.SpawnSpec, token string) (*Session, error) {
+	return t.Create(spec.Originator, id, spec, protocol.Limits{}, token)
+}
+
+// reopen reopens a session, which may end at once.
+func (t *Table) reopen(id protocol.SessionID, instance protocol.Instance, change protocol.RespawnSpec, token string) (*Session, error) {
+	return t.Reopen(id, instance, change, token, 0)
 }

@@ -28,7 +28,7 @@ func TestPast(t *testing.T) {
 	m := boot(t, dir)
 	spec := bash(`printf '\e]633;E;make all\a\e]133;C\a'; echo first; printf '\e]133;D;3\a'; read x; printf '\e[H\e[2Jsecond\n'; sleep 1000`)
 	spec.Durable = protocol.DurableFull
-	s, err := m.Create("work", spec, "")
+	s, err := m.create("work", spec, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func TestEndedBy(t *testing.T) {
 	t.Run("shutdown", func(t *testing.T) {
 		tb := newTable(t, Config{})
 		s := create(t, tb, bash("exec sleep 1000"))
-		if err := tb.ShutdownFor(t.Context(), ann); err != nil {
+		if err := tb.Shutdown(t.Context(), ann); err != nil {
 			t.Fatal(err)
 		}
 		if e := s.Exit(); e.EndedBy != ann.By || e.Reason != protocol.ReasonShutdown {
@@ -163,7 +163,7 @@ func BenchmarkStart(b *testing.B) {
 	var used, now syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
 	for b.Loop() {
-		s, err := tb.Create("", protocol.SpawnSpec{Argv: []string{path}}, "")
+		s, err := tb.create("", protocol.SpawnSpec{Argv: []string{path}}, "")
 		if err != nil {
 			b.Fatal(err)
 		}

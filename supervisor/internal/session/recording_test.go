@@ -123,7 +123,7 @@ func (m *computer) stored(t *testing.T, s *Session, holds func(past.Meta) bool) 
 // ready starts a session that prints READY and stays silent, and waits until it is stored.
 func (m *computer) ready(t *testing.T, id protocol.SessionID) *Session {
 	t.Helper()
-	s, err := m.Create(id, bash("echo READY; sleep 1000"), "")
+	s, err := m.create(id, bash("echo READY; sleep 1000"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestLost(t *testing.T) {
 	spec := bash(`cd "` + home + `"; for i in $(seq 300); do echo line $i; done; printf '\e[31mred\e[0m\e[?1049h\e[HALTERNATE'; sleep 1000`)
 	spec.Labels = map[string]string{"task": "build"}
 	spec.Env = []string{"TOKEN=a secret", "LANG=C"}
-	s, err := m.Create("work", spec, "first")
+	s, err := m.create("work", spec, "first")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,17 +210,17 @@ func TestLost(t *testing.T) {
 		t.Errorf("a viewer that has output that was not stored begins with %+v, %v", at, err)
 	}
 
-	if same, err := m.Create("work", spec, "first"); err != nil || same != lost {
+	if same, err := m.create("work", spec, "first"); err != nil || same != lost {
 		t.Errorf("the repeated request, whose session is lost, returns %v, %v", same, err)
 	}
-	_, err = m.Create("work", spec, "second")
+	_, err = m.create("work", spec, "second")
 	wantCode(t, "another request", err, protocol.CodeSessionExists)
 
-	again, err := m.Reopen("work", i.Instance, protocol.RespawnSpec{Argv: []string{"bash", "-c", "echo NEW; sleep 1000"}, Cwd: home, KeepScreen: true}, "second")
+	again, err := m.reopen("work", i.Instance, protocol.RespawnSpec{Argv: []string{"bash", "-c", "echo NEW; sleep 1000"}, Cwd: home, KeepScreen: true}, "second")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if same, err := m.Create("work", spec, "first"); err != nil || same != again {
+	if same, err := m.create("work", spec, "first"); err != nil || same != again {
 		t.Errorf("the repeated request, whose session was started again, returns %v, %v", same, err)
 	}
 	look(t, again, protocol.AttachSpec{}).until(t, "NEW")
@@ -253,7 +253,7 @@ func TestLost(t *testing.T) {
 func TestLostHasCommands(t *testing.T) {
 	dir := t.TempDir()
 	m := boot(t, dir)
-	s, err := m.Create("work", bash(`for i in 1 2; do printf '\e]133;A\a$ \e]133;C\aout %d a\r\nout %d b\r\n\e]133;D;%d\a' $i $i $i; done; echo READY; sleep 1000`), "")
+	s, err := m.create("work", bash(`for i in 1 2; do printf '\e]133;A\a$ \e]133;C\aout %d a\r\nout %d b\r\n\e]133;D;%d\a' $i $i $i; done; echo READY; sleep 1000`), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestRevivalFails(t *testing.T) {
 	m.cut(t)
 	for range 2 {
 		m = boot(t, dir)
-		failed, err := m.Reopen("a", "", protocol.RespawnSpec{Argv: []string{"false"}, KeepScreen: true}, "")
+		failed, err := m.reopen("a", "", protocol.RespawnSpec{Argv: []string{"false"}, KeepScreen: true}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func TestLostAreNoLoad(t *testing.T) {
 	if all := m.List(""); len(all) != 1 || all[0].State != protocol.StateLost {
 		t.Errorf("the list is %+v, want a lost session", all)
 	}
-	wantCode(t, "create", second(m.Create("a", bash("true"), "")), protocol.CodeSessionExists)
+	wantCode(t, "create", second(m.create("a", bash("true"), "")), protocol.CodeSessionExists)
 	frozen, err := m.Freeze()
 	if err != nil {
 		t.Fatal(err)
@@ -346,7 +346,7 @@ func TestEndedIsNotLost(t *testing.T) {
 	var later atomic.Int64 // how far the clock is ahead
 	cfg.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	m := &computer{newTable(t, cfg), store, cfg.Recorder}
-	done, err := m.Create("done", bash("echo READY"), "")
+	done, err := m.create("done", bash("echo READY"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -549,7 +549,7 @@ func TestReviveMaskedCommand(t *testing.T) {
 	m := boot(t, dir)
 	spec := bash("echo READY; sleep 1000 # " + strings.Repeat("x", protocol.MaxArgvInfo) + " hunter22") // clients do not see the end
 	spec.Env, spec.SecretEnv = append(spec.Env, "TOKEN=hunter22"), []string{"TOKEN"}
-	s, err := m.Create("a", spec, "")
+	s, err := m.create("a", spec, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -558,13 +558,13 @@ func TestReviveMaskedCommand(t *testing.T) {
 	m.cut(t)
 	l, m := recordedLife(t, dir)
 	l.AddLost(m.store, nil)
-	if _, err := l.Reopen("a", "", protocol.RespawnSpec{KeepScreen: true}, ""); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
+	if _, err := l.reopen("a", "", protocol.RespawnSpec{KeepScreen: true}, ""); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
 		t.Errorf("Reopen without a command: %v, want invalid_argument", err)
 	}
 	if i := info(t, l.get("a")); i.State != protocol.StateLost {
 		t.Errorf("the session is %s, want lost", i.State)
 	}
-	if _, err := l.Reopen("a", "", protocol.RespawnSpec{Argv: bash("sleep 1000").Argv, KeepScreen: true}, ""); err != nil {
+	if _, err := l.reopen("a", "", protocol.RespawnSpec{Argv: bash("sleep 1000").Argv, KeepScreen: true}, ""); err != nil {
 		t.Errorf("Reopen with a command: %v", err)
 	}
 }
@@ -573,7 +573,7 @@ func TestReviveMaskedCommand(t *testing.T) {
 // that fails, the lost one is back.
 func TestReviveThenCrash(t *testing.T) {
 	l, store, want := lostLife(t)
-	again, err := l.Reopen("a", "", protocol.RespawnSpec{Argv: bash("echo AGAIN; sleep 1000").Argv, KeepScreen: true}, "")
+	again, err := l.reopen("a", "", protocol.RespawnSpec{Argv: bash("echo AGAIN; sleep 1000").Argv, KeepScreen: true}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -641,7 +641,7 @@ func TestStoppedIsNotLost(t *testing.T) {
 	dir := t.TempDir()
 	m := boot(t, dir)
 	m.ready(t, "a")
-	if err := m.ShutdownFor(t.Context(), protocol.Asker{By: StopRequest}); err != nil {
+	if err := m.Shutdown(t.Context(), protocol.Asker{By: StopRequest}); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := m.store.List(); len(all) > 0 || err != nil {
@@ -674,7 +674,7 @@ func TestEndedWithMachine(t *testing.T) {
 				t.Fatalf("the exit record is %+v", e)
 			}
 			m.stored(t, early, func(m past.Meta) bool { return m.Exit != nil })
-			if err := m.ShutdownFor(t.Context(), protocol.Asker{By: tt.asker}); err != nil {
+			if err := m.Shutdown(t.Context(), protocol.Asker{By: tt.asker}); err != nil {
 				t.Fatal(err)
 			}
 			m.cut(t)
@@ -795,7 +795,7 @@ func TestClearedIsErased(t *testing.T) {
 				store := m.store
 				spec := bash("echo a planted secret; seq 100; echo READY; while read -r line; do echo got $line; done")
 				spec.Durable = mode
-				s, err := m.Create("a", spec, "")
+				s, err := m.create("a", spec, "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -865,7 +865,7 @@ func TestFailingDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := powered(t, dir)
-	s, err := m.Create("a", bash("echo READY; while read -r line; do echo got $line; done"), "")
+	s, err := m.create("a", bash("echo READY; while read -r line; do echo got $line; done"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -925,7 +925,7 @@ func TestNotDurable(t *testing.T) {
 	m := boot(t, dir)
 	spec := bash("echo READY; sleep 1000")
 	spec.Durable = protocol.DurableOff
-	s, err := m.Create("a", spec, "")
+	s, err := m.create("a", spec, "")
 	if err != nil {
 		t.Fatal(err)
 	}

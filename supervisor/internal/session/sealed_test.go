@@ -57,7 +57,7 @@ func TestSealedLost(t *testing.T) {
 	if got := text(t, m.must(t, "work")); !strings.Contains(got, "cannot be read") || strings.Contains(got, "READY") {
 		t.Errorf("with another key the screen is %q", got)
 	}
-	if _, err := m.Reopen("work", "", protocol.RespawnSpec{KeepScreen: true}, ""); protocol.CodeOf(err) != protocol.CodeNotStored {
+	if _, err := m.reopen("work", "", protocol.RespawnSpec{KeepScreen: true}, ""); protocol.CodeOf(err) != protocol.CodeNotStored {
 		t.Errorf("a session that cannot be read was started again: %v", err)
 	}
 	if st := m.RecordingStatus(); st == nil || st.Sealed != 1 || st.Failing != 0 {
@@ -85,7 +85,7 @@ func TestSealedLost(t *testing.T) {
 func TestNoKey(t *testing.T) {
 	dir := t.TempDir()
 	m := sealed(t, dir, "")
-	s, err := m.Create("work", bash("echo READY; sleep 1000"), "")
+	s, err := m.create("work", bash("echo READY; sleep 1000"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -213,7 +213,7 @@ func TestPlantedSecrets(t *testing.T) {
 	f := newFinder(t, p.values...)
 	events, stop := context.WithCancel(t.Context())
 	for _, mode := range []protocol.Durable{protocol.DurableFull, protocol.DurableScreen} {
-		s, err := tb.Create(protocol.SessionID(mode), protocol.SpawnSpec{
+		s, err := tb.create(protocol.SessionID(mode), protocol.SpawnSpec{
 			Argv: []string{"run", "--token=" + p.values[0]}, Env: env, SecretEnv: []string{"V*_TOKEN"}, Durable: mode,
 			Labels: map[string]string{"title": "with " + p.values[1]},
 		}, "")
@@ -537,7 +537,7 @@ func TestLostSecrets(t *testing.T) {
 	m := boot(t, dir)
 	spec := bash(`printf 'key %s\n' "$TOKEN"; echo READY; sleep 1000`)
 	spec.Env, spec.SecretEnv = []string{"TOKEN=hunter22"}, []string{"TOKEN"}
-	s, err := m.Create("a", spec, "")
+	s, err := m.create("a", spec, "")
 	if err != nil {
 		t.Fatal(err)
 	}

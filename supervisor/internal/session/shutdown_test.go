@@ -34,10 +34,10 @@ func TestShutdown(t *testing.T) {
 	// If a caller's context is canceled, its call returns and the shutdown continues.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := tb.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+	if err := tb.Shutdown(ctx, protocol.Asker{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %v", err)
 	}
-	_, err := tb.Create("", bash("exit"), "")
+	_, err := tb.create("", bash("exit"), "")
 	wantCode(t, "Create meanwhile", err, protocol.CodeClosed)
 	_, err = tb.Freeze()
 	wantCode(t, "Freeze meanwhile", err, protocol.CodeClosed)
@@ -64,9 +64,9 @@ func TestShutdown(t *testing.T) {
 			t.Errorf("got %+v, want shutdown, hard", rec)
 		}
 	}
-	_, err = tb.Create("", bash("exit"), "")
+	_, err = tb.create("", bash("exit"), "")
 	wantCode(t, "Create afterwards", err, protocol.CodeClosed)
-	_, err = tb.Reopen(all[0].ID(), "", protocol.RespawnSpec{}, "")
+	_, err = tb.reopen(all[0].ID(), "", protocol.RespawnSpec{}, "")
 	wantCode(t, "Reopen afterwards", err, protocol.CodeClosed)
 	if live, list := tb.Live(), tb.List(""); live != 0 || len(list) != 0 {
 		t.Errorf("got %d live, %d listed, want none", live, len(list))
@@ -89,9 +89,9 @@ func TestCreateDuringShutdown(t *testing.T) {
 			return child, nil
 		}})
 		created, ended := make(chan error, 1), make(chan error, 1)
-		go func() { created <- second(tb.Create("a", bash(""), "")) }()
+		go func() { created <- second(tb.create("a", bash(""), "")) }()
 		<-starting
-		go func() { ended <- tb.Shutdown(t.Context()) }()
+		go func() { ended <- tb.Shutdown(t.Context(), protocol.Asker{}) }()
 		synctest.Wait()
 		select {
 		case err := <-ended:
@@ -176,6 +176,6 @@ func TestCloseIfIdle(t *testing.T) {
 	if !tb.CloseIfIdle(false) {
 		t.Error("not closed, although no session runs")
 	}
-	_, err := tb.Create("", bash("exit"), "")
+	_, err := tb.create("", bash("exit"), "")
 	wantCode(t, "Create after the close", err, protocol.CodeClosed)
 }

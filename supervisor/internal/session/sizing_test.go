@@ -475,7 +475,7 @@ func TestOriginatorLimits(t *testing.T) {
 	var now atomic.Int64 // milliseconds
 	tb, _ := fakeTable(t, Config{OriginatorSessions: 3, SpawnBurst: 5, SpawnRate: 2, Now: func() time.Time { return time.UnixMilli(now.Load()) }})
 	spawn := func(originator string) error {
-		s, err := tb.Create("", protocol.SpawnSpec{Argv: []string{"sh"}, Originator: originator}, "")
+		s, err := tb.create("", protocol.SpawnSpec{Argv: []string{"sh"}, Originator: originator}, "")
 		if err == nil && originator == "brief" {
 			ended := s.Exited()
 			_ = s.Terminate(End{})
@@ -499,7 +499,7 @@ func TestOriginatorLimits(t *testing.T) {
 	// A session that is created for an account counts for it in each of its lives, whichever originator created it.
 	for i := range 4 {
 		spec := protocol.SpawnSpec{Argv: []string{"sh"}, Originator: protocol.NewToken(4)}
-		s, err := tb.CreateFor("w", "", spec, protocol.Limits{}, "")
+		s, err := tb.Create("w", "", spec, protocol.Limits{}, "")
 		if i == 3 {
 			wantCode(t, "a fourth of an account", err, protocol.CodeLimitExceeded)
 			continue
@@ -511,7 +511,7 @@ func TestOriginatorLimits(t *testing.T) {
 			ended := s.Exited()
 			_ = s.Terminate(End{})
 			<-ended
-			if s, err = tb.Reopen(s.ID(), "", protocol.RespawnSpec{}, ""); err != nil || s.account != "w" {
+			if s, err = tb.reopen(s.ID(), "", protocol.RespawnSpec{}, ""); err != nil || s.account != "w" {
 				t.Errorf("after the reopen the session counts for %q, %v", s.account, err)
 			}
 		}

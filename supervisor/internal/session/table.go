@@ -118,18 +118,12 @@ func (t *Table) Events() *event.Hub { return t.hub }
 
 // Create starts a session. An empty id means one that follows from the token, or a random one if there is no token. A token
 // makes the request repeatable: if the session exists and was created with the same token, Create returns it, also if the
-// machine has lost it or if it was started again.
+// machine has lost it or if it was started again. The session and all its later instances count towards the limits of account.
+// Limits that spec does not name are taken from defaults, as far as the system can set them.
 //
 // Errors: closed, upgrading, session_exists, limit_exceeded, invalid_argument, and spawn_failed
 // with its cause.
-func (t *Table) Create(id protocol.SessionID, spec protocol.SpawnSpec, token string) (*Session, error) {
-	return t.CreateFor(spec.Originator, id, spec, protocol.Limits{}, token)
-}
-
-// CreateFor starts a session as Create does, but the session and all its later instances count
-// towards the limits of account instead of the originator. Limits that spec does not name are
-// taken from defaults, as far as the system can set them.
-func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.SpawnSpec, defaults protocol.Limits, token string) (*Session, error) {
+func (t *Table) Create(account string, id protocol.SessionID, spec protocol.SpawnSpec, defaults protocol.Limits, token string) (*Session, error) {
 	if id == "" {
 		id = newID(account, token)
 	}
@@ -177,16 +171,10 @@ func newID(account, token string) protocol.SessionID {
 }
 
 // Reopen starts an exited session again under its id, as a new instance. If instance is not
-// empty, it must be the exited one. Errors: those of Create, session_not_found,
-// instance_mismatch and session_running, and invalid_argument if the command of a lost session must be
-// named, because a secret in it was not stored.
-func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change protocol.RespawnSpec, token string) (*Session, error) {
-	return t.ReopenFor(id, instance, change, token, 0)
-}
-
-// ReopenFor reopens a session as Reopen does. The opener promises to call ForgetFailed if the
-// new instance ends within early after its start.
-func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, change protocol.RespawnSpec, token string, early time.Duration) (*Session, error) {
+// empty, it must be the exited one. The caller promises to call ForgetFailed if the new instance ends within early after its
+// start. Errors: those of Create, session_not_found, instance_mismatch and session_running, and invalid_argument if the
+// command of a lost session must be named, because a secret in it was not stored.
+func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change protocol.RespawnSpec, token string, early time.Duration) (*Session, error) {
 	var spec protocol.SpawnSpec
 	var replaces protocol.Instance
 	var origin string
@@ -380,16 +368,9 @@ func (t *Table) forgetWithin(id protocol.SessionID, instance protocol.Instance, 
 	return nil
 }
 
-// Shutdown ends all sessions at the same time, and permits no new ones. It returns when all
-// have ended and were reaped, or with ctx's error while the ends continue. Several callers may
-// wait.
-func (t *Table) Shutdown(ctx context.Context) error {
-	return t.ShutdownFor(ctx, protocol.Asker{})
-}
-
-// ShutdownFor shuts down as Shutdown does. If it is the first call, the exit records name
-// asker.
-func (t *Table) ShutdownFor(ctx context.Context, asker protocol.Asker) error {
+// Shutdown ends all sessions at the same time, and permits no new ones. If it is the first call, the exit records name
+// asker. It returns when all have ended and were reaped, or with ctx's error while the ends continue. Several callers may wait.
+func (t *Table) Shutdown(ctx context.Context, asker protocol.Asker) error {
 	if t.registry.close() {
 		go t.shutdown(asker, asker.By != StopRequest)
 	}

@@ -21,10 +21,10 @@ import (
 
 func TestCreate(t *testing.T) {
 	tb := newTable(t, Config{})
-	if _, err := tb.Create("taken", bash("exec sleep 1000"), "t1"); err != nil {
+	if _, err := tb.create("taken", bash("exec sleep 1000"), "t1"); err != nil {
 		t.Fatal(err)
 	}
-	exited, err := tb.Create("exited", bash("exit"), "t2")
+	exited, err := tb.create("exited", bash("exit"), "t2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestCreate(t *testing.T) {
 		{"relative directory", "x", protocol.SpawnSpec{Argv: ok.Argv, Cwd: "tmp"}, "", protocol.CodeInvalidArgument},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := tb.Create(tt.id, tt.spec, tt.token)
+			s, err := tb.create(tt.id, tt.spec, tt.token)
 			wantCode(t, "Create", err, tt.want)
 			if err == nil && (s.ID().Validate() != nil || tt.id != "" && s.ID() != tt.id) {
 				t.Errorf("got id %q, want %q", s.ID(), tt.id)
@@ -88,7 +88,7 @@ func TestCreateSpec(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tb := newTable(t, Config{Env: env})
 			tt.spec.Argv = bash("read go; " + show).Argv
-			s, err := tb.Create("it", tt.spec, "")
+			s, err := tb.create("it", tt.spec, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +131,7 @@ func TestSpawnFails(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tb := newTable(t, Config{Start: tt.start})
-			_, err := tb.Create("a", tt.spec, "")
+			_, err := tb.create("a", tt.spec, "")
 			e := wantCode(t, "Create", err, protocol.CodeSpawnFailed)
 			if !errors.Is(err, tt.want) || !errors.Is(err, protocol.ErrSpawnFailed) || e.Cause != tt.cause || e.Retryable != tt.retry {
 				t.Errorf("got %#v, want cause %q, retryable %v, and to match %v", e, tt.cause, tt.retry, tt.want)
@@ -150,7 +150,7 @@ func TestTokenWithoutID(t *testing.T) {
 	tb := newTable(t, Config{})
 	id := func(account, token string) protocol.SessionID {
 		t.Helper()
-		s, err := tb.CreateFor(account, "", bash("exec sleep 1000"), protocol.Limits{}, token)
+		s, err := tb.Create(account, "", bash("exec sleep 1000"), protocol.Limits{}, token)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestCreateTogether(t *testing.T) {
 			got, errs := make([]*Session, 10), make([]error, 10)
 			var wg sync.WaitGroup
 			for i := range 10 {
-				wg.Go(func() { got[i], errs[i] = tb.Create("a", bash("exec sleep 1000"), tt.token(i)) })
+				wg.Go(func() { got[i], errs[i] = tb.create("a", bash("exec sleep 1000"), tt.token(i)) })
 			}
 			wg.Wait()
 			ok := 0
@@ -222,13 +222,13 @@ func TestReopen(t *testing.T) {
 	spec := bash(`echo READY; read go; stty size; pwd; echo $A; exit 3`)
 	spec.Env, spec.Cwd, spec.Cols, spec.Rows = []string{"A=1"}, "/", 100, 30
 	spec.Labels, spec.Originator, spec.ScrollbackLines = map[string]string{"title": "x"}, "me", 77
-	first, err := tb.Create("a", spec, "")
+	first, err := tb.create("a", spec, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = tb.Reopen("a", "", protocol.RespawnSpec{}, "")
+	_, err = tb.reopen("a", "", protocol.RespawnSpec{}, "")
 	wantCode(t, "running", err, protocol.CodeSessionRunning)
-	_, err = tb.Reopen("b", "", protocol.RespawnSpec{}, "")
+	_, err = tb.reopen("b", "", protocol.RespawnSpec{}, "")
 	wantCode(t, "unknown", err, protocol.CodeSessionNotFound)
 	look(t, first, protocol.AttachSpec{}).until(t, "READY")
 	if err := first.Resize(protocol.Size{Cols: 90, Rows: 20}); err != nil {
@@ -249,11 +249,11 @@ func TestReopen(t *testing.T) {
 	}
 	old := info(t, first)
 
-	second, err := tb.Reopen("a", "", protocol.RespawnSpec{}, "t")
+	second, err := tb.reopen("a", "", protocol.RespawnSpec{}, "t")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := tb.Reopen("a", "", protocol.RespawnSpec{}, "t"); again != second || err != nil {
+	if again, err := tb.reopen("a", "", protocol.RespawnSpec{}, "t"); again != second || err != nil {
 		t.Errorf("the same again: got %p, %v; want %p", again, err, second)
 	}
 	i := info(t, second)
@@ -272,7 +272,7 @@ func TestReopen(t *testing.T) {
 	_, err = tb.GetInstance("a", old.Instance)
 	wantCode(t, "the first life", err, protocol.CodeInstanceMismatch)
 
-	third, err := tb.Reopen("a", "", protocol.RespawnSpec{Env: []string{"A=2"}, Cols: 50, Labels: map[string]string{}}, "")
+	third, err := tb.reopen("a", "", protocol.RespawnSpec{Env: []string{"A=2"}, Cols: 50, Labels: map[string]string{}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestReopen(t *testing.T) {
 	if i := info(t, third); len(i.Labels) != 0 {
 		t.Errorf("third life: got labels %v, want none", i.Labels)
 	}
-	_, err = tb.Reopen("a", "", protocol.RespawnSpec{Argv: []string{"/no/such"}}, "")
+	_, err = tb.reopen("a", "", protocol.RespawnSpec{Argv: []string{"/no/such"}}, "")
 	wantCode(t, "no such program", err, protocol.CodeSpawnFailed)
 	if s, err := tb.Get("a"); s != third || err != nil {
 		t.Errorf("after a failed start: got %v, want the exited session unchanged", err)
@@ -292,12 +292,12 @@ func TestReopen(t *testing.T) {
 // A client that keeps sessions by id from events receives the end of the old life before the new life.
 func TestReopenEvents(t *testing.T) {
 	tb := newTable(t, Config{})
-	s, err := tb.Create("a", bash("exit"), "")
+	s, err := tb.create("a", bash("exit"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended(t, s)
-	if _, err := tb.Reopen("a", "", protocol.RespawnSpec{Argv: []string{"sleep", "1000"}}, ""); err != nil {
+	if _, err := tb.reopen("a", "", protocol.RespawnSpec{Argv: []string{"sleep", "1000"}}, ""); err != nil {
 		t.Fatal(err)
 	}
 	wantEvents(t, tb, "created", "exited", "forgotten", "created")
@@ -323,14 +323,14 @@ func TestMaxSessions(t *testing.T) {
 	tb := newTable(t, Config{MaxSessions: 2})
 	one := create(t, tb, bash("read go"))
 	create(t, tb, bash("exec sleep 1000"))
-	_, err := tb.Create("", bash("exit"), "")
+	_, err := tb.create("", bash("exit"), "")
 	wantCode(t, "a third", err, protocol.CodeLimitExceeded)
 	if err := one.Terminate(End{}); err != nil {
 		t.Fatal(err)
 	}
 	ended(t, one)
 	create(t, tb, bash("exec sleep 1000")) // an exited session does not count
-	_, err = tb.Reopen(one.ID(), "", protocol.RespawnSpec{}, "")
+	_, err = tb.reopen(one.ID(), "", protocol.RespawnSpec{}, "")
 	wantCode(t, "reopened beside two live sessions", err, protocol.CodeLimitExceeded)
 }
 

@@ -77,18 +77,18 @@ func exits(by func(*Session) *fakePTY, s *Session) {
 func TestExitKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{ExitKeep: time.Minute})
-		s, err := tb.Create("a", bash(""), "")
+		s, err := tb.create("a", bash(""), "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := tb.Create("b", bash(""), "")
+		again, err := tb.create("b", bash(""), "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour) // only exited sessions are forgotten
 		exits(by, s)
 		exits(by, again)
-		if again, err = tb.Reopen("b", "", protocol.RespawnSpec{}, ""); err != nil {
+		if again, err = tb.reopen("b", "", protocol.RespawnSpec{}, ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)
@@ -155,7 +155,7 @@ func TestExitRecords(t *testing.T) {
 		tb, by := fakeTable(t, Config{ExitRecords: keep})
 		var ids []protocol.SessionID
 		for i := range 10 {
-			s, err := tb.Create(protocol.SessionID(fmt.Sprint(i)), bash(""), "")
+			s, err := tb.create(protocol.SessionID(fmt.Sprint(i)), bash(""), "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -260,7 +260,7 @@ func TestFewDescriptors(t *testing.T) {
 	var s *Session
 	for n := uint64(3); s == nil; n++ {
 		allow(n)
-		got, err := tb.Create("", bash("stty raw -echo; echo READY; read -r <"+gate+"; exec cat"), "")
+		got, err := tb.create("", bash("stty raw -echo; echo READY; read -r <"+gate+"; exec cat"), "")
 		switch {
 		case err == nil:
 			s = got
