@@ -52,7 +52,7 @@ func newReplacer(t *testing.T) (*replacer, <-chan string) {
 	}
 	s.ln = ln
 	sessions := session.NewTable(session.Config{})
-	store := past.New(t.TempDir())
+	store := past.New(t.TempDir(), nil)
 	return &replacer{
 		before: &before{vault: v}, self: s, sessions: sessions, recording: recorder.New(recorder.Config{Store: store}), diskTime: time.Minute, isWaiting: func() bool { return false },
 		server: linkserver.New(linkserver.Config{Sessions: sessions, Log: zerolog.Nop()}), log: zerolog.Nop(),

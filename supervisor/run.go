@@ -175,7 +175,7 @@ func (p *parts) makeTable() {
 	if err != nil {
 		log.Warn().Err(err).Msg("presence not shown; another supervisor with the same state directory takes these sessions for lost")
 	}
-	p.store = past.NewSealed(cfg.dirs.Recordings(), durableKey(cfg.Config))
+	p.store = past.New(cfg.dirs.Recordings(), durableKey(cfg.Config))
 	p.recording = recorder.New(recorder.Config{
 		Store: p.store, Sync: cfg.DurableSync, Log: log,
 		Budgets: past.Policy{PerLife: int64(cfg.DurableSession), Total: int64(cfg.DurableTotal), Age: cfg.DurableAge},

@@ -28,7 +28,7 @@ func TestClockThatJumps(t *testing.T) {
 	}
 	var ran time.Duration // by the program of s
 	start := func() {
-		s = New(s.dir)
+		s = New(s.dir, nil)
 		ran, s.now = 0, c.now
 		s.age.Now, s.age.Uptime = c.now, func() time.Duration { return ran }
 	}
@@ -88,7 +88,7 @@ func TestWrittenByWrongClock(t *testing.T) {
 			s, c := newStore(t)
 			var ran time.Duration
 			start := func() {
-				s = New(s.dir)
+				s = New(s.dir, nil)
 				ran, s.now, s.disk = 0, c.now, stampingDisk{systemDisk{}, c}
 				s.age.Now, s.age.Uptime = c.now, func() time.Duration { return ran }
 			}

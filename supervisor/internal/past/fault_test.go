@@ -769,7 +769,7 @@ func TestForgetInterrupted(t *testing.T) {
 		if forgotten == nil {
 			_ = s.Sweep() // it may fail at any step
 		}
-		again := New(s.dir)
+		again := New(s.dir, nil)
 		entries, err := again.List()
 		must(t, err)
 		switch {

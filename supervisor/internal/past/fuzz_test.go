@@ -40,7 +40,7 @@ func FuzzOpen(f *testing.F) {
 	addSeeds(f, nil)
 	addSeeds(f, keyFile)
 	f.Fuzz(func(t *testing.T, first, second, meta []byte, start, end uint64) {
-		s := New(t.TempDir())
+		s := New(t.TempDir(), nil)
 		s.disk = quickDisk{s.disk}
 		dir := s.path(aLife)
 		isSealed := func(p []byte) bool { return len(p) > 7 && p[7] == sealedGCM }

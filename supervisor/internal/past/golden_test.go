@@ -34,9 +34,9 @@ func TestGolden(t *testing.T) {
 			dir := filepath.Join("testdata", name)
 			if testkit.WritesGolden() {
 				must(t, os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
-				writeGolden(t, NewSealed(dir, key))
+				writeGolden(t, New(dir, key))
 			}
-			checkGolden(t, NewSealed(dir, key))
+			checkGolden(t, New(dir, key))
 		})
 	}
 }

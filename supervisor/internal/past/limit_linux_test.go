@@ -14,7 +14,7 @@ func TestNoRoom(t *testing.T) {
 		return
 	}
 	testkit.LimitFiles(t, 100_000)
-	s := New(t.TempDir())
+	s := New(t.TempDir(), nil)
 	w := open(t, s, Full)
 	var end uint64
 	failed := 0

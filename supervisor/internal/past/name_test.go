@@ -8,7 +8,7 @@ import (
 
 // A file whose name claims more output than a segment can have is no segment, and a writer continues where the output ends.
 func TestNameOfTooLongSegment(t *testing.T) {
-	s := New(t.TempDir())
+	s := New(t.TempDir(), nil)
 	w := open(t, s, Full)
 	must(t, w.Append(0, textAt(0, 1000)))
 	must(t, w.Close())

@@ -81,12 +81,9 @@ type Store struct {
 	age  *machine.AgeClock
 }
 
-// New returns the store in a directory, which is created when the first writer is opened.
-func New(dir string) *Store { return NewSealed(dir, nil) }
-
-// NewSealed returns the store in a directory. New files are encrypted with key. If key is nil, new
-// lives are not sealed, and sealed lives cannot be read.
-func NewSealed(dir string, key *Key) *Store {
+// New returns the store in a directory, which is created when the first writer is opened. New files are encrypted with key.
+// If key is nil, new lives are not sealed, and sealed lives cannot be read.
+func New(dir string, key *Key) *Store {
 	return &Store{dir, key, systemDisk{}, time.Now, &machine.AgeClock{Path: filepath.Join(dir, clockName), Data: dir}}
 }
 

@@ -484,7 +484,7 @@ func TestLargestSpec(t *testing.T) {
 
 // Only the user can read the stored files.
 func TestPermissions(t *testing.T) {
-	s := New(filepath.Join(t.TempDir(), "state", "sessions"))
+	s := New(filepath.Join(t.TempDir(), "state", "sessions"), nil)
 	w := open(t, s, Full)
 	must(t, w.SetMeta(Meta{}), w.Append(0, textAt(0, 1000)), w.Keyframe(1000, []byte("k")), w.Close())
 	must(t, filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {

@@ -282,7 +282,7 @@ func simulate(t *testing.T, seed uint64, mode Mode, faulty func(disk) disk) erro
 func newSimulation(t *testing.T, seed uint64, mode Mode, faulty func(disk) disk) *simulation {
 	t.Helper()
 	rec := &recorder{disk: systemDisk{}, inodes: map[string]int{}}
-	s := New(filepath.Join(t.TempDir(), "store"))
+	s := New(filepath.Join(t.TempDir(), "store"), nil)
 	s.disk = faulty(rec)
 	c := &clock{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	s.now = c.now
@@ -365,7 +365,7 @@ func (s *simulation) check(changes []change, dir string) error {
 	if promised.end == 0 {
 		return nil
 	}
-	store := NewSealed(dir, s.keys[2])
+	store := New(dir, s.keys[2])
 	store.disk = quickDisk{store.disk}
 	before, err := s.checkOutput(store, promised)
 	if err != nil {

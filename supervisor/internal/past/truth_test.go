@@ -244,7 +244,7 @@ func (c *clock) advance(by time.Duration) {
 func newStore(t testing.TB) (*Store, *clock) {
 	t.Helper()
 	c := &clock{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	s := New(t.TempDir())
+	s := New(t.TempDir(), nil)
 	began := c.now()
 	s.now, s.disk = c.now, quickDisk{s.disk}
 	s.age.Now, s.age.Uptime = c.now, func() time.Duration { return c.now().Sub(began) }

@@ -101,7 +101,7 @@ func unreadLife(t *testing.T, mode Mode, seed uint64) error {
 		if err := cut(changes[:n], sim.Rand, sim.store.dir, dir); err != nil {
 			return err
 		}
-		s := NewSealed(dir, sim.keys[2])
+		s := New(dir, sim.keys[2])
 		s.disk = quickDisk{s.disk}
 		r, err := s.Open(aLife)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrLocked) { // the power was cut before the life or its key was durable

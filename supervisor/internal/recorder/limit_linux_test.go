@@ -22,7 +22,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	p := newTape(t, "a") // before the limit is set, because the ring is a file, too
 	lift := testkit.LimitFiles(t, 10)
-	store := past.New(t.TempDir())
+	store := past.New(t.TempDir(), nil)
 	r := New(Config{Store: store, Sync: 10 * time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop()})
 	r.Add(p, past.Full)
 	p.print(bytes.Repeat([]byte("no room "), 1000))
@@ -51,7 +51,7 @@ func TestFullDiskKeepsMarks(t *testing.T) {
 		return
 	}
 	p := newTape(t, "a")
-	store := past.New(t.TempDir())
+	store := past.New(t.TempDir(), nil)
 	r := New(Config{Store: store, Sync: time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop()})
 	r.Add(p, past.Full)
 	p.print([]byte("first"))
@@ -83,7 +83,7 @@ func TestFullDiskKeepsOrder(t *testing.T) {
 		return
 	}
 	p := newTape(t, "a")
-	store := past.New(t.TempDir())
+	store := past.New(t.TempDir(), nil)
 	r := New(Config{Store: store, Sync: time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop()})
 	p.print(bytes.Repeat([]byte("o"), maxMarks))
 	r.Add(p, past.Full)
@@ -118,7 +118,7 @@ func TestFullDiskIsTrimmed(t *testing.T) {
 	if !testkit.Alone(t) {
 		return
 	}
-	store := past.New(t.TempDir())
+	store := past.New(t.TempDir(), nil)
 	w, err := store.OpenWriter(past.Life{ID: "old", Instance: "1"}, past.Full)
 	if err == nil {
 		err = w.SetMeta(past.Meta{})
@@ -165,7 +165,7 @@ func TestFullDiskInSilence(t *testing.T) {
 	if !testkit.Alone(t) {
 		return
 	}
-	store := past.New(t.TempDir())
+	store := past.New(t.TempDir(), nil)
 	r := New(Config{Store: store, Sync: time.Millisecond, Retry: 10 * time.Millisecond, Idle: 100 * time.Millisecond, Log: zerolog.Nop()})
 	p := newTape(t, "a")
 	var wholes int

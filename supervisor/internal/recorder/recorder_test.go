@@ -101,7 +101,7 @@ func (p *tape) print(text []byte) {
 
 func newRecorder(t *testing.T, dir string) (*Recorder, *past.Store) {
 	t.Helper()
-	store := past.New(dir)
+	store := past.New(dir, nil)
 	r := New(Config{Store: store, Sync: 10 * time.Millisecond, Log: zerolog.Nop()})
 	t.Cleanup(func() {
 		if err := r.Close(limit); err != nil {
@@ -237,7 +237,7 @@ func awaitStep(r *Recorder) {
 // session is looked at.
 // demand: D5
 func TestSilence(t *testing.T) {
-	store := past.New(t.TempDir())
+	store := past.New(t.TempDir(), nil)
 	r := New(Config{Store: store, Sync: 10 * time.Millisecond, Idle: 20 * time.Millisecond, Log: zerolog.Nop()})
 	p := newTape(t, "a")
 	r.Add(p, past.Screen)
@@ -277,7 +277,7 @@ func TestFailingDisk(t *testing.T) {
 	if err := os.WriteFile(dir, nil, 0o600); err != nil { // a file in the place of the directory
 		t.Fatal(err)
 	}
-	store := past.New(dir)
+	store := past.New(dir, nil)
 	r := New(Config{Store: store, Sync: 10 * time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop()})
 	p := newTape(t, "a")
 	r.Add(p, past.Screen)
@@ -339,7 +339,7 @@ func TestForget(t *testing.T) {
 
 // The erasure of a forgotten life is tried again until it succeeds.
 func TestForgetIsRetried(t *testing.T) {
-	store := past.New(t.TempDir())
+	store := past.New(t.TempDir(), nil)
 	r := New(Config{Store: store, Retry: time.Millisecond, Log: zerolog.Nop()})
 	l := past.Life{ID: "a", Instance: "1"}
 	w, err := store.OpenWriter(l, past.Screen) // prevents the erasure, as a disk that fails would
@@ -461,7 +461,7 @@ func (l *lateEnd) Clears() uint64 { return l.tape.Clears() }
 // The exit record is stored, at whichever moment of a step the session gets it.
 func TestExitDuringStep(t *testing.T) {
 	for without := range int64(12) {
-		store := past.New(t.TempDir())
+		store := past.New(t.TempDir(), nil)
 		r := New(Config{Store: store, Sync: time.Millisecond, Idle: time.Millisecond, Log: zerolog.Nop()})
 		l := &lateEnd{tape: newTape(t, "a")}
 		l.without.Store(without)

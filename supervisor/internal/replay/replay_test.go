@@ -42,7 +42,7 @@ func newTape(t testing.TB, mode past.Mode) *tape {
 	must(t, err)
 	t.Cleanup(func() { _ = r.Close() })
 	dir := t.TempDir()
-	p := &tape{t: t, dir: dir, store: past.New(dir), life: past.Life{ID: "a", Instance: "1"}, ring: r, live: screen.New(size, lines)}
+	p := &tape{t: t, dir: dir, store: past.New(dir, nil), life: past.Life{ID: "a", Instance: "1"}, ring: r, live: screen.New(size, lines)}
 	p.sizes = []past.Piece{{Size: size}}
 	if mode != "" {
 		p.writer, err = p.store.OpenWriter(p.life, mode)

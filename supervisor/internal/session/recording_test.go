@@ -49,7 +49,7 @@ func powered(t *testing.T, dir string) *computer {
 // recorded returns the configuration of a supervisor that stores sessions, and its store.
 func recorded(t *testing.T, dir string) (Config, *past.Store) {
 	t.Helper()
-	store := past.New(dir)
+	store := past.New(dir, nil)
 	return Config{Recorder: newRecorder(t, store), Durable: protocol.DurableScreen, Supervisor: protocol.NewInstance()}, store
 }
 
@@ -708,7 +708,7 @@ func TestEndedWithMachine(t *testing.T) {
 
 // The exit record is stored also if the recorder has seen the end of the output before the record is final.
 func TestExitIsStored(t *testing.T) {
-	store := past.New(t.TempDir())
+	store := past.New(t.TempDir(), nil)
 	rec := recorder.New(recorder.Config{Store: store, Sync: 10 * time.Millisecond, Idle: time.Hour, Log: zerolog.Nop()})
 	t.Cleanup(func() { _ = rec.Close(patience) })
 	cfg := Config{Recorder: rec, Durable: protocol.DurableScreen, Supervisor: protocol.NewInstance()}

@@ -20,7 +20,7 @@ import (
 // available.
 func sealed(t *testing.T, dir, identity string) *computer {
 	t.Helper()
-	store := past.NewSealed(dir, past.NewKey(func(context.Context) (string, error) {
+	store := past.New(dir, past.NewKey(func(context.Context) (string, error) {
 		if identity == "" {
 			return "", errors.New("keychain is closed")
 		}

@@ -207,7 +207,7 @@ func TestPlantedSecrets(t *testing.T) {
 		env = append(env, fmt.Sprintf("V%d_TOKEN=%s", i, p.values[i]))
 	}
 	dir := t.TempDir()
-	store := past.New(dir)
+	store := past.New(dir, nil)
 	r := recorder.New(recorder.Config{Store: store, Sync: 20 * time.Millisecond, Log: zerolog.Nop()})
 	tb, by := fakeTable(t, Config{Recorder: r, Mask: []*regexp.Regexp{regexp.MustCompile(plantedPattern)}})
 	f := newFinder(t, p.values...)
@@ -481,7 +481,7 @@ func (f *finder) replies(s *Session, secret string) {
 // demand: D8
 func TestInputIsNotStored(t *testing.T) {
 	dir := t.TempDir()
-	store := past.New(dir)
+	store := past.New(dir, nil)
 	r := recorder.New(recorder.Config{Store: store, Sync: 10 * time.Millisecond, Log: zerolog.Nop()})
 	tb, by := fakeTable(t, Config{Recorder: r, Durable: protocol.DurableFull})
 	s := create(t, tb, protocol.SpawnSpec{Argv: []string{"ssh"}, Env: []string{"TOKEN=hunter22"}, SecretEnv: []string{"TOKEN"}})
