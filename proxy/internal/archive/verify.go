@@ -204,7 +204,6 @@ type verifier struct {
 	*Report
 	end    uint64              // the recorded output reaches up to here
 	hashes map[uint64][]string // of the last segments, by their ends; a repeated put after a crash may leave two segments that overlap
-	last   string              // hash of the last segment
 }
 
 func verify(ctx context.Context, s Store, keys *Keys, c *contents) (*Report, error) {
@@ -285,7 +284,6 @@ func (v *verifier) add(o segmentObject, seg *Segment, hash string, isKnown bool)
 	if same := v.hashes[seg.End()]; len(same) < 16 {
 		v.hashes[seg.End()] = append(same, hash)
 	}
-	v.last = hash
 	if n := len(seg.Times); n > 0 {
 		v.PrintedAt = seg.Times[n-1].At
 	}
