@@ -192,9 +192,7 @@ func fromManager(dirs config.Dirs, log zerolog.Logger) (entries []keeper.Entry, 
 	if os.Getenv(message.EnvResume) != "" || os.Getenv(message.EnvTrial) != "" || !fdstore.Managed() {
 		return nil, nil
 	}
-	for _, r := range fdstore.Inherited() {
-		entries = append(entries, keeper.Entry(r))
-	}
+	entries = fdstore.Inherited()
 	for limit := time.Now().Add(becomeTime); ; time.Sleep(10 * time.Millisecond) {
 		held, err := socket.Locked(dirs.Socket(config.SupervisorSocket))
 		if err != nil || !held {

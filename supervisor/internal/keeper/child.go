@@ -145,7 +145,7 @@ func (k *keeper) handle(c *child, m message.Message, fds []int) (err error) {
 	switch {
 	case m.Op == message.OpHello: // there is only one version
 	case m.Op == message.OpPut:
-		err = k.putEntry(&Entry{m.ID, m.PID, m.Meta, fds})
+		err = k.putEntry(&Entry{ID: m.ID, PID: m.PID, Meta: m.Meta, FDs: fds})
 	case m.Op == message.OpPID && e != nil:
 		k.setPID(e, m.PID)
 	case m.Op == message.OpDelete && e != nil:

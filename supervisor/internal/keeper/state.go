@@ -16,14 +16,8 @@ import (
 	"holdfast/supervisor/internal/keeper/message"
 )
 
-// An Entry is a vault entry: descriptors and metadata under an id, and the pid of the process of
-// which the keeper stores the exit status. PID is 0 while it is not known.
-type Entry struct {
-	ID   string `json:"-"`
-	PID  int    `json:"pid,omitempty"`
-	Meta []byte `json:"meta,omitempty"`
-	FDs  []int  `json:"fds,omitempty"`
-}
+// An Entry is a vault entry.
+type Entry = message.Entry
 
 // An exit is the raw wait status of an orphan, and when it was collected.
 type exit struct {

@@ -57,7 +57,7 @@ func TestRecords(t *testing.T) {
 		_, known := model[m.ID]
 		switch r.IntN(4) {
 		case 0, 1:
-			if err := s.putEntry(&Entry{m.ID, m.PID, m.Meta, nil}); err != nil {
+			if err := s.putEntry(&Entry{ID: m.ID, PID: m.PID, Meta: m.Meta}); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			model[m.ID] = m

@@ -14,11 +14,6 @@ import (
 // and the descriptors of the entries must not be close-on-exec. exits are those that may still
 // be needed, and starts is the number of supervisors that were started.
 func Handover(entries []Entry, exits []Exit, starts int) ([]byte, error) {
-	type entry struct {
-		PID  int    `json:"pid,omitempty"`
-		Meta []byte `json:"meta,omitempty"`
-		FDs  []int  `json:"fds,omitempty"`
-	}
 	type ended struct {
 		PID    int       `json:"pid"`
 		Status uint32    `json:"status"`
@@ -26,13 +21,13 @@ func Handover(entries []Entry, exits []Exit, starts int) ([]byte, error) {
 	}
 	manifest := struct { // a part of the manifest that a keeper leaves to the next one
 		Version int              `json:"version"`
-		Entries map[string]entry `json:"records"`
+		Entries map[string]Entry `json:"records"`
 		Exits   []ended          `json:"exits,omitempty"`
 		Starts  int              `json:"starts"`
 		Last    string           `json:"last"`
-	}{message.Version, map[string]entry{}, nil, starts, "the keeper died"}
+	}{message.Version, map[string]Entry{}, nil, starts, "the keeper died"}
 	for _, e := range entries {
-		manifest.Entries[e.ID] = entry{e.PID, e.Meta, e.FDs}
+		manifest.Entries[e.ID] = e
 	}
 	for _, e := range exits {
 		manifest.Exits = append(manifest.Exits, ended{e.PID, e.Status, time.Now()})

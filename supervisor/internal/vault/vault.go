@@ -23,15 +23,8 @@ import (
 // ErrLost is returned if the connection to the keeper has ended.
 var ErrLost = errors.New("vault: connection to the keeper has ended")
 
-// An Entry is a vault entry: at most message.MaxMeta bytes and message.MaxFDs descriptors, which the
-// keeper holds under an id. PID is the pid of a child, and the keeper keeps the exit status of
-// that child; 0 means that the pid is not known yet.
-type Entry struct {
-	ID   string
-	PID  int
-	Meta []byte
-	FDs  []int
-}
+// An Entry is a vault entry.
+type Entry = message.Entry
 
 // An Exit is the exit status of a child that ended while its supervisor was dead; Status is the
 // raw wait status (syscall.WaitStatus). Pids are used again. If the end of an entry's child was
@@ -135,7 +128,7 @@ func (v *Vault) restore() (entries []Entry, exits []Exit, err error) {
 		case message.OpHello:
 			v.before = Before{m.Starts, m.Last, m.Status}
 		case message.OpRecord:
-			entries = append(entries, Entry{m.ID, m.PID, m.Meta, fds})
+			entries = append(entries, Entry{ID: m.ID, PID: m.PID, Meta: m.Meta, FDs: fds})
 		case message.OpExit:
 			exits = append(exits, Exit{m.PID, m.Status})
 		case message.OpEnd:

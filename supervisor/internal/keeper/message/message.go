@@ -26,6 +26,15 @@ const (
 // likely to use it.
 const ExitTried = 85
 
+// An Entry is a vault entry: at most MaxMeta bytes and MaxFDs descriptors, which the keeper holds under an id. PID is the pid
+// of a child, of which the keeper stores the exit status; 0 means that the pid is not known yet. A manifest has entries as JSON.
+type Entry struct {
+	ID   string `json:"-"`
+	PID  int    `json:"pid,omitempty"`
+	Meta []byte `json:"meta,omitempty"`
+	FDs  []int  `json:"fds,omitempty"`
+}
+
 // OwnID is the id of the keeper's own vault entry. The entry has one file. The lock of the file
 // means that the directory has a keeper. Each supervisor gets a duplicate and passes it on, so that the lock
 // is free only when keeper and supervisor have both ended.
