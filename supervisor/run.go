@@ -265,7 +265,7 @@ func (p *parts) watch(ctx context.Context) {
 
 // announce logs that the supervisor serves, and notifies the keeper.
 func (p *parts) announce(adopted int) {
-	serves := p.log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, p.ln.Path()).
+	serves := p.log.Info().Int(logging.PID, os.Getpid()).Str(logging.Version, version.String()).Str(logging.Path, p.ln.Path()).
 		Int("sessions", adopted).Int("upgrades", p.self.Upgrades)
 	if p.before.own {
 		serves = serves.Dur(logging.Took, time.Since(p.before.at))
@@ -314,7 +314,7 @@ func obey(ctx context.Context, signals <-chan os.Signal, sessions *session.Table
 			log.Warn().Int("sessions", live).Msg("sessions are running; interrupt again to end them")
 			continue
 		}
-		log.Info().Stringer("signal", sig.(syscall.Signal)).Int("sessions", live).Msg("supervisor ends every session")
+		log.Info().Stringer(logging.Signal, sig.(syscall.Signal)).Int("sessions", live).Msg("supervisor ends every session")
 		asker := protocol.Asker{By: "supervisor, by " + pty.SignalName(sig.(syscall.Signal))}
 		_ = sessions.Shutdown(ctx, asker) // fails only if ctx is done, because another goroutine has stopped the supervisor
 		stop()

@@ -10,10 +10,7 @@ const (
 	Protocol   = "protocol"    // range of protocol versions
 	Session    = "session"     // id of a session
 	Instance   = "instance"    // instance of a session
-	Attachment = "attachment"  // number of an attachment on its connection
-	Writer     = "writer"      // writer that sent the input
 	Client     = "client"      // name that a client has given itself
-	Conn       = "conn"        // number of a connection in this process
 	Offset     = "offset"      // output offset
 	Bytes      = "bytes"       // number of bytes
 	Missed     = "missed"      // number of bytes that a peer did not receive

@@ -205,7 +205,7 @@ func TestConcurrentWrites(t *testing.T) {
 	for w := range writers {
 		wg.Go(func() {
 			for i := range lines {
-				log.Info().Int(Conn, w).Int(Count, i).Msg("line")
+				log.Info().Int("conn", w).Int(Count, i).Msg("line")
 			}
 		})
 	}

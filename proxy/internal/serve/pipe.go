@@ -82,7 +82,7 @@ func (s *serving) runPipe(ctx context.Context, ln *pipe.Listener) error {
 		s.wg.Go(func() { s.fail(s.pages.Serve(ctx, connCtx, tcp)) })
 		s.log.Info().Stringer("address", tcp.Addr()).Msg("serving the page and WebSockets on TCP; the token is in the state directory")
 	}
-	s.log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ln.Name()).Msg("proxy serves")
+	s.log.Info().Int(logging.PID, os.Getpid()).Str(logging.Version, version.String()).Str(logging.Path, ln.Name()).Msg("proxy serves")
 	s.greet(os.Stdout)
 	s.report.say(handoff.Progress{Step: "serving", PID: os.Getpid(), Version: version.String()})
 	s.report.end(nil)

@@ -134,7 +134,7 @@ func (s *serving) ready() {
 	if ls.tcp != nil {
 		s.log.Info().Stringer("address", ls.tcp.Addr()).Msg("serving the page and WebSockets on TCP; the token is in the state directory")
 	}
-	s.log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ls.api.Path()).Msg("proxy serves")
+	s.log.Info().Int(logging.PID, os.Getpid()).Str(logging.Version, version.String()).Str(logging.Path, ls.api.Path()).Msg("proxy serves")
 	if s.take == nil {
 		notifyReady(os.Getpid(), s.log)
 	} else {

@@ -151,7 +151,7 @@ func (s *Server) serveLink(ctx context.Context, nc net.Conn, log zerolog.Logger)
 		event.Err(err).Msg("proxy refused")
 		return
 	}
-	log.Info().Str("proxy", hello.Name).Str("version", hello.Version).Stringer("protocol", hello.Protocol).Msg("proxy linked")
+	log.Info().Str("proxy", hello.Name).Str(logging.Version, hello.Version).Stringer(logging.Protocol, hello.Protocol).Msg("proxy linked")
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()

@@ -406,7 +406,7 @@ func (r *Recorder) trim() {
 		r.cfg.Log.Warn().Err(err).Msg("old recordings not deleted")
 	}
 	if trimmed.Segments > 0 {
-		r.cfg.Log.Info().Int("segments", trimmed.Segments).Int64("bytes", trimmed.Bytes).Msg("old recordings deleted")
+		r.cfg.Log.Info().Int("segments", trimmed.Segments).Int64(logging.Bytes, trimmed.Bytes).Msg("old recordings deleted")
 	}
 }
 

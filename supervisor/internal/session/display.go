@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/shared/logging"
 	"holdfast/shared/rawio"
 	"holdfast/supervisor/internal/ring"
 	"holdfast/supervisor/internal/screen"
@@ -217,7 +218,7 @@ func (d *display) write(end uint64, budget int) (spent int, drew bool) {
 // costs too much.
 func (d *display) skipRemainder(end uint64) {
 	if from := d.screen.Offset(); from < end {
-		d.log.Warn().Uint64("bytes", end-from).Msg("last output costs too much to show; the exit record has the lines before it")
+		d.log.Warn().Uint64(logging.Bytes, end-from).Msg("last output costs too much to show; the exit record has the lines before it")
 		d.screen.Skip(end)
 		d.isFromRing = false
 		d.fit()

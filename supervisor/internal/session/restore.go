@@ -8,6 +8,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/escseq"
+	"holdfast/shared/logging"
 	"holdfast/supervisor/internal/screen"
 )
 
@@ -153,7 +154,7 @@ func (d *display) step(r *restoration, look protocol.Appearance) {
 	}
 	at := r.screen.Offset()
 	if at < start {
-		d.log.Error().Uint64("bytes", start-at).Msg("ring has overtaken the keyframe; the screen misses output")
+		d.log.Error().Uint64(logging.Bytes, start-at).Msg("ring has overtaken the keyframe; the screen misses output")
 		r.screen.Skip(start)
 		at = start
 	}
