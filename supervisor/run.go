@@ -61,6 +61,7 @@ type parts struct {
 
 // run makes the parts of the supervisor, serves, and takes the parts down in reverse order.
 func run(ctx context.Context, o *options) (err error) {
+	machine.ReserveThreads() // also on trial, so that an upgrade is refused if there is no room for them
 	if done, err := tryOut(); done {
 		return err
 	}

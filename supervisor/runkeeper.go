@@ -26,6 +26,7 @@ import (
 // runKeeper runs the keeper, which runs this program again with the command run, as the
 // supervisor. It does not return unless it fails.
 func runKeeper(o *options) error {
+	machine.ReserveThreads()
 	if err := pty.Seal(); err != nil {
 		return fmt.Errorf("seal: %w", err)
 	}

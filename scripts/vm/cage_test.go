@@ -233,6 +233,7 @@ func cages(t *testing.T) {
 	m.checkFreeze()
 	m.checkLeftovers()
 	m.checkReplacements(replacements)
+	m.checkNoProcesses()
 	checkJoin(t)
 
 	if _, err := m.c.Spawn(t.Context(), client.SpawnRequest{SpawnSpec: protocol.SpawnSpec{Argv: []string{"cat"}, Limits: protocol.Limits{MemoryMax: of(512)}}}); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
@@ -294,4 +295,31 @@ func (m *machine) checkLeftovers() {
 		t.Errorf("terminate of the remaining processes: %v", err)
 	}
 	testkit.Eventually(t, limit, func() bool { return !exists(cage) && running("sleep", "200000") == 0 }, "the control group and its process are gone")
+}
+
+// checkNoProcesses checks that sessions outlive the death of the supervisor while no process and no thread can be started
+// in the control group of keeper and supervisor, and that a supervisor serves as soon as one can.
+func (m *machine) checkNoProcesses() {
+	t := m.t
+	most := filepath.Join(cgroups, "holdfast", "pids.max")
+	old := m.supervisor()
+	if old == nil {
+		t.Fatal("no supervisor serves")
+	}
+	set := func(n string) {
+		if err := os.WriteFile(most, []byte(n), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("1")
+	m.kill(old.PID)
+	testkit.Eventually(t, limit, func() bool {
+		log, _ := os.ReadFile("/tmp/holdfast/supervisor.log")
+		return strings.Count(string(log), "the start is tried again") > 3
+	}, "the keeper cannot start a supervisor")
+	set("max")
+	testkit.Eventually(t, limit, func() bool {
+		now := m.supervisor()
+		return now != nil && now.PID != old.PID && now.Keeper.PID == old.Keeper.PID
+	}, "the next supervisor of the same keeper serves")
 }
