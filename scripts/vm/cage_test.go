@@ -298,7 +298,7 @@ func (m *machine) checkLeftovers() {
 }
 
 // checkNoProcesses checks that sessions outlive the death of the supervisor while no process and no thread can be started
-// in the control group of keeper and supervisor, and that a supervisor serves as soon as one can.
+// in the control group of keeper and supervisor, and that a supervisor serves as soon as one can. An upgrade must be refused.
 func (m *machine) checkNoProcesses() {
 	t := m.t
 	most := filepath.Join(cgroups, "holdfast", "pids.max")
@@ -312,6 +312,10 @@ func (m *machine) checkNoProcesses() {
 		}
 	}
 	set("1")
+	out, err := exec.Command("supervisor", "--upgrade").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "upgrade_refused") || !strings.Contains(string(out), "pids.max") {
+		t.Errorf("an upgrade while no process can be started: %v, %s", err, out)
+	}
 	m.kill(old.PID)
 	testkit.Eventually(t, limit, func() bool {
 		log, _ := os.ReadFile("/tmp/holdfast/supervisor.log")

@@ -2,11 +2,13 @@ package reexec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"holdfast/shared/tail"
@@ -16,8 +18,12 @@ import (
 // some milliseconds.
 const TrialTime = 10 * time.Second
 
-// maxOutputBytes bounds the output of a program on trial that is kept, in bytes.
-const maxOutputBytes = 1 << 10
+// maxOutputBytes bounds the output of a program on trial that is kept, in bytes. maxTraceBytes bounds it together with the
+// stack traces of a crash, which follow its cause.
+const (
+	maxOutputBytes = 1 << 10
+	maxTraceBytes  = 64 << 10
+)
 
 // childrenTime is how long the children of a program on trial may hold its output open after it has
 // ended.
@@ -74,11 +80,11 @@ func (p *Program) TryAs(ctx context.Context, env string, memory *os.File, args [
 // files from descriptor 4 on, and env names the first of them. It writes to out, which may be nil.
 // state tells how the child has ended, and err is that of exec.Cmd.Run; state is nil if the child
 // could not be started or has not ended within TrialTime. said is what it has printed, without
-// what out has received.
+// what out has received, and without stack traces.
 func (p *Program) runTrial(ctx context.Context, env string, files []*os.File, args []string, out io.Writer) (state *os.ProcessState, said string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, TrialTime)
 	defer cancel()
-	output := &tail.Tail{Max: maxOutputBytes}
+	output := &tail.Tail{Max: maxTraceBytes}
 	if out == nil {
 		out = output
 	}
@@ -92,7 +98,20 @@ func (p *Program) runTrial(ctx context.Context, env string, files []*os.File, ar
 	if ctx.Err() != nil {
 		return nil, "", fmt.Errorf("it did not answer within %v", TrialTime)
 	}
-	return cmd.ProcessState, strings.TrimSpace(strings.ToValidUTF8(output.String(), "")), err
+	if errors.Is(err, syscall.EAGAIN) { // of fork
+		err = fmt.Errorf("no more processes may be started here now, because of a limit of the user, the control group or the machine (ulimit -u, TasksMax=, pids.max): %w", err)
+	}
+	return cmd.ProcessState, strings.ToValidUTF8(withoutTraces(output.String()), ""), err
+}
+
+// withoutTraces returns the end of the output of a program. If the program has crashed, the stack traces are omitted, so that
+// the end of the output is the cause.
+func withoutTraces(output string) string {
+	for _, trace := range []string{"\n\nruntime stack:\n", "\n\ngoroutine "} {
+		output, _, _ = strings.Cut(output, trace)
+	}
+	output = strings.TrimSpace(output)
+	return output[max(0, len(output)-maxOutputBytes):]
 }
 
 // passed is the text that a program on trial prints before its version if it can continue. It
