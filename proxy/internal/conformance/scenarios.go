@@ -455,6 +455,9 @@ var retryScenarios = []scenario{
 		since := told
 		w.mu.Unlock()
 		w.notBefore(v, since, after)
+		v.exact() // a client that awaits the answer to its attach answers close only afterwards
+		v.output(100, 200, 100)
+		w.shows(nil, 0, 200)
 	}},
 	{name: "first-attach-refused", about: "the first attach is answered by a retryable error; the client tries again, or tells the application the code", run: func(w *world) {
 		w.connects()
