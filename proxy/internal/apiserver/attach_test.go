@@ -406,6 +406,8 @@ func TestAttachRefused(t *testing.T) {
 	}
 	c.send(api.Interrupt{Attachment: n})
 	c.wantError(protocol.CodeNotAttached)
+	attach(firstTerminal, protocol.AttachSpec{SessionID: "s"})
+	c.wantError(protocol.CodeInvalidArgument)
 	attach(1, protocol.AttachSpec{SessionID: "a b"})
 	c.wantError(protocol.CodeInvalidArgument)
 	attach(1, protocol.AttachSpec{SessionID: "s", Mode: "boss"})

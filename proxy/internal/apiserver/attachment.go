@@ -64,6 +64,9 @@ func (c *conn) reserveFor(m *api.Attach) (*attachment, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
+	if m.Attachment >= firstTerminal {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("attachment must be below %d, but it is %d", firstTerminal, m.Attachment))
+	}
 	return c.reserve(m.Attachment)
 }
 
