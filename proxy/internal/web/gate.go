@@ -77,7 +77,7 @@ func (h *Handler) routeGate(ctx context.Context, r *request) error {
 func (h *Handler) signIn(r *request) error {
 	switch {
 	case r.Method != http.MethodPost:
-		return refuse(http.StatusMethodNotAllowed, protocol.CodeUnsupported, "the method must be POST")
+		return refuseMethod(http.MethodPost)
 	case !ownOrigin(r):
 		return forbid(http.StatusForbidden, protocol.CodePermissionDenied, "the request must come from the page itself")
 	case !h.hasBearer(r):

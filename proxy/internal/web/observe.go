@@ -19,7 +19,7 @@ func (h *Handler) observe(ctx context.Context, r *request) (ok bool, err error) 
 	switch {
 	case r.Method == http.MethodGet && r.URL.Path == "/metrics" && h.cfg.Metrics != nil:
 		return true, h.metrics(ctx, r)
-	case r.Method == http.MethodGet && r.URL.Path == "/healthz" && h.cfg.Health != nil:
+	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == "/healthz" && h.cfg.Health != nil:
 		return true, h.health(ctx, r)
 	}
 	return false, nil
@@ -42,7 +42,7 @@ func (h *Handler) metrics(ctx context.Context, r *request) error {
 	return nil
 }
 
-// health answers GET /healthz without a token, and therefore says only whether the supervisor
+// health answers GET and HEAD of /healthz without a token, and therefore says only whether the supervisor
 // answers, or that a gate serves.
 func (h *Handler) health(ctx context.Context, r *request) error {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
@@ -72,6 +72,9 @@ func (h *Handler) hasBearer(r *request) bool {
 // answer sends the body with status 200. A client that does not read it within answerTimeout
 // receives only a part.
 func (r *request) answer(contentType string, body []byte) {
+	if r.Method == http.MethodHead {
+		body = nil
+	}
 	_ = r.nc.SetWriteDeadline(time.Now().Add(answerTimeout))
 	if answer(r.nc, http.StatusOK, contentType, "X-Content-Type-Options: nosniff\r\n", body) == nil {
 		linger(r.nc)

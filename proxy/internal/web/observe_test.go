@@ -143,6 +143,11 @@ func TestNotWell(t *testing.T) {
 	if r, body = get(t, addr, "/healthz"); r.StatusCode != 200 {
 		t.Errorf("after it is healthy again: %d %s", r.StatusCode, body)
 	}
+	c := dial(t, addr)
+	c.send("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	if answer, err := io.ReadAll(c.br); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") || !strings.HasSuffix(string(answer), "\r\n\r\n") {
+		t.Errorf("the answer to HEAD is %q, %v", answer, err)
+	}
 }
 
 // A client that does not read is kept for a short time only.

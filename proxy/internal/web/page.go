@@ -75,7 +75,7 @@ func (h *Handler) page(ctx context.Context, r *request) (ok bool, err error) {
 	case do == nil:
 		return false, nil
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		return true, refuse(http.StatusMethodNotAllowed, protocol.CodeUnsupported, "the method must be GET or HEAD")
+		return true, refuseMethod(http.MethodGet, http.MethodHead)
 	case !isOwnFetch(r.Header):
 		return true, forbid(http.StatusForbidden, protocol.CodePermissionDenied, "the page must not be loaded by another site")
 	}
@@ -175,7 +175,7 @@ func (h *Handler) serveFront(r *request) error {
 func (h *Handler) signOut(r *request) error {
 	switch {
 	case r.Method != http.MethodPost:
-		return refuse(http.StatusMethodNotAllowed, protocol.CodeUnsupported, "the method must be POST")
+		return refuseMethod(http.MethodPost)
 	case !ownOrigin(r):
 		return forbid(http.StatusForbidden, protocol.CodePermissionDenied, "the request must come from the page itself")
 	}

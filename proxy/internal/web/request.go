@@ -237,6 +237,7 @@ type refusal struct {
 	status   int
 	err      *protocol.Error
 	security bool   // the client has tried a forbidden action
+	allow    string // the methods of the path, for the header Allow; empty unless status is 405
 	page     string // an HTML page for people; empty if programs read the answer
 }
 
@@ -244,6 +245,13 @@ func (no *refusal) Error() string { return fmt.Sprintf("%d: %v", no.status, no.e
 
 func refuse(status int, code protocol.Code, message string) *refusal {
 	return &refusal{status: status, err: protocol.Errorf(code, message)}
+}
+
+// refuseMethod returns the refusal of a request whose method is none of those of its path.
+func refuseMethod(allowed ...string) *refusal {
+	no := refuse(http.StatusMethodNotAllowed, protocol.CodeUnsupported, "the method must be "+strings.Join(allowed, " or "))
+	no.allow = strings.Join(allowed, ", ")
+	return no
 }
 
 // forbid returns a refusal that is logged as a security event.
@@ -292,6 +300,9 @@ func (no *refusal) write(w io.Writer, r *request) error {
 	if r != nil && r.Method == http.MethodHead {
 		body = nil
 	}
+	if no.allow != "" {
+		headers += "Allow: " + no.allow + "\r\n"
+	}
 	return answer(w, no.status, contentType, headers, body)
 }
 
@@ -302,8 +313,6 @@ func answer(w io.Writer, status int, contentType, headers string, body []byte) e
 	switch status {
 	case http.StatusUnauthorized:
 		b.WriteString("WWW-Authenticate: Bearer\r\n")
-	case http.StatusMethodNotAllowed:
-		b.WriteString("Allow: GET, HEAD\r\n") // POST is allowed only for signing out, and the page knows that
 	case http.StatusUpgradeRequired:
 		b.WriteString("Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n")
 	case http.StatusServiceUnavailable:
