@@ -11,9 +11,6 @@ import (
 // PID returns 0, because this system has no keepers.
 func PID(string) (int, error) { return 0, nil }
 
-// LockPID returns an error, because this system has no keepers.
-func LockPID(string) error { return errors.ErrUnsupported }
-
 // Claim returns an error, because this system has no keepers.
 func Claim(string, time.Duration) (*os.File, error) { return nil, errors.ErrUnsupported }
 
