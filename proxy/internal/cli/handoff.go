@@ -108,8 +108,8 @@ func (o *handoffOptions) check() error {
 }
 
 // HandOff replaces the running proxy by one that serves the page at the address web.
-func (a *App) HandOff(ctx context.Context, timeout time.Duration, web string) error {
-	return a.handoff(ctx, &handoffOptions{timeout: timeout, quiet: true, web: web})
+func (a *App) HandOff(ctx context.Context, web string) error {
+	return a.handoff(ctx, &handoffOptions{timeout: handoff.Timeout, quiet: true, web: web})
 }
 
 // serveArgs returns the arguments of the successor. An older program refuses arguments that it does

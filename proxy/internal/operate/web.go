@@ -59,7 +59,7 @@ func (a *app) webCommand() *cobra.Command {
 						return errNotBuilt
 					}
 					cli.Warn(errors.New("this proxy serves no page: another proxy that serves it takes over"))
-					if err := a.HandOff(cmd.Context(), handoff.Timeout, anyPort); err != nil {
+					if err := a.HandOff(cmd.Context(), anyPort); err != nil {
 						return err
 					}
 					l, err = pageLink(cmd.Context(), c)
