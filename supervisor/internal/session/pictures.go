@@ -45,15 +45,19 @@ func (s *Session) updatePictures() {
 	}
 }
 
-// renewForPictures lets viewers begin again that have not received pictures of the given formats.
+// renewForPictures lets viewers begin again that have not received pictures of the given formats. A viewer without an appearance
+// has received all bytes, and a snapshot for it would have no pictures.
 func (s *Session) renewForPictures(printed picture.Formats) {
 	responder := s.answers.current()
 	for a := range s.viewers.attached {
+		if a.spec.Appearance == nil || a.noOutput {
+			continue
+		}
 		received := picture.Formats(a.alike.Load())
-		if a.spec.Writer != responder && a.spec.Appearance != nil {
+		if a.spec.Writer != responder {
 			received &^= picture.Formats(picture.Kitty) // a command that the terminal would answer is disabled
 		}
-		if printed&^received == 0 || a.noOutput {
+		if printed&^received == 0 {
 			continue
 		}
 		r := &a.pictureRenewal

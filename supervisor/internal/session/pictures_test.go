@@ -125,7 +125,8 @@ func TestPicturesLater(t *testing.T) {
 }
 
 // An inline image without the size of its file is ignored by some terminals that show inline images. Such a viewer begins again
-// with a snapshot, in which the image has its size.
+// with a snapshot, in which the image has its size. A viewer without an appearance, such as a recorder, keeps the program's bytes,
+// because a snapshot for it has no pictures.
 func TestPictureWithoutSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -135,12 +136,22 @@ func TestPictureWithoutSize(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer a.Close()
+		recorder, _, err := s.Attach(protocol.AttachSpec{Mode: protocol.ModeReadOnly})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer recorder.Close()
 		received(t, a)
+		received(t, recorder)
 		const file = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==" // of 1 pixel
-		show(by(s), "\x1b]1337;File=width=30px;height=20px;preserveAspectRatio=0;inline=1:"+file+"\a")
+		const image = "\x1b]1337;File=width=30px;height=20px;preserveAspectRatio=0;inline=1:" + file + "\a"
+		show(by(s), image)
 		_, snapshot, resyncs := received(t, a)
 		if want := "size=70;width=30px;height=20px:" + file; resyncs != 1 || !strings.Contains(snapshot, want) {
 			t.Errorf("%d resyncs, snapshot %q, want %q in it", resyncs, snapshot, want)
+		}
+		if output, _, resyncs := received(t, recorder); resyncs != 0 || output != image {
+			t.Errorf("without an appearance: output %q and %d resyncs, want the image and none", output, resyncs)
 		}
 	})
 }
