@@ -135,7 +135,7 @@ func New(cfg Config) *Recorder {
 func (r *Recorder) Add(s Source, mode past.Mode) {
 	t := &track{
 		recorder: r, source: s, mode: mode, life: s.Life(), ring: s.Ring(),
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}), renewals: make(chan chan<- error),
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}), renewals: make(chan renewal),
 		pace: newPace(r.cfg.Sync),
 	}
 	t.log = r.cfg.Log.With().Str(logging.Session, string(t.life.ID)).Str(logging.Instance, string(t.life.Instance)).Logger()
@@ -422,7 +422,7 @@ type track struct {
 	wake        chan struct{} // the ring or the Meta has changed
 	stop        chan struct{} // closed by end
 	ended       chan struct{} // closed when the recording has ended
-	renewals    chan chan<- error
+	renewals    chan renewal
 	once        sync.Once
 	isForgotten atomic.Bool
 	isFailing   atomic.Bool
@@ -495,8 +495,8 @@ func (t *track) run() {
 			if t.do(t.finish) != nil {
 				t.poke() // the next step stores again, and so begins the time until finish again
 			}
-		case done := <-t.renewals:
-			done <- t.renewNow()
+		case wanted := <-t.renewals:
+			wanted.done <- t.renewNow(wanted.clears)
 		case <-t.stop:
 			if !t.isForgotten.Load() {
 				_ = t.do(t.store)

@@ -417,6 +417,24 @@ func TestRenewAtEnd(t *testing.T) {
 	}
 }
 
+// Renew succeeds although another client clears lines during it, because that client renews the files itself.
+func TestClearDuringRenewal(t *testing.T) {
+	r, store := newRecorder(t, t.TempDir())
+	p := newTape(t, "a")
+	r.Add(p, past.Full)
+	p.print([]byte("cleared"))
+	await(t, store, p)
+	p.mu.Lock()
+	p.meta.Clears = 1
+	p.whole = func() { p.meta.Clears = 2 }
+	p.mu.Unlock()
+	for range 2 {
+		if err := r.Renew(p.life, limit); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A clear keeps the mark of a command that ends while the screen is being saved.
 func TestMarkDuringRenewal(t *testing.T) {
 	r, store := newRecorder(t, t.TempDir())

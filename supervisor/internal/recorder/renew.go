@@ -15,7 +15,8 @@ var errNotRenewed = errors.New("recorder: the session does not give its screen, 
 
 // Renew stores the present screen of a session, and deletes all that was stored before, because
 // lines of it were cleared for good (Meta.Clears). It returns an error if that is not done within
-// the given time; the recorder continues to try. It returns nil if the session is not recorded.
+// the given time; the recorder continues to try. It returns nil if the session is not recorded. Lines that
+// are cleared during the call are not its concern: a Renew of their own follows.
 func (r *Recorder) Renew(l past.Life, within time.Duration) error {
 	r.mu.Lock()
 	t := r.tracks[l]
@@ -26,32 +27,38 @@ func (r *Recorder) Renew(l past.Life, within time.Duration) error {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	t.poke()
-	done := make(chan error, 1)
+	wanted := renewal{clears: t.source.Clears(), done: make(chan error, 1)}
 	select {
-	case t.renewals <- done:
+	case t.renewals <- wanted:
 	case <-t.ended:
-		return t.checkRenewed() // by its last step
+		return t.checkRenewed(wanted.clears) // by its last step
 	case <-timer.C:
 		return errors.New("recorder: the disk does not answer; the files are renewed later")
 	}
 	select {
-	case err := <-done:
+	case err := <-wanted.done:
 		return err
 	case <-timer.C:
 		return errors.New("recorder: the disk does not answer; the files are renewed later")
 	}
 }
 
-func (t *track) renewNow() error {
+// A renewal asks the recording to renew its files.
+type renewal struct {
+	clears uint64 // of the source, when it was asked for
+	done   chan error
+}
+
+func (t *track) renewNow(clears uint64) error {
 	if err := t.do(t.store); err != nil {
 		return err
 	}
-	return t.checkRenewed()
+	return t.checkRenewed(clears)
 }
 
-// checkRenewed returns errNotRenewed if lines were cleared since the files were renewed last.
-func (t *track) checkRenewed() error {
-	if t.clears == t.source.Clears() || t.isForgotten.Load() { // the files of a forgotten session are erased
+// checkRenewed returns errNotRenewed if the files were not renewed after the given number of clears.
+func (t *track) checkRenewed(clears uint64) error {
+	if t.clears >= clears || t.isForgotten.Load() { // the files of a forgotten session are erased
 		return nil
 	}
 	return errNotRenewed
