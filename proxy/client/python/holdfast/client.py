@@ -525,7 +525,12 @@ class Holdfast:
         await self._input(len(raw), max(len(raw), 1), lambda start, end: m)
 
     async def keys(self, session_id: str, keys: Iterable[str]) -> None:
-        """Send keys by their names (protocol/SPEC.md, Keys): `Enter`, `C-c`, `S-Tab`, `x`."""
+        """Send keys by their names (protocol/SPEC.md, Keys): `Enter`, `C-c`, `S-Tab`, `x`.
+
+        Errors: `invalid_argument` if the keys are one text, because its letters would be typed.
+        """
+        if isinstance(keys, str):
+            raise HoldfastError("invalid_argument", f"keys must be a list of names, such as [{keys!r}], but it is a text")
         names = list(keys)
 
         def part(start: int, end: int) -> Message:

@@ -703,3 +703,14 @@ async def test_size_waits_for_room(fake: Fake, path: str) -> None:
         attachment.resize(91, 30)
         stuck[0].transport.resume_reading()  # type: ignore[attr-defined]
         await arrived.wait()
+
+
+@run
+async def test_keys_of_one_text(fake: Fake, path: str) -> None:
+    """The name of a key instead of a list is refused, because its letters would be typed."""
+    sent: List[str] = []
+    fake.handler = lambda m, writer: sent.append(m["type"])
+    async with await Holdfast.connect(path) as client:
+        with pytest.raises(HoldfastError) as err:
+            await client.keys("s", "Enter")
+    assert (err.value.code, sent) == ("invalid_argument", ["hello"])
