@@ -119,6 +119,8 @@ class Holdfast:
         """
         if dial is not None and path is not None:
             raise HoldfastError("invalid_argument", "give one of path and dial, not both")
+        if path == "":
+            raise HoldfastError("invalid_argument", "path is empty; leave it out for the proxy of this user")
         self = cls(Dialer(dial or unix_socket(path or programs.default_socket()), client=client, token=token, secret=secret, redial=redial))
         deadline = time.monotonic() + redial.give_up
         wait = redial.min

@@ -54,6 +54,8 @@ class _Copy:
 
 async def prepare(dir: str, source: Optional[str]) -> Daemon:
     """Copy the programs of a directory, default those of this package, into `dir`."""
+    if not dir:
+        raise HoldfastError("invalid_argument", "dir is empty; name the directory of the app's terminals")
     home = Path(os.path.abspath(dir))
     bin = Path(source) if source is not None else Path(__file__).parent / "bin"
     if not (bin / "proxy").exists():

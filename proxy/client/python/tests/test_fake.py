@@ -714,3 +714,11 @@ async def test_keys_of_one_text(fake: Fake, path: str) -> None:
         with pytest.raises(HoldfastError) as err:
             await client.keys("s", "Enter")
     assert (err.value.code, sent) == ("invalid_argument", ["hello"])
+
+
+def test_empty_places() -> None:
+    """An empty path or directory, as of a variable that is not set, is refused, because it would be another one than is meant."""
+    for call in Holdfast.connect(""), Holdfast.start(dir=""):
+        with pytest.raises(HoldfastError) as err:
+            asyncio.run(call)
+        assert err.value.code == "invalid_argument"
