@@ -70,6 +70,7 @@ type Config struct {
 	IsTokenNew bool
 	Secret     string // if not empty, each hello must carry it
 	Web        string // the TCP address of the web server; empty if there is none
+	NoPage     bool   // the program was built without the web page, so no browser could show a share link
 	// PlaceKey is the secret that enciphers event numbers for clients that do not see all sessions.
 	// A proxy must have the same key as its predecessor, so that clients can resume their events.
 	PlaceKey string

@@ -54,6 +54,9 @@ func (c *caller) share(ctx context.Context, m *api.Share) (protocol.Message, err
 	if c.s.cfg.Web == "" {
 		return nil, protocol.Errorf(protocol.CodeUnsupported, "this proxy has no web address: set web in the settings (HOLDFAST_WEB), then proxy --handoff")
 	}
+	if c.s.cfg.NoPage {
+		return nil, protocol.Errorf(protocol.CodeUnsupported, "the proxy was built without the web page, which shows a shared session: in its sources run scripts/web, which needs Node and npm, then go build, then proxy --handoff; a release has the page built in")
+	}
 	until := time.Now().Add(cmp.Or(time.Duration(m.TTLMS)*time.Millisecond, shareLife)).UTC()
 	key, err := c.s.passes.Seal(pass.Pass{
 		Kind: pass.Share, Session: info.ID, Instance: info.Instance, Principal: c.recordedPrincipal(), Expires: until,

@@ -210,6 +210,12 @@ func TestShare(t *testing.T) {
 	e := off.client()
 	e.send(api.Share{Request: req("s"), SessionID: "mine"})
 	e.wantError(protocol.CodeUnsupported)
+
+	unbuilt := newWorld(t, func(cfg *Config) { cfg.Token, cfg.Web, cfg.NoPage = "token", "127.0.0.1:7681", true })
+	newVault(unbuilt, map[protocol.SessionID]string{"mine": ""})
+	e = unbuilt.client()
+	e.send(api.Share{Request: req("s"), SessionID: "mine"})
+	e.wantError(protocol.CodeUnsupported)
 }
 
 // A connection ends when its link expires, also in the next proxy.

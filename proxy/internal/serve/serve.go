@@ -213,7 +213,7 @@ func (o *Options) build(s *serving, dirs config.Dirs, cfg config.Config, secret 
 		}
 	}
 	s.server = apiserver.New(apiserver.Config{
-		Link: s.links, Policy: policyOf(s.policy), Token: token, IsTokenNew: isNew, PlaceKey: token, Web: address, Secret: secret, EarlyExit: cfg.EarlyExit, Limits: cfg.Limits,
+		Link: s.links, Policy: policyOf(s.policy), Token: token, IsTokenNew: isNew, PlaceKey: token, Web: address, NoPage: page.Files() == nil, Secret: secret, EarlyExit: cfg.EarlyExit, Limits: cfg.Limits,
 		Integrate: shellint.Scripts{Runtime: dirs.Runtime}.Apply, Asked: shellint.Asked, Agent: followAgent(dirs, cfg), Log: s.log,
 	})
 	numbers := metrics.New(metrics.Config{Version: version.String(), Proxy: s.numbers, Supervisor: s.links.Stats,
