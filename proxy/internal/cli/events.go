@@ -35,7 +35,8 @@ type eventsOptions struct {
 var eventKinds = []string{
 	string(protocol.EventCreated), string(protocol.EventExited), string(protocol.EventForgotten), string(protocol.EventResized),
 	string(protocol.EventAttached), string(protocol.EventDetached), string(protocol.EventMissed), string(protocol.EventTitle),
-	string(protocol.EventLabels), string(protocol.EventCwd), string(protocol.EventBell), string(protocol.EventNotification), string(protocol.EventDegraded),
+	string(protocol.EventLabels), string(protocol.EventCwd), string(protocol.EventBell), string(protocol.EventNotification),
+	string(protocol.EventFrozen), string(protocol.EventThawed), string(protocol.EventDegraded),
 	string(protocol.EventRecordingFailed), string(protocol.EventRecordingResumed),
 	string(protocol.EventOutputIdle), string(protocol.EventCommandStarted), string(protocol.EventCommandFinished), string(protocol.EventProgramStatus),
 }
@@ -66,10 +67,10 @@ func (a *App) eventsCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVarP(&o.follow, "follow", "f", true, "continue with new events (the default)")
 	f.Uint64Var(&o.after, "after", 0, "begin after the event with this `number`; 0 prints all that are kept")
-	SpanVar(f, &o.since, "since", 0, "begin with the events of the last `time`")
+	SpanVar(f, &o.since, "since", 0, "begin with the events of this `time` before now, such as 10m")
 	f.StringVar(&o.session, "session", "", "print only events of the session with this `id`")
 	f.StringSliceVar(&o.kinds, "kind", nil, "print only events of these `kinds`: "+strings.Join(eventKinds, ", "))
-	f.IntVar(&o.count, "count", 0, "end after so many events (default never)")
+	f.IntVar(&o.count, "count", 0, "end after this `number` of events (default never)")
 	SpanVar(f, &o.timeout, "timeout", 0, "end after this `time` (default never)")
 	for _, name := range []string{"follow", "after", "since", "count", "timeout"} {
 		f.Lookup(name).DefValue = zeroOf[f.Lookup(name).Value.Type()] // not shown

@@ -172,7 +172,7 @@ var knownWords = map[string]string{
 
 // groups are the sections of the help.
 var groups = []struct{ id, title, commands string }{
-	{"sessions", "Sessions:", "new run attach detach ls kill reopen info rename resize clear"},
+	{"sessions", "Sessions:", "new run attach detach ls kill reopen revive forget info rename resize clear"},
 	{"look", "Output and history of a session:", "screen changes history search play export record away why events"},
 	{"recordings", "Recordings that outlive the host:", "recordings replay verify"},
 	{"drive", "Drive a session from scripts:", "send wait mark env mcp acp"},

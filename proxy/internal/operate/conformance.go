@@ -50,7 +50,7 @@ func (a *app) conformanceCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&only, "only", "", "run only scenarios whose names match this `regexp`")
-	cmd.Flags().StringVar(&transport, "transport", "", "run the scenarios only over unix or websocket")
+	cmd.Flags().StringVar(&transport, "transport", "", "run the scenarios only over this `transport`: unix or websocket")
 	cmd.Flags().BoolVar(&list, "list", false, "list the scenarios, and run none")
 	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions([]cobra.Completion{conformance.Unix, conformance.WebSocket}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
