@@ -34,6 +34,11 @@ func (l *inspection) directories() []Finding {
 					fmt.Sprintf("files in %s belong to another user, so that a proxy or a supervisor may not start: %s", dir, strings.Join(names, ", ")),
 					fmt.Sprintf("if you ran a command there as that user, as by sudo, take them back: sudo chown -R %d %s", os.Geteuid(), dir)})
 			}
+			if names := misplaced(dir); len(names) > 0 {
+				found = append(found, Finding{"directories", Warning,
+					fmt.Sprintf("directories in %s have the names of files, so that a proxy or a supervisor may not start: %s", dir, strings.Join(names, ", ")),
+					"move them to another place"})
+			}
 		case errors.Is(err, socket.ErrUnsafeDir):
 			problem, fix := cutFix(err.Error())
 			found = append(found, Finding{"directories", Error, problem, fix})
@@ -57,6 +62,17 @@ func foreign(dir string) (names []string) {
 			continue
 		}
 		if uid, err := socket.Owner(filepath.Join(dir, e.Name())); err == nil && uid != os.Geteuid() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// misplaced returns the names of directories that stand in the way of a file of a proxy, a keeper or a supervisor.
+func misplaced(dir string) (names []string) {
+	entries, _ := os.ReadDir(dir) // an error means that no directory is known
+	for _, e := range entries {
+		if e.IsDir() && slices.Contains([]string{".lock", ".log", ".token", ".sock", ".crash"}, filepath.Ext(e.Name())) {
 			names = append(names, e.Name())
 		}
 	}

@@ -231,6 +231,8 @@ func TestFindings(t *testing.T) {
 			m.file("hf/proxy.log", "")
 			m.must(os.Chown(filepath.Join(m.Dirs.State, "proxy.log"), 65534, -1))
 		}, "directories", Warning, "may not start: proxy.log", "chown -R 0 "},
+		{"a directory at the place of a file", func(m *machine) { m.file("hf/keeping.lock/x", "") },
+			"directories", Warning, "may not start: keeping.lock", "move"},
 		{"not made yet", func(m *machine) { m.Dirs.Config = filepath.Join(m.dir, "a/b") },
 			"directories", Note, "does not exist yet", "next command"},
 		{"cannot be made", func(m *machine) {
