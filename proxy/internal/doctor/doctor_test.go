@@ -304,6 +304,8 @@ func TestFindings(t *testing.T) {
 			"ptmx", Error, "no such file", "devpts"},
 		{"our files", func(m *machine) { m.Files = func() (uint64, uint64, error) { return 80, 100, nil } },
 			"files", Warning, "this process has 80 files open of 100", "ulimit -n"},
+		{"few files", func(m *machine) { m.Files = func() (uint64, uint64, error) { return 10, 24, nil } },
+			"files", Warning, "may open 24 files", "ulimit -n"},
 		{"unknown files", func(m *machine) { m.Files = func() (uint64, uint64, error) { return 0, 0, errors.ErrUnsupported } },
 			"files", Note, "unknown of this process", ""},
 		{"the supervisor's files", func(m *machine) {

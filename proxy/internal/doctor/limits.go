@@ -57,7 +57,10 @@ func (l *inspection) number(name string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
 }
 
-// files finds processes that have nearly reached their limit of open files.
+// fewFiles is a limit of open files with which a supervisor has hardly any room for sessions: it reserves 64 for itself.
+const fewFiles = 80
+
+// files finds processes that have nearly reached their limit of open files, and a limit with which no supervisor can work.
 func (l *inspection) files() []Finding {
 	var found []Finding
 	var okText []string
@@ -74,6 +77,11 @@ func (l *inspection) files() []Finding {
 	}
 	open, limit, err := l.Files()
 	judge("this process", open, limit, err)
+	if err == nil && limit < fewFiles {
+		found = append(found, Finding{"files", Warning,
+			fmt.Sprintf("a supervisor that is started with the limit of this process may open %d files: too few to start, or to hold a session", limit),
+			"raise the limit first (ulimit -n, LimitNOFILE=)"})
+	}
 	for _, p := range l.procs {
 		if p.program != "" {
 			open, limit, err := l.filesOf(p.pid)
