@@ -53,6 +53,9 @@ func (l commandLog) find(number int) (*protocol.CommandInfo, error) {
 	if number > 0 {
 		i = slices.IndexFunc(l, func(c protocol.CommandInfo) bool { return c.Count == uint64(number) })
 	}
+	if len(l) == 0 {
+		return nil, protocol.Errorf(protocol.CodeNotStored, "the session keeps no ended command; only a shell with shell integration reports its commands")
+	}
 	if i < 0 || i >= len(l) {
 		return nil, protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("the session does not keep a command %d; it keeps %d ended commands, which the request commands lists", number, len(l)))
 	}
