@@ -5,6 +5,7 @@ package pty
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,8 +52,11 @@ func checkDir(dir string) error {
 	if err == nil {
 		err = unix.Faccessat(unix.AT_FDCWD, dir, unix.X_OK, unix.AT_EACCESS)
 	}
+	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
+		err = failed.Err // without the directory, which the message names already
+	}
 	if err != nil {
-		return fmt.Errorf("pty: directory %s: %w", dir, err)
+		return fmt.Errorf("directory %s: %w", dir, err)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ const maxSignal = 64
 func ParseSignal(s string) (syscall.Signal, error) {
 	if n, err := strconv.Atoi(s); err == nil {
 		if n < 1 || n > maxSignal {
-			return 0, fmt.Errorf("pty: unknown signal %d, want 1 to %d", n, maxSignal)
+			return 0, fmt.Errorf("unknown signal %d: a number must be 1 to %d", n, maxSignal)
 		}
 		return syscall.Signal(n), nil
 	}
@@ -59,7 +59,7 @@ func ParseSignal(s string) (syscall.Signal, error) {
 	if sig := unix.SignalNum("SIG" + strings.TrimPrefix(name, "SIG")); sig != 0 {
 		return sig, nil
 	}
-	return 0, fmt.Errorf("pty: unknown signal %q, want a name such as SIGTERM or a number", s)
+	return 0, fmt.Errorf("unknown signal %q: it must be a name such as SIGTERM, or a number", s)
 }
 
 // SignalName returns the name of a signal, such as "SIGUSR1", or its number if it has no name.

@@ -22,8 +22,12 @@ func TestParseSignal(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.in, func(t *testing.T) {
-			if got, err := ParseSignal(tt.in); got != tt.want || (err == nil) != (tt.want != 0) {
+			got, err := ParseSignal(tt.in)
+			if got != tt.want || (err == nil) != (tt.want != 0) {
 				t.Errorf("got %d, %v, want %d", got, err, tt.want)
+			}
+			if err != nil && !strings.HasPrefix(err.Error(), "unknown signal ") {
+				t.Errorf("the error does not begin with its object: %v", err)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -71,8 +72,12 @@ func TestStartFails(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := script("exit")
 			tt.edit(&spec)
-			if _, err := Start(spec); !errors.Is(err, tt.want) {
+			_, err := Start(spec)
+			if !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
+			}
+			if err != nil && spec.Dir != "" && strings.Count(err.Error(), spec.Dir) > 1 {
+				t.Errorf("the error names the directory twice: %v", err)
 			}
 		})
 	}

@@ -15,6 +15,10 @@ import (
 func TestFileRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 5
+		none, _ := fakeTable(t, Config{Files: 24})
+		if _, err := none.create("first", bash(""), ""); protocol.CodeOf(err) != protocol.CodeLimitExceeded || !strings.Contains(err.Error(), "24 files, which is too few") {
+			t.Errorf("a limit without room for one session: %v", err)
+		}
 		tb, by := fakeTable(t, Config{Files: filesReserved + most*filesPerSession})
 		var all []*Session
 		for range most {
