@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"holdfast/shared/escseq"
 	"holdfast/shared/plain"
@@ -191,25 +192,39 @@ func (p *picker) lines(cols int) []string {
 	for i, item := range p.items {
 		head := fmt.Sprintf("%*d  %-*s  %4s  ", len(strconv.Itoa(len(p.items))), i+1, widest, cutEnd(item.Name, maxIDShown), item.Age)
 		dir := plain.Text(item.Dir)
-		left := max(0, cols-1-len([]rune(head))-2)
-		runs := cutEnd(plain.Text(item.Runs), max(left*3/5, left-len([]rune(dir))))
-		lines[i] = head + runs + "  " + cutBegin(dir, left-len([]rune(runs)))
+		left := max(0, cols-1-plain.Width(head)-2)
+		runs := cutEnd(plain.Text(item.Runs), max(left*3/5, left-plain.Width(dir)))
+		lines[i] = head + runs + "  " + cutBegin(dir, left-plain.Width(runs))
 	}
 	return lines
 }
 
-// cutEnd returns the first n characters of s, the last one replaced by … if s was longer.
+// cutEnd returns the beginning of s that has at most n columns, with … for the remainder if s is wider.
 func cutEnd(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:max(0, n-1)]) + "…"
+	if plain.Width(s) <= n {
+		return s
+	}
+	room := n - 1
+	for i, r := range s {
+		if room -= plain.RuneWidth(r); room < 0 {
+			return s[:i] + "…"
+		}
 	}
 	return s
 }
 
-// cutBegin returns the last n characters of s, the first one replaced by … if s was longer.
+// cutBegin returns the end of s that has at most n columns, with … for the remainder if s is wider.
 func cutBegin(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return "…" + string(r[min(len(r), len(r)-n+1):])
+	if plain.Width(s) <= n {
+		return s
 	}
-	return s
+	room, begin := n-1, len(s)
+	for begin > 0 {
+		r, size := utf8.DecodeLastRuneInString(s[:begin])
+		if room -= plain.RuneWidth(r); room < 0 {
+			break
+		}
+		begin -= size
+	}
+	return "…" + s[begin:]
 }

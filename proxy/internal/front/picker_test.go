@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"holdfast/shared/plain"
 )
 
 func TestPickerKeys(t *testing.T) {
@@ -49,6 +51,10 @@ func TestPickerLines(t *testing.T) {
 	got := p.lines(80)
 	if got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("%q\nwant\n%q", got, want)
+	}
+	p.items = []Item{{Name: "build", Age: "1m", Runs: strings.Repeat("日本語", 10), Dir: "/家/" + strings.Repeat("深い/", 12)}}
+	if got := p.lines(60)[0]; plain.Width(got) > 59 || !strings.Contains(got, "…  …") {
+		t.Errorf("%q has %d columns, and at most 59 fit behind the mark of the chosen session", got, plain.Width(got))
 	}
 	for _, cols := range []int{1, 10, 40, 200} { // no width is too small
 		_ = p.lines(cols)
