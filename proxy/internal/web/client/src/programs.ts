@@ -29,11 +29,12 @@ const DRAFT_MS = 24 * 3600 * 1000;
  * older programs. No session ends, whatever fails. If a replacement fails, the older programs continue, the client is
  * connected to them, and `onUpgrade` receives the error.
  *
- * Errors: `programs_missing` if there are no programs for this system; `connect` if the programs cannot be copied or do
- * not start; those of `connect`.
+ * Errors: `invalid_argument` if `dir` is empty; `programs_missing` if there are no programs for this system; `connect` if
+ * the programs cannot be copied or do not start; those of `connect`.
  */
 export async function start(options: StartOptions): Promise<HoldfastClient> {
   const { dir: given, app, programs: source, onUpgrade, ...rest } = options;
+  if (!given) throw new HoldfastError('invalid_argument', 'dir is empty; name the directory of the app\'s terminals');
   const dir = resolve(given);
   await mkdir(dir, { recursive: true, mode: 0o700 });
   const mine = await copyOf(source ?? packaged(), dir);

@@ -26,6 +26,10 @@ test('a package.json names the version of the programs only if it is of their pa
   }
 });
 
+test('an empty directory, as of a variable that is not set, is refused', async () => {
+  await assert.rejects(start({ dir: '' }), { code: 'invalid_argument' });
+});
+
 test('all connections of a client start a proxy that has crashed once', { skip: process.platform === 'win32', timeout: 30_000 }, async (t) => {
   const root = await mkdtemp(join(tmpdir(), 'holdfast-')), programs = join(root, 'bin'), dir = join(root, 'data'), log = join(root, 'log'), go = join(root, 'go');
   const socks = new Set(), servers = [];
