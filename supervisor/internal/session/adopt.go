@@ -121,8 +121,8 @@ func (t *Table) adopt(r vault.Entry, h Heritage) (*Session, error) {
 func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, error) {
 	s := &Session{cfg: &t.cfg, hub: t.hub, onExit: t.onExit, identity: identity{instance: instanceOf(r)}, log: t.cfg.Log}
 	s.entry.cfg, s.entry.id, s.entry.log = &t.cfg, r.ID, &s.log
-	var err error
-	if err = s.adoptSlates(in); err != nil {
+	damage, err := s.adoptSlates(in)
+	if err != nil {
 		return s, err
 	}
 	v, err := readSaved(s.stateSlate)
@@ -162,6 +162,10 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 	s.entry.isIn.Store(t.cfg.Vault != nil && !(h.Own && v.Owed)) // the entry came from the vault unless Own is set
 	if v.Owed {
 		s.entry.owe()
+	}
+	if damage != nil {
+		s.log.Error().Err(damage).Msg("keyframe damaged; the screen is restored from the ring alone")
+		s.entry.put(&s.sessionFiles, s.pty.PID()) // the vault still has the damaged file
 	}
 	s.log.Info().Int(logging.PID, s.pty.PID()).Uint64("printed", end).Int("rescued", rescued).Msg("session adopted")
 	if s.saved.ScannedTo, err = s.display.openRestore(h, s.saved.ScannedTo); err != nil {

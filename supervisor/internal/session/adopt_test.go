@@ -722,6 +722,49 @@ func TestNextLifeDamaged(t *testing.T) {
 	l.vault.drop(id)
 }
 
+// A session whose keyframe is damaged is served by the next supervisor, with the screen that its ring has. The one after
+// that finds a keyframe that is whole.
+func TestNextLifeDamagedKeyframe(t *testing.T) {
+	for name, damage := range map[string]func(*os.File) error{
+		"truncated": func(f *os.File) error { return f.Truncate(0) },
+		"zeroed": func(f *os.File) error {
+			_, err := f.WriteAt(make([]byte, 4096), 0)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t, Config{})
+			s := create(t, l.Table, bash(`seq 1 100; echo READY; read -r; echo END; read -r`))
+			look(t, s, fromStart(s)).until(t, "READY")
+			want := text(t, s)
+			l = l.restart(Heritage{}, func(s *Session) {
+				if err := damage(s.keyframeSlate.File()); err != nil {
+					t.Error(err)
+				}
+			})
+			if got := text(t, l.get(s.ID())); got != want {
+				t.Errorf("the screen is %.200q, want %.200q", got, want)
+			}
+			l = l.restart(Heritage{}, func(s *Session) {
+				if !s.display.writeKeyframe(allLines) {
+					t.Error("the keyframe is not written")
+				}
+			})
+			s = l.get(s.ID())
+			s.do(func() {
+				if offset, isThere, err := s.display.keyframe.readOffset(); err != nil || !isThere || offset == 0 {
+					t.Errorf("the vault has a keyframe at %d (%v), %v", offset, isThere, err)
+				}
+			})
+			w := look(t, s, protocol.AttachSpec{})
+			if err := w.a.Type(0, []byte("\n")); err != nil {
+				t.Fatal(err)
+			}
+			w.until(t, "END")
+		})
+	}
+}
+
 // writeLaterVersion replaces the state of a session by one that this version cannot read. The session must be halted,
 // because it may otherwise replace that one by its own at any time.
 func writeLaterVersion(t *testing.T, s *Session) {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"holdfast/protocol"
@@ -52,22 +53,29 @@ func unusedJournal(input journal.Config) (*journal.Journal, error) {
 	return journal.Adopt(make([]byte, journal.RoomBytes), noJournal, input)
 }
 
+// keyframeName is the name of the keyframe's file in /proc.
+const keyframeName = "holdfast-keyframe"
+
 // makeSlates makes the files of the state and the keyframe.
 func (f *sessionFiles) makeSlates() (err error) {
 	if f.stateSlate, err = slate.New("holdfast-state"); err != nil {
 		return err
 	}
-	f.keyframeSlate, err = slate.New("holdfast-keyframe")
+	f.keyframeSlate, err = slate.New(keyframeName)
 	return err
 }
 
-// adoptSlates opens the files of the state and the keyframe that a predecessor has written.
-func (f *sessionFiles) adoptSlates(in *fileSet) (err error) {
+// adoptSlates opens the files of the state and the keyframe that a predecessor has written. If the
+// keyframe is no slate, adoptSlates makes an empty one, and damage tells why: the ring suffices to
+// make a screen, so that the session can be served all the same.
+func (f *sessionFiles) adoptSlates(in *fileSet) (damage, err error) {
 	if f.stateSlate, err = slate.Adopt(in.state); err != nil {
-		return err
+		return nil, fmt.Errorf("state: %w", err)
 	}
-	f.keyframeSlate, err = slate.Adopt(in.keyframe)
-	return err
+	if f.keyframeSlate, damage = slate.Adopt(in.keyframe); damage != nil {
+		f.keyframeSlate, err = slate.New(keyframeName)
+	}
+	return damage, err
 }
 
 // endInput drops journal and terminal from the entries of the session, because the session has
