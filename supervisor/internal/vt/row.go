@@ -64,6 +64,8 @@ func (r *row) lastStyle() styleID {
 	return 0
 }
 
+var manyEmpty = make([]byte, 64) // each is markEmpty
+
 // prepare makes room in the text form for text of style s at column x. x must be at least n.
 func (r *row) prepare(x int, s styleID) {
 	if r.text == nil {
@@ -73,8 +75,10 @@ func (r *row) prepare(x int, s styleID) {
 		if r.lastStyle() != r.fill {
 			r.runs = append(r.runs, newRun(r.n, r.fill))
 		}
-		for ; r.n < x; r.n++ {
-			r.text = append(r.text, markEmpty)
+		for r.n < x {
+			gap := manyEmpty[:min(x-r.n, len(manyEmpty))]
+			r.text = appendText(r.text, gap)
+			r.n += len(gap)
 		}
 	}
 	if r.lastStyle() != s {
