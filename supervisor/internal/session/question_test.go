@@ -224,7 +224,7 @@ func TestResponderChangesAheadOfScreen(t *testing.T) {
 			for i := range viewers {
 				receive(i)
 			}
-			show(by(s), strings.Repeat("\x1b#8\x1b[2J", feedCost/254_000+20)+askKind)
+			show(by(s), strings.Repeat(dearUnit, feedCost/254_000+20)+askKind)
 			for _, i := range tt.first {
 				receive(i)
 			}

@@ -274,7 +274,7 @@ func TestDearOutput(t *testing.T) {
 			}
 		}
 		resize(large)
-		dear := []byte(strings.Repeat("\x1b#8\r", 1000) + "\x1b[2Jhere")
+		dear := []byte(strings.Repeat(dearUnit, 1000) + "\x1b[2J\rhere")
 		by(s).print(dear)
 		end := uint64(len(dear))
 		for read := uint64(0); read < end; {

@@ -1,5 +1,7 @@
 package vt
 
+import "slices"
+
 // DECIC, DECDC, SL and SR move the columns of every row between the margins, and DECSED erases the
 // cells of many rows that are not protected. Such a sequence has a few bytes, but it would touch
 // every cell. Therefore the cells stay in place, and a row
@@ -64,9 +66,21 @@ func (t *Term) shiftColumns(x, n int, insert bool) {
 // because there are too many maps. No row continues the row above any more.
 func (t *Term) mapRows(top, bot int, change func(*columnMap), now func(*row)) {
 	b := t.b
+	t.work += rowWork * len(b.order)
+	if m, ok := b.onlyMap(top, bot, t.eraseID); ok {
+		if m != nil {
+			change(m)
+			t.work += len(m.from)
+		}
+		return
+	}
+	blank := b.filling == filling{style: t.eraseID}
 	b.makeRoom(b.countRows(top, bot, t.eraseID))
 	var made *columnMap // serves the rows that have no map yet
 	for y := top; y <= bot; y++ {
+		if blank && b.order[y] >= unfilled {
+			continue
+		}
 		r := b.rowAsIs(y)
 		r.wrapped = false
 		switch m := r.moved; {
@@ -91,7 +105,6 @@ func (t *Term) mapRows(top, bot int, change func(*columnMap), now func(*row)) {
 			now(r)
 		}
 	}
-	t.work += rowWork * len(b.order)
 	for _, m := range b.maps {
 		if m.in > 0 && m.split == nil {
 			change(m)
@@ -110,15 +123,49 @@ func (t *Term) shiftRow(r *row, x, n int, insert bool) {
 	}
 }
 
+// onlyMap reports whether all rows from top to bot are blank or refer to one map, and no other row refers to it. It
+// returns that map, or nil if all are blank. A row with a map continues no row, and the blank ones do not either then.
+func (b *buffer) onlyMap(top, bot int, erase styleID) (m *columnMap, ok bool) {
+	for _, i := range b.order[top : bot+1] {
+		if i >= unfilled {
+			if b.filling != (filling{style: erase}) {
+				return nil, false
+			}
+			continue
+		}
+		switch r := &b.rows[i]; {
+		case r.moved == nil && r.isBlank(erase):
+			r.wrapped = false
+		case r.moved == nil || m != nil && r.moved != m:
+			return nil, false
+		default:
+			m = r.moved
+		}
+	}
+	return m, !b.refers(b.order[:top], m) && !b.refers(b.order[bot+1:], m)
+}
+
+// refers reports whether one of the rows refers to the map m.
+func (b *buffer) refers(rows []uint16, m *columnMap) bool {
+	return m != nil && slices.ContainsFunc(rows, func(i uint16) bool { return i < unfilled && b.rows[i].moved == m })
+}
+
 // countRows counts the rows that refer to each map. It returns the number of rows from top to bot
 // that need a map and have none.
 func (b *buffer) countRows(top, bot int, erase styleID) (without int) {
 	for _, m := range b.maps {
 		m.in, m.out, m.split = 0, 0, nil
 	}
+	blank := b.filling == filling{style: erase}
 	for y, i := range b.order {
-		r := &b.rows[i]
 		in := y >= top && y <= bot
+		if i >= unfilled {
+			if in && !blank {
+				without++
+			}
+			continue
+		}
+		r := &b.rows[i]
 		switch m := r.moved; {
 		case m != nil && in:
 			m.in++
@@ -286,16 +333,20 @@ func (t *Term) settle(r *row) {
 // settle moves the cells of the rows that refer to m. If m is nil, it settles all rows that
 // have a map.
 func (b *buffer) settle(m *columnMap) {
-	for i := range b.rows {
+	for _, i := range b.order {
+		if i >= unfilled {
+			continue
+		}
 		if r := &b.rows[i]; r.moved != nil && (m == nil || r.moved == m) {
 			r.settle()
 		}
 	}
 }
 
-// settleAll moves the cells of all rows, and releases the maps.
+// settleAll fills the marked rows, moves the cells of all rows, and releases the maps.
 func (t *Term) settleAll() {
 	for _, b := range []*buffer{&t.normal, &t.alt} {
+		b.fillMarked(0, len(b.order)-1)
 		b.settle(nil)
 		b.maps = nil
 	}

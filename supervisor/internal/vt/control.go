@@ -145,14 +145,15 @@ func (t *Term) reverseIndex() {
 // screen, that row is copied to the history, even if the region ends above the last row.
 func (t *Term) scroll(wrapped bool) {
 	b := t.b
+	r := b.rowAsIs(b.top)
 	first := b.order[b.top]
-	r := &b.rows[first]
 	if b.top == 0 && b == &t.normal {
 		t.push(r)
 		t.work += len(r.cells)
 	}
 	copy(b.order[b.top:b.bot], b.order[b.top+1:b.bot+1])
 	b.order[b.bot] = first
+	b.last = max(b.last, b.bot)
 	r.clear(t.eraseID)
 	r.w, r.wrapped = t.cols, wrapped
 }
@@ -160,30 +161,42 @@ func (t *Term) scroll(wrapped bool) {
 // deleteRows deletes n rows at y. The rows below, down to the end of the region, move up. The
 // rows that become free get the style fill.
 func (t *Term) deleteRows(y, n int, fill styleID) {
-	part := t.b.order[y : t.b.bot+1]
-	n = min(n, len(part))
-	rotate(part, n)
-	t.clearRows(part[len(part)-n:], fill)
-	t.work += len(part)
+	bot := t.b.bot
+	n = min(n, bot+1-y)
+	t.rotateRows(y, n)
+	t.clearRows(bot+1-n, bot, fill)
 }
 
 // insertRows inserts n empty rows in the style fill at y. The rows below, down to the end of
 // the region, move down, and the last ones are dropped.
 func (t *Term) insertRows(y, n int, fill styleID) {
-	part := t.b.order[y : t.b.bot+1]
-	n = min(n, len(part))
-	rotate(part, len(part)-n)
-	t.clearRows(part[:n], fill)
-	t.work += len(part)
+	all := t.b.bot + 1 - y
+	n = min(n, all)
+	t.rotateRows(y, all-n)
+	t.clearRows(y, y+n-1, fill)
 }
 
-// clearRows empties the rows of the current screen that have these indexes in buffer.rows.
-func (t *Term) clearRows(rows []uint16, fill styleID) {
-	for _, i := range rows {
-		t.b.rows[i].clear(fill)
-		t.b.rows[i].w = t.cols
+// rotateRows moves n rows at y behind the other ones down to the end of the region.
+func (t *Term) rotateRows(y, n int) {
+	b := t.b
+	part := b.order[y : b.bot+1]
+	if n > 0 && n < len(part) {
+		rotate(part, n)
+		b.mayBeFilled(y, b.bot)
+		t.work += len(part)
 	}
-	t.work += rowWork * len(rows)
+}
+
+// clearRows empties the rows from top to bot of the current screen. They have no more columns than are visible.
+func (t *Term) clearRows(top, bot int, fill styleID) {
+	b := t.b
+	b.emptyRows(top, bot, fill)
+	if b.uneven {
+		for _, i := range b.order[top : bot+1] {
+			b.rows[i&^unfilled].w = t.cols
+		}
+		t.work += rowWork * (bot + 1 - top)
+	}
 }
 
 // rotate moves the first n elements of s behind the others.

@@ -20,8 +20,9 @@ func (t *Term) Copy(history int) *Term {
 	if t.b == &t.alt {
 		c.alt, c.b = t.alt.copy(), &c.alt
 	} else {
-		c.alt.rows, c.alt.order = nil, nil // they are not shown again
+		c.alt.setRows(nil) // they are not shown again
 	}
+	c.normal.t, c.alt.t = &c, &c
 	c.styles = t.styles.copy()
 	c.clusters.all, c.clusters.ids, c.clusters.free = slices.Clone(t.clusters.all), maps.Clone(t.clusters.ids), slices.Clone(t.clusters.free)
 	c.clusters.combined = nil
@@ -82,18 +83,23 @@ func (t *Term) copyHistory(old *history, n int) {
 // later is allocated for itself.
 func (b *buffer) copy() buffer {
 	c := *b
-	c.rows, c.order, c.tabs = make([]row, len(b.rows)), slices.Clone(b.order), slices.Clone(b.tabs)
+	c.rows, c.order, c.tabs = slices.Clone(b.rows), slices.Clone(b.order), slices.Clone(b.tabs)
+	for _, i := range b.order {
+		if i >= unfilled {
+			c.rows[i&^unfilled] = row{w: b.rows[i&^unfilled].w}
+		}
+	}
 	text, runs, cells := 0, 0, 0
-	for i := range b.rows {
-		r := &b.rows[i]
+	for i := range c.rows {
+		r := &c.rows[i]
 		text, runs = text+len(r.text), runs+len(r.runs)
 		if r.inCells || r.moved != nil {
 			cells += max(r.w, len(r.cells))
 		}
 	}
 	s := slab{make([]byte, 0, text), make([]run, 0, runs), make([]cell, 0, cells)}
-	for i := range b.rows {
-		r := b.rows[i]
+	for i := range c.rows {
+		r := &c.rows[i]
 		r.text, s.text = copyIntoSlab(s.text, r.text, len(r.text))
 		r.runs, s.runs = copyIntoSlab(s.runs, r.runs, len(r.runs))
 		if r.inCells || r.moved != nil {
@@ -102,7 +108,6 @@ func (b *buffer) copy() buffer {
 			r.cells = nil
 		}
 		r.marks = slices.Clone(r.marks)
-		c.rows[i] = r
 	}
 	return c
 }

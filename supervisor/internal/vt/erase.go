@@ -85,17 +85,25 @@ func (t *Term) isProtected(c cell) bool { return t.styles.at(c.style()).bg&bgPro
 // is set, the marks of the rows stay, and the cells that DECSCA protects.
 func (t *Term) eraseRows(top, bot int, selective bool) {
 	b := t.b
+	if top > bot {
+		return
+	}
+	if !selective {
+		b.emptyRows(top, bot, t.eraseID)
+		return
+	}
+	blank := b.filling == filling{style: t.eraseID}
 	for y := top; y <= bot; y++ {
-		switch r := b.rowAsIs(y); {
-		case !selective:
-			r.clear(t.eraseID)
-		case !t.protected || r.moved == nil && !t.mayProtect(r):
+		if blank && b.order[y] >= unfilled {
+			continue
+		}
+		if r := b.rowAsIs(y); !t.protected || r.moved == nil && !t.mayProtect(r) {
 			r.erase(t.eraseID)
 			r.wrapped = false
 		}
 	}
-	t.work += rowWork * max(bot+1-top, 0)
-	if selective && t.protected {
+	t.work += rowWork * (bot + 1 - top)
+	if t.protected {
 		blank := t.eraseID.cell()
 		t.mapRows(top, bot, func(m *columnMap) { m.erase(blank) }, func(r *row) { t.eraseUnprotected(r, 0, r.w) })
 	}

@@ -363,9 +363,8 @@ func (t *Term) Clear(screen bool) {
 	b := &t.normal
 	b.order[0], b.order[b.y] = b.order[b.y], b.order[0]
 	b.y = 0
-	for _, i := range b.order[1:] {
-		b.rows[i].clear(0)
-	}
+	b.mayBeFilled(0, len(b.order)-1)
+	b.emptyRows(1, len(b.order)-1, 0) // none if the screen has one row
 }
 
 // numbered returns the number of lines, in the sense of lines.go, that begin in the history or
@@ -527,7 +526,7 @@ func (t *Term) Pack() {
 	t.sweepStyles()
 	t.sweepPictures()
 	if t.b != &t.alt {
-		t.alt.rows, t.alt.order = nil, nil
+		t.alt.setRows(nil)
 	}
 	t.scratch = nil
 	h.spare, h.scratch, h.packing, h.text, h.runs, h.known = nil, nil, nil, nil, nil, nil

@@ -249,7 +249,6 @@ func (t *Term) setAlternate(on, withCursor bool) {
 	case on && t.b != &t.alt:
 		x, y := t.b.x, t.b.y
 		a := &t.alt
-		t.work += rowWork * t.rows
 		a.open(t.cols, t.rows, t.eraseID)
 		a.x, a.y = x, y
 		t.b = a

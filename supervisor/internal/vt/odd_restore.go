@@ -80,6 +80,7 @@ func (t *Term) restoreRow(r *row, o *OddRow, ids []styleID) {
 	t.toCells(r)
 	if o.Alt {
 		r.w = max(o.Width, t.cols)
+		t.alt.uneven = true
 	}
 	printed := slices.Clone(r.cells)
 	r.cells = slices.Grow(r.cells, max(r.w-len(r.cells), 0))

@@ -37,21 +37,6 @@ func (t *Term) align() {
 	// As in xterm.js, the cells get the flag of an underline, but not its kind.
 	id := t.styles.id(s)
 	t.setCursor(0, 0)
-	t.work += t.rows * t.cols / 8 // eight columns are set at once
-	for _, i := range t.b.order[t.b.y:] {
-		r := &t.b.rows[i]
-		r.clear(0)
-		r.prepare(0, id)
-		if cap(r.text) < r.w {
-			r.text = make([]byte, 0, r.w)
-		}
-		r.text, r.n = r.text[:r.w], r.w
-		for n := 0; n < r.w; {
-			n += copy(r.text[n:], manyE)
-		}
-	}
+	t.b.fillRows(t.b.y, t.rows-1, filling{id, true})
 	t.setCursor(0, 0)
 }
-
-const manyE = "EEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEE" +
-	"EEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEE"

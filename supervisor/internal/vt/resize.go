@@ -26,7 +26,7 @@ func (t *Term) Resize(cols, rows int) {
 func (t *Term) resizeAlternate(cols, rows int) {
 	b := &t.alt
 	if t.b != b {
-		b.rows, b.order = nil, nil
+		b.setRows(nil)
 		b.bot = rows - 1
 		return
 	}
@@ -52,6 +52,7 @@ func (t *Term) resizeAlternate(cols, rows int) {
 		lines = append(lines, row{w: cols, ascii: true})
 	}
 	b.setRows(lines)
+	b.uneven = true
 	b.x, b.y = min(b.x, cols-1), min(max(b.y, 0), rows-1)
 	b.saved.x = min(b.saved.x, cols-1)
 	b.top, b.bot = 0, rows-1
@@ -60,6 +61,7 @@ func (t *Term) resizeAlternate(cols, rows int) {
 func (b *buffer) setRows(rows []row) {
 	b.rows = rows
 	b.order = make([]uint16, len(rows))
+	b.first, b.last = 0, len(rows)-1
 	for y := range b.order {
 		b.order[y] = uint16(y)
 	}

@@ -22,6 +22,17 @@ func (b *buffer) setTabs(from, cols int) {
 	}
 }
 
+// resetTabs sets a tab stop in every eighth column, and no other one.
+func (b *buffer) resetTabs(cols int) {
+	b.tabs = b.tabs[:0]
+	for x := 0; x < cols; x += 64 {
+		b.tabs = append(b.tabs, ones)
+	}
+	if over := len(b.tabs)*64 - cols; over > 0 {
+		b.tabs[len(b.tabs)-1] = ones << over >> over
+	}
+}
+
 // widenTabs sets the tab stops in the new columns of a screen that has become wider. They
 // continue from the last tab stop before its old end.
 func (b *buffer) widenTabs(cols int) {

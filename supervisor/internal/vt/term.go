@@ -90,8 +90,13 @@ type Term struct {
 
 // buffer is one of the two screens.
 type buffer struct {
+	t        *Term
 	rows     []row
-	order    []uint16 // order[y] is the index in rows of the row y
+	order    []uint16 // order[y] is the index in rows of the row y, plus unfilled if the row is marked
+	filling  filling  // content of the marked rows
+	first    int      // all rows before first, and all behind last, are marked
+	last     int
+	uneven   bool // a row may have more columns than are visible
 	x, y     int
 	top, bot int // scroll region, both inclusive
 	tabs     []uint64
@@ -109,7 +114,7 @@ type saved struct {
 
 // row returns the row y. It settles the row, so that each cell is in its column.
 func (b *buffer) row(y int) *row {
-	r := &b.rows[b.order[y]]
+	r := b.rowAsIs(y)
 	if r.moved != nil {
 		r.settle()
 	}
@@ -119,7 +124,13 @@ func (b *buffer) row(y int) *row {
 // rowAsIs returns the row y without settling it, so its cells may still have to move. It may
 // be used for a row that is cleared, for fields that columns do not move, and for the cursor's
 // row while t.printing is set, because beginPrinting and wrap settle that row.
-func (b *buffer) rowAsIs(y int) *row { return &b.rows[b.order[y]] }
+func (b *buffer) rowAsIs(y int) *row {
+	i := b.order[y]
+	if i >= unfilled {
+		return b.fillRow(y)
+	}
+	return &b.rows[i]
+}
 
 // New returns a terminal that has printed nothing.
 func New(c Config) *Term {
@@ -137,6 +148,7 @@ func New(c Config) *Term {
 	t.hist.maxLines, t.hist.maxBytes = c.HistoryLines, c.HistoryBytes
 	t.modes = defaultModes
 	t.modes.Graphemes = c.Graphemes
+	t.normal.t, t.alt.t = t, t
 	t.resetBuffers()
 	return t
 }
@@ -154,7 +166,6 @@ func (t *Term) HistoryLines() int { return t.hist.lines }
 // resetBuffers empties both screens and the history. It uses their memory again, because a
 // program may reset the terminal very often.
 func (t *Term) resetBuffers() {
-	t.work += 2 * rowWork * t.rows
 	t.hist.clear()
 	t.normal.reset(t.cols, t.rows)
 	t.normal.open(t.cols, t.rows, 0)
@@ -166,24 +177,23 @@ func (t *Term) resetBuffers() {
 // reset restores the initial state of a buffer, except for its rows and the saved cursor.
 func (b *buffer) reset(cols, rows int) {
 	b.x, b.y, b.top, b.bot = 0, 0, 0, rows-1
-	b.tabs = b.tabs[:0]
-	b.setTabs(0, cols)
+	b.resetTabs(cols)
 }
 
 // open gives a buffer empty rows of style fill.
 func (b *buffer) open(cols, rows int, fill styleID) {
 	if len(b.rows) != rows {
-		b.rows = make([]row, rows)
-		b.order = make([]uint16, rows)
+		b.setRows(make([]row, rows))
+		b.uneven = true
 	}
-	for y := range b.rows {
-		r := &b.rows[y]
-		if r.n != 0 || r.fill != fill || !r.ascii || r.wrapped || r.marks != nil || r.moved != nil { // otherwise the row is empty already
-			r.clear(fill)
+	if b.uneven {
+		for y := range b.rows {
+			b.rows[y].w = cols
 		}
-		r.w = cols
-		b.order[y] = uint16(y)
+		b.t.work += rowWork * rows
+		b.uneven = false
 	}
+	b.fillRows(0, rows-1, filling{style: fill})
 }
 
 // Write parses the program's output p. The output may be cut into pieces at any byte. Write

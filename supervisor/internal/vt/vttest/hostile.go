@@ -9,7 +9,7 @@ import (
 // hostileBytes is the length of a hostile input. An input may be longer by a page.
 const hostileBytes = 1 << 20
 
-// Hostile is a list of inputs that should keep a terminal of 80x24 busy, or make it hold much
+// Hostile is a list of inputs that should keep a terminal of 80x24, or a larger one, busy, or make it hold much
 // memory.
 var Hostile = []Input{
 	// Styles.
@@ -159,17 +159,13 @@ var Hostile = []Input{
 	{"XTVERSION and kitty", repeated("", "\x1b[>q\x1b[?u\x1b[18t")},
 }
 
-const (
-	// colorful fills a screen with rows that are in cell form, because each column has another
+var (
+	// colorful fills a screen of up to 300x100 with rows that are in cell form, because each column has another
 	// colour than the one before.
-	colorful = "\x1b[H" + looks + looks + looks + looks + looks + looks + looks + looks + looks + looks + looks + looks + "\x1b[12;20H"
-	looks    = look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8
-	look8    = "\x1b[31ma\x1b[32mb\x1b[33mc\x1b[34md\x1b[45me\x1b[46mf\x1b[47mg\x1b[mh"
+	colorful = "\x1b[H" + strings.Repeat("\x1b[31ma\x1b[32mb\x1b[33mc\x1b[34md\x1b[45me\x1b[46mf\x1b[47mg\x1b[mh", 300*100/8) + "\x1b[12;20H"
 
-	// wide fills a screen with wide characters.
-	wide   = "\x1b[H" + wide80 + wide80 + wide80 + wide80 + wide80 + wide80 + wide80 + wide80 + "\x1b[12;20H"
-	wide80 = wide8 + wide8 + wide8 + wide8 + wide8 + wide8 + wide8 + wide8 + wide8 + wide8 + wide8 + wide8 + wide8 + wide8 + wide8
-	wide8  = "你好世界终端屏幕"
+	// wide fills such a screen with wide characters.
+	wide = "\x1b[H" + strings.Repeat("你好世界终端屏幕", 300*100/16) + "\x1b[12;20H"
 )
 
 // repeated returns start, followed by unit until the input is long enough.
