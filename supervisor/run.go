@@ -136,7 +136,7 @@ func (p *parts) inherit() (err error) {
 }
 
 // listen makes or adopts the socket. It catches signals before, so that a signal is handled as soon as this program serves. If the
-// socket came first, a user who sees it could end this program without the end of its sessions and with exit code 143.
+// socket came first, a user could see it and end this program without the end of its sessions and with exit code 143.
 func (p *parts) listen() (err error) {
 	p.cfg.begun(p.log)
 	if err := p.readSecret(); err != nil {

@@ -114,7 +114,7 @@ func JoinErrors(errs []error) (joined error) {
 // Reach connects with one gate after the other until use returns nil or an error that each gate would
 // return, which is a Refused with the code RefusedInvalid or RefusedNameTaken. It closes the connection if use
 // returns an error. The result is nil, or has an error for each attempt. limit is the time for each
-// connection; it is refusedLimit at most once a gate has refused the caller, who may want to try that gate again soon.
+// connection; it is refusedLimit at most once a gate has refused the caller, because the caller may want to try that gate again soon.
 func Reach(ctx context.Context, addresses []string, fingerprint string, limit time.Duration, use func(conn net.Conn, address string) error) (errs []error) {
 	remaining := slices.Clone(addresses)
 	for len(remaining) > 0 {

@@ -103,7 +103,7 @@ func TestPrivateGroup(t *testing.T) {
 	}
 }
 
-// The advice in an error about a directory must not harm a user who follows it.
+// The advice in an error about a directory must be harmless.
 func TestAdviceAboutDirectories(t *testing.T) {
 	base := testkit.Dir(t)
 	made := func(name string, mode fs.FileMode, file string) string {

@@ -50,7 +50,7 @@ type World struct {
 // root, or root itself if state is "". End must be called after the test.
 //
 // The programs have a home directory of their own, because the shells of a test must not run the
-// start-up files of the user who runs it: such a file can wait for minutes, and a shell that the
+// start-up files of the real user: such a file can wait for minutes, and a shell that the
 // test kills can leave a lock behind that makes later ones wait.
 func New(t testing.TB, root, state, bin string, env ...string) *World {
 	t.Helper()

@@ -729,7 +729,7 @@ func TestExitIsStored(t *testing.T) {
 	m.stored(t, s, func(m past.Meta) bool { return m.Exit != nil })
 }
 
-// A user who sets durable=off can still erase all that was stored before: by Clear and Forget of a session that runs, and by
+// With durable=off, a user can still erase all that was stored before: by Clear and Forget of a session that runs, and by
 // Forget of a lost one.
 func TestStoringIsOff(t *testing.T) {
 	t.Run("running", func(t *testing.T) {
