@@ -444,6 +444,16 @@ func TestFindings(t *testing.T) {
 			s.Recording = &protocol.RecordingStatus{Sealed: 3}
 			m.asked(s, nil)
 		}, "recordings", Warning, "cannot be read: 3", "durable_key"},
+		{"stored sessions whose description is lost", func(m *machine) {
+			const segment = "0000000000000000000"
+			for name, meta := range map[string]string{"zeroed@1": "\x00\x00", "empty@1": "", "well@1": `{"version":1}`, "forgotten@1~": "", "newer@1": `{"version":2}`} {
+				m.file("hf/sessions/"+name+"/meta.json", meta)
+				m.file("hf/sessions/"+name+"/"+segment, "")
+			}
+			m.file("hf/sessions/gone@1/"+segment, "")
+			m.file("hf/sessions/unbegun@1/key", "")
+			m.file("hf/sessions/clock", "")
+		}, "recordings", Warning, "lists as lost: empty@1, gone@1, zeroed@1", "check the disk"},
 		{"a crash loop", func(m *machine) {
 			m.ends(10)
 			m.asked(nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, "held"))

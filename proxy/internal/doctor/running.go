@@ -2,8 +2,11 @@ package doctor
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -105,17 +108,21 @@ func groupCount(n int) string {
 	return fmt.Sprintf("%d control groups", n)
 }
 
-// recordings returns whether the supervisor can store sessions on disk.
+// recordings returns whether the supervisor can store sessions on disk, and could list them after a loss of power.
 func (l *inspection) recordings() []Finding {
 	const check = "recordings"
+	var all []Finding
+	if names := undescribed(l.Dirs.Recordings()); len(names) > 0 {
+		all = append(all, Finding{check, Warning, fmt.Sprintf("stored sessions without a readable meta.json, which no supervisor lists as lost: %s", strings.Join(names, ", ")),
+			"check the disk; their files stay in " + l.Dirs.Recordings() + ". If such a session does not run and its files are not needed, remove its directory"})
+	}
 	switch {
 	case l.supervisorErr != nil:
-		return orOK(nil, check, "not known without a supervisor")
+		return orOK(all, check, "not known without a supervisor")
 	case l.supervisor.Recording == nil:
-		return orOK(nil, check, "no session waits for the disk")
+		return orOK(all, check, "no session waits for the disk")
 	}
 	r := l.supervisor.Recording
-	var all []Finding
 	if r.Sealed > 0 {
 		all = append(all, Finding{check, Warning, fmt.Sprintf("lost sessions that are sealed and cannot be read: %d; their files stay", r.Sealed),
 			"let durable_key name their key, then supervisor --upgrade; or proxy forget them. Their screens say more"})
@@ -125,6 +132,38 @@ func (l *inspection) recordings() []Finding {
 	}
 	return append(all, Finding{check, Warning, fmt.Sprintf("sessions that cannot be stored on disk: %d; they run on, but would not outlive the machine: %s", r.Failing, r.Error),
 		"make room, or let the user write to " + l.Dirs.Recordings() + "; check durable_key if the error names it; the supervisor tries again every 10 s. Or store less: durable_total_bytes, durable"})
+}
+
+// undescribed returns the names of the stored sessions that have output but no meta.json which can be read. Their directories
+// are named ID@INSTANCE, those of forgotten sessions end with "~", and the names of files of output begin with a digit.
+func undescribed(store string) (names []string) {
+	lives, _ := fs.Glob(os.DirFS(store), "*@*[^~]") // fails only for a malformed pattern
+	for _, life := range lives {
+		dir := filepath.Join(store, life)
+		if isMeta(filepath.Join(dir, "meta.json")) {
+			continue
+		}
+		if output, _ := fs.Glob(os.DirFS(dir), "[0-9]*"); len(output) > 0 { // otherwise it has not begun, or was forgotten just now
+			names = append(names, life)
+		}
+	}
+	return names
+}
+
+// maxMeta is more bytes than a supervisor writes to meta.json.
+const maxMeta = 64 << 20
+
+// isMeta reports whether a file is JSON with a version.
+func isMeta(path string) bool {
+	var m struct {
+		Version int `json:"version"`
+	}
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxMeta {
+		return false
+	}
+	data, err := os.ReadFile(path)
+	return err == nil && json.Unmarshal(data, &m) == nil && m.Version > 0
 }
 
 // reports finds the reports about screens that were lost.
