@@ -43,7 +43,7 @@ func Play(ctx context.Context, t *Terminal, r Recording, o PlayOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go readKeys(ctx, t, keys)
-	p := &player{recording: r, PlayOptions: o, out: t, keys: keys, clear: func() { t.clear(false) }}
+	p := &player{recording: r, PlayOptions: o, out: t, keys: keys, clear: t.clear}
 	return p.run(ctx)
 }
 
@@ -73,10 +73,11 @@ type player struct {
 	recording Recording
 	out       io.Writer
 	keys      <-chan string
-	clear     func() // makes room for a state
+	clear     func(scroll bool) // makes room for a state
 
 	offset   uint64    // the screen at this offset is shown
 	at       time.Time // when its last output was printed; zero: unknown
+	isBegun  bool      // the terminal shows the recording, and not what was there before
 	isPaused bool
 	filter   playFilter
 }
@@ -132,7 +133,8 @@ func (p *player) seek(ctx context.Context, to protocol.Moment) error {
 	if err != nil {
 		return err
 	}
-	p.clear()
+	p.clear(!p.isBegun)
+	p.isBegun = true
 	p.offset, p.filter = s.Offset, playFilter{}
 	p.at = s.PrintedAt
 	if to.Time.After(p.at) { // nothing was printed up to then; the next step begins there

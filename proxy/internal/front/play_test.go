@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -109,12 +110,16 @@ func TestPlay(t *testing.T) {
 				}()
 				tt.o.MaxPause = 2 * time.Second
 				begun := time.Now()
-				p := &player{PlayOptions: tt.o, recording: r, out: &out, keys: keys, clear: func() {}}
+				var scrolled []bool // of each state
+				p := &player{PlayOptions: tt.o, recording: r, out: &out, keys: keys, clear: func(scroll bool) { scrolled = append(scrolled, scroll) }}
 				if err := p.run(ctx); err != nil {
 					t.Fatal(err)
 				}
 				if got := out.String(); got != tt.want {
 					t.Errorf("the player shows %q, want %q", got, tt.want)
+				}
+				if !scrolled[0] || slices.Contains(scrolled[1:], true) {
+					t.Errorf("the text before a state scrolled away: %v; only that before the first state must", scrolled)
 				}
 				if took := time.Since(begun); took != tt.took {
 					t.Errorf("the playback took %v, want %v", took, tt.took)
