@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -335,6 +336,8 @@ func TestFindings(t *testing.T) {
 			m.asked(nil, timeout)
 			m.file("proc/10/stat", "10 (supervisor) T 9 0")
 		}, "supervisor", Error, "process 10 does not answer", "kill -CONT 10"},
+		{"a supervisor with too many connections", func(m *machine) { m.asked(nil, fmt.Errorf("link hello: %w", io.EOF)) },
+			"supervisor", Warning, "process 10 runs, and has closed the connection of this program: link hello: EOF", "look again"},
 		{"a supervisor that refuses us", func(m *machine) { m.asked(nil, protocol.Errorf(protocol.CodeUnauthorized, "wrong secret")) },
 			"supervisor", Error, "wrong secret", "secret_file"},
 		{"a supervisor of another protocol", func(m *machine) {
@@ -598,6 +601,18 @@ func TestWorst(t *testing.T) {
 		}
 		if got := Worst(all).ExitCode(); got != want {
 			t.Errorf("%v: exit %d, want %d", severities, got, want)
+		}
+	}
+}
+
+// A command that waits tells only of a supervisor that is silent. One that closes the connection, because many commands
+// ask it at once, is not.
+func TestUnanswered(t *testing.T) {
+	for err, want := range map[error]int{context.DeadlineExceeded: 1, io.EOF: 0} {
+		m := healthy(t)
+		m.asked(nil, fmt.Errorf("link hello: %w", err))
+		if got := Unanswered(t.Context(), m.Facts); len(got) != want {
+			t.Errorf("%v: %+v, want %d findings", err, got, want)
 		}
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"holdfast/protocol"
 	"holdfast/shared/config"
@@ -39,6 +41,10 @@ func (l *inspection) supervisorRuns() []Finding {
 			"use the proxy of its version; to replace it ends its sessions: supervisor stop --sessions=end"}}
 	}
 	p := l.processOf(pid)
+	if held && !p.isStopped && isClosed(l.supervisorErr) {
+		return []Finding{{check, Warning, fmt.Sprintf("%s runs, and has closed the connection of this program: %v", processName(pid), l.supervisorErr),
+			"look again in a moment; if many commands wait at once, too many have asked it"}}
+	}
 	problem := fmt.Sprintf("%s does not answer, which does not mean that it or its sessions have ended: %v", processName(pid), l.supervisorErr)
 	fix := "wait and look again, and see " + filepath.Join(l.Dirs.State, "supervisor.log") + "; leave it alone while its programs matter"
 	if p.isStopped {
@@ -48,6 +54,12 @@ func (l *inspection) supervisorRuns() []Finding {
 		problem += "; " + p.cost()
 	}
 	return []Finding{{check, Error, problem, fix}}
+}
+
+// isClosed reports whether the process at the other end has closed the connection, and so was not silent. A supervisor
+// closes a connection at once if it has as many as it may have.
+func isClosed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // keeperRuns returns whether a keeper would keep the sessions if the supervisor dies.
