@@ -20,6 +20,7 @@ import (
 	"holdfast/proxy/internal/installed"
 	"holdfast/shared/config"
 	"holdfast/shared/mask"
+	"holdfast/shared/sysexits"
 )
 
 const (
@@ -83,6 +84,7 @@ func (a *App) reviveCommand() *cobra.Command {
 }
 
 // reviveAll revives all lost sessions. It continues after an error. A session whose command fails at once is lost again.
+// A session that another command revives or forgets meanwhile is left to that command.
 func (a *App) reviveAll(cmd *cobra.Command, c *client.Client, cfg config.Config) error {
 	list, err := c.List(cmd.Context(), "")
 	if err != nil {
@@ -94,10 +96,12 @@ func (a *App) reviveAll(cmd *cobra.Command, c *client.Client, cfg config.Config)
 		if s.State != protocol.StateLost {
 			continue
 		}
-		if again, err := a.revive(cmd.Context(), c, s.ID, cfg, nil, false); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", s.ID, err))
-		} else {
+		again, err := a.revive(cmd.Context(), c, s.ID, cfg, nil, false)
+		switch {
+		case err == nil:
 			started = append(started, again)
+		case !isByAnother(err):
+			errs = append(errs, fmt.Errorf("%s: %w", s.ID, err))
 		}
 	}
 	end := time.Now().Add(earlyTime)
@@ -107,6 +111,19 @@ func (a *App) reviveAll(cmd *cobra.Command, c *client.Client, cfg config.Config)
 	return errors.Join(errs...)
 }
 
+// errNotLost is in the error of revive if the session is not lost.
+var errNotLost = errors.New("only a lost session can be revived")
+
+// isByAnother reports whether an error of revive shows that another command has revived or forgotten the session, or does
+// so now.
+func isByAnother(err error) bool {
+	switch protocol.CodeOf(err) {
+	case protocol.CodeSessionExists, protocol.CodeSessionRunning, protocol.CodeSessionNotFound:
+		return true
+	}
+	return errors.Is(err, errNotLost)
+}
+
 // revive starts a lost session again, with argv or the command that restartArgv chooses.
 func (a *App) revive(ctx context.Context, c *client.Client, id protocol.SessionID, cfg config.Config, argv []string, here bool) (*client.Spawned, error) {
 	info, err := c.SessionInfo(ctx, id)
@@ -114,7 +131,7 @@ func (a *App) revive(ctx context.Context, c *client.Client, id protocol.SessionI
 		return nil, err
 	}
 	if info.State != protocol.StateLost {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("session %s is %s; only a lost session can be revived", id, info.State))
+		return nil, exitcode.With(sysexits.Usage, fmt.Errorf("session %s is %s; %w", id, info.State, errNotLost))
 	}
 	change := protocol.RespawnSpec{Argv: argv, KeepScreen: true}
 	if info.Lost != nil {

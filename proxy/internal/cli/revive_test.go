@@ -5,7 +5,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"holdfast/protocol"
+	"holdfast/protocol/api"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/config"
 )
@@ -53,5 +56,37 @@ func TestRestartArgv(t *testing.T) {
 		if !slices.Equal(got, tt.want) || err != nil && usage == nil {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, tt.want)
 		}
+	}
+}
+
+// A session that another command revives or forgets meanwhile does not fail revive --all; other errors do.
+func TestReviveAllBesideAnother(t *testing.T) {
+	for name, tt := range map[string]struct {
+		state protocol.State // when the session is asked for
+		code  protocol.Code  // of the start
+		fails bool
+	}{
+		"is being started": {protocol.StateLost, protocol.CodeSessionExists, false},
+		"runs since then":  {protocol.StateLost, protocol.CodeSessionRunning, false},
+		"runs":             {protocol.StateRunning, "", false},
+		"is forgotten":     {protocol.StateLost, protocol.CodeSessionNotFound, false},
+		"cannot start":     {protocol.StateLost, protocol.CodeSpawnFailed, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := proxyOf(t, func(request string, id protocol.Request) protocol.Message {
+				switch request {
+				case "list":
+					return api.Sessions{Request: id, Sessions: []protocol.SessionInfo{{ID: "s", State: protocol.StateLost}}}
+				case "info":
+					return api.Session{Request: id, Session: protocol.SessionInfo{ID: "s", State: tt.state}}
+				}
+				return api.Error{Request: id, Error: *protocol.Errorf(tt.code, "no start")}
+			})
+			cmd := &cobra.Command{}
+			cmd.SetContext(t.Context())
+			if err := newApp(nil).reviveAll(cmd, c, config.Config{}); (err != nil) != tt.fails {
+				t.Errorf("revive --all: %v", err)
+			}
+		})
 	}
 }
