@@ -97,6 +97,7 @@ func (r *absence) print(out io.Writer, s *protocol.SessionInfo, now time.Time) e
 		say("ended %s %s, after %s", e.ExitedAt.Format(time.RFC3339), howEnded(e), formatDuration(e.ExitedAt.Sub(e.StartedAt)))
 	} else {
 		say("%s", stateNow(s))
+		sayFrozen(say, s)
 	}
 	if len(r.Commands) > 0 {
 		say("commands that have ended:")

@@ -19,6 +19,8 @@ func TestAwayText(t *testing.T) {
 	code := func(n int) *int { return &n }
 	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
 	shell := &protocol.SessionInfo{ID: "s", Argv: []string{"bash", "-l"}, State: protocol.StateRunning, CreatedAt: at(-7200)}
+	frozen := *shell
+	frozen.Frozen = true
 	for _, tt := range []struct {
 		name string
 		info *protocol.SessionInfo
@@ -27,6 +29,8 @@ func TestAwayText(t *testing.T) {
 	}{
 		{"no viewer yet", shell, absence{AwayInfo: &protocol.AwayInfo{}},
 			"s (bash -l)\nno viewer has attached since the start, 2h0m0s ago\nrunning\nprinted nothing\n"},
+		{"frozen", &frozen, absence{AwayInfo: &protocol.AwayInfo{}},
+			"s (bash -l)\nno viewer has attached since the start, 2h0m0s ago\nrunning\nfrozen: proxy thaw s lets its programs continue\nprinted nothing\n"},
 		{"much", shell, absence{
 			AwayInfo: &protocol.AwayInfo{
 				Left: &protocol.Left{At: at(-600)}, Printed: 3 << 20, Bells: 2, Ended: 3,

@@ -56,6 +56,7 @@ func printWhy(out io.Writer, s *protocol.SessionInfo, now time.Time) error {
 		return err
 	case e == nil:
 		say("%s since %s, for %s, as pid %d", s.State, s.CreatedAt.Format(time.RFC3339), formatDuration(now.Sub(s.CreatedAt)), s.PID)
+		sayFrozen(say, s)
 		_, err := io.WriteString(out, b.String())
 		return err
 	}
@@ -89,6 +90,13 @@ func printWhy(out io.Writer, s *protocol.SessionInfo, now time.Time) error {
 	sayLines(say, e.LastLines)
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// sayFrozen prints whether a session is frozen, because it looks like one that hangs.
+func sayFrozen(say func(string, ...any), s *protocol.SessionInfo) {
+	if s.Frozen {
+		say("frozen: %s thaw %s lets its programs continue", installed.Name(), s.ID)
+	}
 }
 
 // sayLost prints how long a session lived that the machine has ended.

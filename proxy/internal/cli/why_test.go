@@ -18,6 +18,7 @@ func TestPrintWhy(t *testing.T) {
 		want string
 	}{
 		{"running", nil, head + "running since 2026-09-01T12:00:00Z, for 1.5s, as pid 7\n"},
+		{"frozen", nil, head + "running since 2026-09-01T12:00:00Z, for 1.5s, as pid 7\nfrozen: proxy thaw build lets its programs continue\n"},
 		{"of an old supervisor", &protocol.ExitRecord{ExitCode: 3}, head +
 			"ended 2026-09-01T15:02:00Z with code 3, after 3h2m0s\nno client asked for it: the program ended by itself\nwas started in /home/x\n"},
 		{"all there is", &protocol.ExitRecord{
@@ -46,6 +47,7 @@ func TestPrintWhy(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &protocol.SessionInfo{ID: "build", PID: 7, State: protocol.StateRunning, Argv: []string{"make", "-j8"}, Cwd: "/home/x", CreatedAt: began}
+			s.Frozen = tt.name == "frozen"
 			if tt.name == "lost" {
 				s.State, s.PID, s.Lost = protocol.StateLost, 0, &protocol.Lost{Offset: 42, SeenAt: began.Add(time.Hour), Cwd: "/home/x/src"}
 			}
