@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"os"
 	"syscall"
@@ -44,10 +45,17 @@ func (s *stretch) offsets(ctx context.Context, c *client.Client, id protocol.Ses
 			return 0, 0, err
 		}
 	}
-	if from > until {
-		return 0, 0, exitcode.WrongUsage(errors.New("--until is a moment before --from"))
+	switch {
+	case from <= until:
+		return from, until, nil
+	case s.until == nil:
+		err = fmt.Errorf("--from is behind the output, which ends at offset %d", until)
+	case s.from == nil:
+		err = fmt.Errorf("--until is before the output that is kept, which begins at offset %d", from)
+	default:
+		err = errors.New("--until is a moment before --from")
 	}
-	return from, until, nil
+	return 0, 0, exitcode.WrongUsage(err)
 }
 
 // playOptions are the flags of play.
