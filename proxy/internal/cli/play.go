@@ -69,7 +69,12 @@ func (a *App) playCommand() *cobra.Command {
 	o := &playOptions{}
 	cmd := a.oneSession("play ID", "Show the past of a session in this terminal, with its timing", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
-			return o.play(cmd.Context(), c, id, a.ending.open())
+			from, until, err := o.offsets(cmd.Context(), c, id)
+			if err != nil {
+				return err
+			}
+			a.answered() // the terminal becomes raw
+			return front.Play(cmd.Context(), a.ending.open(), recording{c, id}, front.PlayOptions{From: from, Until: until, Speed: o.speed, MaxPause: o.idle})
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		a.ending.catchToo(syscall.SIGQUIT) // the default action would leave the terminal raw, and print all goroutines
@@ -93,14 +98,6 @@ func (a *App) playCommand() *cobra.Command {
 	cmd.Flags().Float64Var(&o.speed, "speed", 1, "show it so many `times` as fast")
 	SpanVar(cmd.Flags(), &o.idle, "idle-limit", 2*time.Second, "shorten longer pauses to this `time`")
 	return cmd
-}
-
-func (o *playOptions) play(ctx context.Context, c *client.Client, id protocol.SessionID, t *front.Terminal) error {
-	from, until, err := o.offsets(ctx, c, id)
-	if err != nil {
-		return err
-	}
-	return front.Play(ctx, t, recording{c, id}, front.PlayOptions{From: from, Until: until, Speed: o.speed, MaxPause: o.idle})
 }
 
 // recording is the past of a session. It implements front.Recording.

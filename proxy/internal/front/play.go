@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"slices"
@@ -39,26 +40,38 @@ func Play(ctx context.Context, t *Terminal, r Recording, o PlayOptions) error {
 		return err
 	}
 	defer t.Restore()
-	keys := make(chan string)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go readKeys(ctx, t, keys)
+	keys := make(chan string, maxKeys)
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	go readKeys(ctx, t, keys, leave)
 	p := &player{recording: r, PlayOptions: o, out: t, keys: keys, clear: t.clear}
 	return p.run(ctx)
 }
 
-// readKeys sends the keys that the user presses, until ctx is done.
-func readKeys(ctx context.Context, t *Terminal, keys chan<- string) {
+// maxKeys bounds the keys that wait for the player.
+const maxKeys = 64
+
+// errLeft is the cause with which a playback ends if the user leaves it.
+var errLeft = errors.New("the user has left")
+
+// readKeys sends the keys that the user presses, until ctx is done. A key that leaves calls leave at once, because the
+// player may wait for an answer of the supervisor for as long as that is stopped. Keys for which the player has no room
+// are dropped, so that the key behind them is read.
+func readKeys(ctx context.Context, t *Terminal, keys chan<- string, leave context.CancelCauseFunc) {
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := t.in.read(buf, nil)
 		for b := buf[:n]; len(b) > 0; {
 			k := firstKey(b)
 			b = b[len(k):]
+			if slices.Contains(leaveKeys, k) {
+				leave(errLeft)
+			}
 			select {
 			case keys <- k:
 			case <-ctx.Done():
 				return
+			default:
 			}
 		}
 		if err != nil {
@@ -101,6 +114,15 @@ type action struct {
 
 // run shows the recording until its end, or until the user leaves.
 func (p *player) run(ctx context.Context) error {
+	err := p.show(ctx)
+	if errors.Is(context.Cause(ctx), errLeft) {
+		return nil
+	}
+	return err
+}
+
+// show shows the recording until its end, or until ctx is done.
+func (p *player) show(ctx context.Context) error {
 	if err := p.seek(ctx, protocol.Moment{Offset: &p.From}); err != nil {
 		return err
 	}
@@ -198,8 +220,8 @@ func steps(part client.PastOutput) (all []step) {
 	return append(all, s)
 }
 
-// wait waits until the output that was printed at a time is due. If a key that ends
-// or moves the playback comes before, wait returns its action, and otherwise the zero action.
+// wait waits until the output that was printed at a time is due. If a key that
+// moves the playback comes before, or ctx is done, wait returns an action, and otherwise the zero action.
 func (p *player) wait(ctx context.Context, at time.Time) action {
 	pause := time.Duration(0)
 	if !at.IsZero() && !p.at.IsZero() {
@@ -224,8 +246,6 @@ func (p *player) wait(ctx context.Context, at time.Time) action {
 			switch {
 			case k == " ":
 				p.isPaused = !p.isPaused
-			case slices.Contains(leaveKeys, k):
-				return action{isEnd: true}
 			case slices.Contains(backKeys, k):
 				return action{step: -smallStep}
 			case slices.Contains(aheadKeys, k):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"iter"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -91,8 +92,8 @@ func TestPlay(t *testing.T) {
 				r := tape{time.Now()}
 				var out bytes.Buffer
 				keys := make(chan string)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
+				ctx, leave := context.WithCancelCause(t.Context())
+				defer leave(nil)
 				go func() {
 					for i, k := range tt.keys {
 						select {
@@ -100,7 +101,11 @@ func TestPlay(t *testing.T) {
 						case <-ctx.Done():
 							return
 						}
-						if k != '.' {
+						switch k {
+						case '.':
+						case 'q':
+							leave(errLeft)
+						default:
 							select {
 							case keys <- strings.NewReplacer("L", "\x1b[D", "R", "\x1b[C", "U", "\x1b[A", "D", "\x1b[B").Replace(string(k)):
 							case <-ctx.Done():
@@ -124,10 +129,35 @@ func TestPlay(t *testing.T) {
 				if took := time.Since(begun); took != tt.took {
 					t.Errorf("the playback took %v, want %v", took, tt.took)
 				}
-				cancel()
+				leave(nil)
 				synctest.Wait()
 			})
 		})
+	}
+}
+
+// unanswered is a recording whose supervisor does not answer.
+type unanswered struct{ tape }
+
+func (unanswered) State(ctx context.Context, _ protocol.Moment) (*protocol.ScreenContent, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// The user can leave a playback that waits for an answer, also behind more keys than the player has room for.
+func TestPlayUnanswered(t *testing.T) {
+	for _, keys := range []string{"q", strings.Repeat("\x1b[D", 2*maxKeys) + "\x03"} {
+		in, typed, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := typed.WriteString(keys); err != nil {
+			t.Fatal(err)
+		}
+		if err := Play(t.Context(), Open(in, typed), unanswered{}, PlayOptions{Until: 10}); err != nil {
+			t.Errorf("the user leaves: %v", err)
+		}
+		_, _ = in.Close(), typed.Close()
 	}
 }
 
