@@ -65,11 +65,16 @@ func TestRevive(t *testing.T) {
 	p.expect("? y or n")
 	w.signal(p.cmd.Process, syscall.SIGTERM)
 	p.ends(143, "")
-	p = w.open("attach", "asks")
+	p, second := w.open("attach", "asks"), w.open("attach", "asks")
 	p.expect("? y or n")
+	second.expect("? y or n")
 	p.typ("y\r")
 	p.typ("echo $((6*7))\r") // no input is lost, even before the shell prompts
 	w.shows("asks", "\n42\n")
+	second.typ("y\r") // it attaches to the session that the first one has started
+	second.typ("echo $((7*7))\r")
+	w.shows("asks", "\n49\n")
+	second.close()
 	p.close()
 	p = w.open("attach", "shell")
 	p.expect("because revive is shell")

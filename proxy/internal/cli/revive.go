@@ -215,7 +215,8 @@ func existing(dir string) string {
 }
 
 // offerRevival tells the viewer of a lost session which screen it sees. It starts the session again if
-// the setting or label "revive" says so, or if the user answers yes.
+// the setting or label "revive" says so, or if the user answers yes, and attaches to it. If another command has started it
+// meanwhile, offerRevival attaches to that.
 func (a *App) offerRevival(ctx context.Context, c *client.Client, att *client.Attachment, t *front.Terminal, o *attachOptions) error {
 	// The attachment may be older than the loss, and then its info does not describe the loss.
 	info, err := c.SessionInfo(ctx, att.Info().Session.ID)
@@ -248,11 +249,17 @@ func (a *App) offerRevival(ctx context.Context, c *client.Client, att *client.At
 			return nil
 		}
 	}
+	o.before, o.earlyInput = t, nil
 	s, err := a.revive(ctx, c, info.ID, cfg, nil, true)
+	if isByAnother(err) { // such as another viewer of the lost session, which was asked as well
+		if now, infoErr := c.SessionInfo(ctx, info.ID); infoErr == nil && now.State == protocol.StateRunning {
+			return a.attachTo(ctx, c, now, o)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	o.fresh, o.reopened, o.early, o.before, o.earlyInput = true, true, earlyTime, t, nil
+	o.fresh, o.reopened, o.early = true, true, earlyTime
 	return a.attachTo(ctx, c, &s.Session, o)
 }
 
