@@ -156,17 +156,23 @@ func openCast(name string, out io.Writer, overwrite, goOn bool) (w io.Writer, le
 }
 
 // castEnd seeks to the end of an asciicast and returns the time of its last event. It removes an
-// incomplete line, which a crash may have left.
+// incomplete line, which a crash may have left, and completes an event that lacks only the line end.
 func castEnd(f *os.File) (time.Duration, error) {
-	none := exitcode.New(sysexits.Usage, f.Name()+" is not an asciicast of version 2, so --append cannot continue it")
+	refuse := func(reason string) error {
+		return exitcode.New(sysexits.Usage, f.Name()+" is not an asciicast of version 2, so --append cannot continue it"+reason)
+	}
 	r := bufio.NewReader(f)
 	var end int64
 	var last time.Duration
+	var missing string // the line end of the last event, if the file lacks that
 	for first := true; ; first = false {
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			if first {
-				return 0, none
+				return 0, refuse("")
+			}
+			if at, isEvent := eventTime(line); isEvent {
+				last, end, missing = at, end+int64(len(line)), "\n"
 			}
 			break
 		}
@@ -176,21 +182,33 @@ func castEnd(f *os.File) (time.Duration, error) {
 		if first {
 			var h castHeader
 			if json.Unmarshal(line, &h) != nil || h.Version != 2 {
-				return 0, none
+				return 0, refuse("")
 			}
 		} else if len(bytes.TrimSpace(line)) > 0 {
-			var event []json.RawMessage
-			var at float64
-			if json.Unmarshal(line, &event) != nil || len(event) != 3 || json.Unmarshal(event[0], &at) != nil {
-				return 0, fmt.Errorf("%w: byte %d", none, end)
+			at, isEvent := eventTime(line)
+			if !isEvent {
+				return 0, refuse(fmt.Sprintf(": the line at byte %d is no event", end))
 			}
-			last = time.Duration(at * float64(time.Second))
+			last = at
 		}
 		end += int64(len(line))
 	}
 	if err := f.Truncate(end); err != nil {
 		return 0, err
 	}
-	_, err := f.Seek(end, io.SeekStart)
+	if _, err := f.Seek(end, io.SeekStart); err != nil {
+		return 0, err
+	}
+	_, err := f.WriteString(missing)
 	return last, err
+}
+
+// eventTime returns the time of the event in a line, and whether the line is a complete event.
+func eventTime(line []byte) (time.Duration, bool) {
+	var event []json.RawMessage
+	var at float64
+	if json.Unmarshal(line, &event) != nil || len(event) != 3 || json.Unmarshal(event[0], &at) != nil {
+		return 0, false
+	}
+	return time.Duration(at * float64(time.Second)), true
 }
