@@ -75,6 +75,77 @@ func (f brokenFile) Truncate(n int64) error {
 
 func (f brokenFile) Sync() error { return errors.Join(f.disk.fail(), f.file.Sync()) }
 
+// A forgetfulDisk cannot write a part of a file, and its kernel reports that once, for the next sync. It then returns that part
+// from its memory, and syncs the file without an error.
+type forgetfulDisk struct {
+	disk
+	isBroken bool
+	synced   int64       // the length of the file at its last sync
+	lost     os.FileInfo // the file of which the part from synced up to its length is not on the disk
+}
+
+func (d *forgetfulDisk) Create(path string) (file, error) {
+	f, err := d.disk.Create(path)
+	return forgetfulFile{f, d}, err
+}
+
+func (d *forgetfulDisk) OpenToWrite(path string) (file, error) {
+	f, err := d.disk.OpenToWrite(path)
+	return forgetfulFile{f, d}, err
+}
+
+type forgetfulFile struct {
+	file
+	disk *forgetfulDisk
+}
+
+func (f forgetfulFile) Sync() error {
+	info, err := f.file.(*os.File).Stat()
+	if f.disk.isBroken && err == nil {
+		f.disk.isBroken, f.disk.lost = false, info
+		return syscall.EIO
+	}
+	if f.disk.lost == nil && err == nil {
+		f.disk.synced = info.Size()
+	}
+	return err
+}
+
+// Output that a kernel could not write is written again, although it reports that only once. Otherwise a power cut would
+// damage the segment there, and hide all that was stored behind it.
+func TestSyncFailsOnce(t *testing.T) {
+	for _, mode := range []Mode{Screen, Full} {
+		s := New(t.TempDir(), nil)
+		d := &forgetfulDisk{disk: s.disk}
+		s.disk = d
+		w := open(t, s, mode)
+		must(t, w.Append(0, []byte("durable, ")))
+		must(t, w.Sync())
+		must(t, w.Append(w.End(), []byte("written again, ")))
+		d.isBroken = true
+		if err := w.Sync(); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("%s: the sync on a broken disk: %v", mode, err)
+		}
+		_ = w.Close() // the recorder does so after an error
+		w = open(t, s, mode)
+		must(t, w.Append(w.End(), []byte("and continued")))
+		must(t, w.Close())
+
+		path := filepath.Join(s.path(aLife), openName(0))
+		info, err := os.Stat(path)
+		must(t, err)
+		if os.SameFile(info, d.lost) { // a power cut: the memory of the kernel is gone
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			must(t, err)
+			_, err = f.WriteAt(make([]byte, d.lost.Size()-d.synced), d.synced)
+			must(t, errors.Join(err, f.Close()))
+		}
+		if got := outputOf(t, reader(t, s)); got != "durable, written again, and continued" {
+			t.Errorf("%s: the output is %q", mode, got)
+		}
+	}
+}
+
 // However a disk fails, the output that was written stays exact. The caller handles errors as the comment of Writer
 // says. If the disk works again, the writer does, too.
 func TestBrokenDisk(t *testing.T) {

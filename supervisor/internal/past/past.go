@@ -25,6 +25,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"holdfast/protocol"
@@ -79,12 +80,16 @@ type Store struct {
 	disk disk
 	now  func() time.Time
 	age  *machine.AgeClock
+
+	// doubted are the lives that could not be synced. A kernel reports once that it could not write a part of a file. Afterwards
+	// it returns that part from its memory and syncs the file without an error, although the disk does not have it.
+	doubted sync.Map // of Life
 }
 
 // New returns the store in a directory, which is created when the first writer is opened. New files are encrypted with key.
 // If key is nil, new lives are not sealed, and sealed lives cannot be read.
 func New(dir string, key *Key) *Store {
-	return &Store{dir, key, systemDisk{}, time.Now, &machine.AgeClock{Path: filepath.Join(dir, clockName), Data: dir}}
+	return &Store{dir: dir, key: key, disk: systemDisk{}, now: time.Now, age: &machine.AgeClock{Path: filepath.Join(dir, clockName), Data: dir}}
 }
 
 // AwaitKey waits until the key is read, or could not be read.
@@ -176,6 +181,7 @@ func (s *Store) Forget(l Life) error {
 	if err != nil {
 		return fmt.Errorf("past: forget %s: %w", l, err)
 	}
+	s.doubted.Delete(l)
 	return nil
 }
 

@@ -224,9 +224,9 @@ func (w *Writer) openAgain(s segment) (*segmentFile, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if w.key != nil && !s.found.isSealed {
-		_ = f.Close() // it is durable, and is replaced
-		if f, err = w.reseal(path, &s); err != nil {
+	if _, isDoubted := w.store.doubted.Load(w.life); isDoubted || w.key != nil && !s.found.isSealed {
+		_ = f.Close() // it is replaced
+		if f, err = w.rewrite(path, &s); err != nil {
 			return nil, err
 		}
 	}
@@ -240,8 +240,9 @@ func (w *Writer) openAgain(s segment) (*segmentFile, error) {
 	}, nil
 }
 
-// reseal replaces an open segment, which was begun before the life had a key, by a sealed one.
-func (w *Writer) reseal(path string, s *segment) (file, error) {
+// rewrite replaces an open segment that was begun before the life had a key by a sealed one, and one that could not be synced
+// by a file that is durable.
+func (w *Writer) rewrite(path string, s *segment) (file, error) {
 	f, written, err := pack(w.store.disk, path, w.key, s.found.end)
 	if err != nil {
 		return nil, err

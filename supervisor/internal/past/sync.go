@@ -46,6 +46,7 @@ func (w *Writer) sync() error {
 			w.abandon()
 		}
 		w.isDirty = true
+		w.store.doubted.Store(w.life, nil)
 		return errors.Join(flushed, fmt.Errorf("past: sync %s: %w", w.life, err))
 	}
 	w.synced = max(w.synced, end)

@@ -126,7 +126,11 @@ func (s *Store) OpenWriter(l Life, mode Mode) (*Writer, error) {
 		err = w.openKey()
 	}
 	if err == nil {
-		err = w.recover()
+		if err = w.recover(); err == nil {
+			s.doubted.Delete(l)
+		} else {
+			s.doubted.Store(l, nil)
+		}
 	}
 	if err != nil {
 		if w.lock != nil {
