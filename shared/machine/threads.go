@@ -29,3 +29,6 @@ func ReserveThreads() {
 	close(release)
 	done.Wait()
 }
+
+// ProcessLimit tells why fork(2) has failed with EAGAIN.
+const ProcessLimit = "no more processes may be started here now, because of a limit of the user, the control group or the machine (ulimit -u, TasksMax=, pids.max)"

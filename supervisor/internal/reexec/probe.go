@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"holdfast/shared/machine"
 	"holdfast/shared/tail"
 )
 
@@ -99,7 +100,7 @@ func (p *Program) runTrial(ctx context.Context, env string, files []*os.File, ar
 		return nil, "", fmt.Errorf("it did not answer within %v", TrialTime)
 	}
 	if errors.Is(err, syscall.EAGAIN) { // of fork
-		err = fmt.Errorf("no more processes may be started here now, because of a limit of the user, the control group or the machine (ulimit -u, TasksMax=, pids.max): %w", err)
+		err = fmt.Errorf("%s: %w", machine.ProcessLimit, err)
 	}
 	return cmd.ProcessState, strings.ToValidUTF8(withoutTraces(output.String()), ""), err
 }

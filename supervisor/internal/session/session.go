@@ -642,8 +642,7 @@ func spawnError(err error) error {
 		e.Retryable = true
 	case errors.Is(err, syscall.EAGAIN): // of fork
 		e.Retryable = true
-		e.Message = "no more processes may be started here now, because of a limit of the user, the control group or the machine " +
-			"(ulimit -u, TasksMax=, pids.max): " + err.Error()
+		e.Message = machine.ProcessLimit + ": " + err.Error()
 	case errors.Is(err, syscall.EFBIG): // the files of a session are in memory, and count as files
 		e.Message = fmt.Sprintf("the supervisor may write files of at most %d bytes, and a session needs longer ones; "+
 			"stop the supervisor, and start it with a higher RLIMIT_FSIZE (ulimit -f, LimitFSIZE=): %v", machine.FileSize(), err)
