@@ -111,6 +111,17 @@ func newRecorder(t *testing.T, dir string) (*Recorder, *past.Store) {
 	return r, store
 }
 
+// newRecording returns a tape of which the recorder has stored text.
+func newRecording(t *testing.T, mode past.Mode, text string) (*Recorder, *past.Store, *tape) {
+	t.Helper()
+	r, store := newRecorder(t, t.TempDir())
+	p := newTape(t, "a")
+	r.Add(p, mode)
+	p.print([]byte(text))
+	await(t, store, p)
+	return r, store, p
+}
+
 // stored returns the output that the store has from the keyframe before offset on, and its offset.
 func stored(t *testing.T, s *past.Store, l past.Life, offset uint64) (from uint64, text []byte, err error) {
 	t.Helper()
@@ -309,11 +320,7 @@ func TestFailingDisk(t *testing.T) {
 
 // A forgotten session leaves no files, whether its recording runs or has ended.
 func TestForget(t *testing.T) {
-	r, store := newRecorder(t, t.TempDir())
-	p := newTape(t, "a")
-	r.Add(p, past.Screen)
-	p.print([]byte("text"))
-	await(t, store, p)
+	r, store, p := newRecording(t, past.Screen, "text")
 	r.Forget(p.life)
 	gone := func() bool {
 		all, err := store.List()
@@ -395,11 +402,7 @@ func TestBusySession(t *testing.T) {
 
 // Renew returns an error if the last step of the recording has not renewed the files.
 func TestRenewAtEnd(t *testing.T) {
-	r, store := newRecorder(t, t.TempDir())
-	p := newTape(t, "a")
-	r.Add(p, past.Full)
-	p.print([]byte("text"))
-	await(t, store, p)
+	r, _, p := newRecording(t, past.Full, "text")
 	awaitStep(r)
 	recording, renewed := r.tracks[p.life], make(chan error)
 	p.mu.Lock()
@@ -419,11 +422,7 @@ func TestRenewAtEnd(t *testing.T) {
 
 // Renew succeeds although another client clears lines during it, because that client renews the files itself.
 func TestClearDuringRenewal(t *testing.T) {
-	r, store := newRecorder(t, t.TempDir())
-	p := newTape(t, "a")
-	r.Add(p, past.Full)
-	p.print([]byte("cleared"))
-	await(t, store, p)
+	r, _, p := newRecording(t, past.Full, "cleared")
 	p.mu.Lock()
 	p.meta.Clears = 1
 	p.whole = func() { p.meta.Clears = 2 }
@@ -437,11 +436,7 @@ func TestClearDuringRenewal(t *testing.T) {
 
 // A clear keeps the mark of a command that ends while the screen is being saved.
 func TestMarkDuringRenewal(t *testing.T) {
-	r, store := newRecorder(t, t.TempDir())
-	p := newTape(t, "a")
-	r.Add(p, past.Full)
-	p.print([]byte("cleared"))
-	await(t, store, p)
+	r, store, p := newRecording(t, past.Full, "cleared")
 	p.mu.Lock()
 	p.meta.Clears = 1
 	p.whole = func() {
