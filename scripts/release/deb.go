@@ -167,5 +167,6 @@ func (r *release) nfpmConfig(t target, files []file) ([]byte, error) {
 			"the proxy is replaced whenever you like: no shell ends, no byte is lost or\n" +
 			"doubled, and attached clients continue by themselves.",
 		"contents": list,
+		"deb":      map[string]string{"compression": "gzip:6"}, // for the reason that is given at writeTar
 	})
 }
