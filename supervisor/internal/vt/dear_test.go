@@ -64,9 +64,10 @@ func TestResizeDear(t *testing.T) {
 	}
 	const most = 400 * time.Millisecond // four times the usual time
 	for _, d := range dearHistories {
+		filled := d.fill(80, 1000, 16<<20)
 		for _, to := range []int{79, 2000} {
 			t.Run(fmt.Sprintf("%s to %d", d.name, to), func(t *testing.T) {
-				term := d.fill(80, 1000, 16<<20)
+				term := filled.Copy(filled.HistoryLines())
 				runtime.GC()
 				began := cpu()
 				term.Resize(to, 24)
