@@ -71,7 +71,7 @@ func (r *replacer) upgrade(ctx context.Context, m *link.Upgrade) (trialVersion s
 		return "", 0, err
 	}
 	defer func() { _ = program.Close() }()
-	r.sessions.Prepare()
+	r.sessions.Prepare(true)
 	if trialVersion, sessions, err = r.try(ctx, program); err != nil || m.DryRun {
 		return trialVersion, sessions, err
 	}
@@ -261,6 +261,7 @@ func (r *replacer) replaceKeeper() error {
 	if err = errors.Join(err, memory.Close()); err != nil {
 		return err
 	}
+	r.sessions.Prepare(false)
 	return r.freeze(func(f *session.Frozen) error {
 		state, err := r.keeperState(f)
 		if err != nil {

@@ -92,15 +92,19 @@ func TestTerminatedBeforeItServes(t *testing.T) {
 }
 
 // While a supervisor tries the program that is to take the place of a dead keeper, its sessions must continue, because the
-// trial may hang.
+// trial may hang. Afterwards they must have all lines above their screens, also those that the ring has no more.
 // demand: S1
 func TestKeeperTrialHangs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Bin = testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor")
 	w.Must("proxy", "start")
-	v := w.echo(w.dial(client.Options{}), "s")
+	c := w.dial(client.Options{})
+	v := w.echo(c, "s")
 	v.ask("before")
+	w.spawn(c, "lines", shell("seq -f %070g 60000; exec sleep 1000"))
+	w.Must("proxy", "wait", "lines", "--text", "060000")
+	printed := w.Must("proxy", "export", "lines")
 	keeper, supervisor := w.Only("keeper"), w.Only("supervisor")
 	if err := os.WriteFile(w.Path("fault"), []byte("trial=stop"), 0o600); err != nil {
 		t.Fatal(err)
@@ -127,6 +131,9 @@ func TestKeeperTrialHangs(t *testing.T) {
 		return w.lines("supervisor.log", "keeper not replaced") == 1 && w.Only("keeper") == supervisor
 	}, "the supervisor has become the keeper")
 	v.ask("after it")
+	if now := w.Must("proxy", "export", "lines"); now != printed {
+		t.Errorf("the session had %d bytes of lines, from %.70q; now it has %d, from %.70q", len(printed), printed, len(now), now)
+	}
 }
 
 // demand: S1, S8

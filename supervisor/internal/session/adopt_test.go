@@ -342,7 +342,7 @@ func TestNextLifeOfPacked(t *testing.T) {
 			if packed == 0 {
 				t.Error("the adopted session has no keyframe")
 			}
-			l.Prepare()
+			l.Prepare(true)
 			if n := frame(s); n <= 2*packed {
 				t.Errorf("before an upgrade the keyframe has %d bytes, packed it had %d", n, packed)
 			}
@@ -398,7 +398,7 @@ func TestDropScreen(t *testing.T) {
 				return l.restart(Heritage{Crashed: true}).get(s.ID()), ""
 			},
 			"an upgrade": func(t *testing.T, l *tableLife, s *Session) (*Session, string) {
-				l.Prepare()
+				l.Prepare(true)
 				s.do(func() {
 					if k := s.display.keyframe; !s.display.isDropped() || k.isWhole && !k.isPlain {
 						t.Error("the preparation has restored the screen, or the keyframe is packed")
@@ -778,7 +778,7 @@ func TestTrial(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`seq 1 100; echo READY; exec sleep 1000`))
 	look(t, s, fromStart(s)).until(t, "READY")
-	l.Prepare()
+	l.Prepare(true)
 	records, files, err := l.TrialEntries()
 	if err != nil {
 		t.Fatal(err)

@@ -26,21 +26,23 @@ const (
 // upgrade. The new program needs some milliseconds for it.
 const prepareShare = 8
 
-// Prepare renews keyframes while the sessions run, so that Freeze has little to do, and so that any
-// release can read them. It sleeps as long as it works.
-func (t *Table) Prepare() {
+// Prepare renews keyframes while the sessions run, so that Freeze has little to do, and so that no line
+// above a screen is lost. If forOther is set, any release can read the keyframes afterwards. It sleeps as long as it works.
+func (t *Table) Prepare(forOther bool) {
 	for _, s := range t.registry.forSuccessor() {
 		var took time.Duration
 		_ = s.ask(prepareTime, func() {
 			s.ring.Unpack()
 			if s.display.isDropped() {
-				begun := time.Now()
-				s.display.unpackKeyframe()
-				took = time.Since(begun)
+				if forOther {
+					begun := time.Now()
+					s.display.unpackKeyframe()
+					took = time.Since(begun)
+				}
 				return
 			}
 			s.feed()
-			if s.display.restoring == nil && (s.display.needsSaving() || !s.display.keyframe.isPlain) {
+			if s.display.restoring == nil && (s.display.needsSaving() || forOther && !s.display.keyframe.isPlain) {
 				begun := time.Now()
 				s.writeKeyframe(plainLines)
 				took = time.Since(begun)
