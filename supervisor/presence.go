@@ -87,16 +87,16 @@ func seat(dirs config.Dirs) string {
 }
 
 // awaitSeated waits while a supervisor runs whose runtime directory is that of dirs, but which holds no lock there, because the
-// directory was removed: at a logout, for example. Such a supervisor makes the directory and its socket again within
-// socket.CheckEvery. If another one took its place before, no client would reach its sessions any more.
+// directory was removed, at a logout, for example, or moved, as into the trash. Such a supervisor makes the directory and its
+// socket again within socket.CheckEvery. If another one took its place before, no client would reach its sessions any more.
 //
 // The error is an *socket.InUseError as soon as the supervisor has its lock again. After the time limit, awaitSeated returns
 // nil, because that supervisor may be unable to take its lock.
 func awaitSeated(dirs config.Dirs, limit time.Duration) error {
 	path, own, dir := dirs.Socket(config.SupervisorSocket), seat(dirs), filepath.Join(dirs.State, presenceDir)
 	isSeated := func() bool { return isPresent(dir, own) }
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) { // no supervisor has run here, or all directories were removed
-		isSeated = func() bool { return isRemovedLockOpen(path) }
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) { // no supervisor has run here, or all directories were removed or moved
+		isSeated = func() bool { return isLockAway(path, own) }
 	}
 	for end := time.Now().Add(limit); own != "" && time.Now().Before(end) && isSeated(); time.Sleep(seatPause) {
 		if held, err := socket.Locked(path); err == nil && held {
@@ -114,16 +114,18 @@ const (
 	seatPause = 20 * time.Millisecond
 )
 
-// isRemovedLockOpen reports whether a process of this user has the lock of a socket open although its file was removed. Only
-// Linux tells, by " (deleted)" behind the path of an open file; see proc_pid_fd(5).
-func isRemovedLockOpen(path string) bool {
+// isLockAway reports whether a process of this user has the lock of a socket open although its file was removed, or has a
+// presence with this seat in a directory that was moved. Only Linux tells: by the path of an open file, with " (deleted)"
+// behind it if it was removed; see proc_pid_fd(5).
+func isLockAway(path, seat string) bool {
 	dir, _ := filepath.EvalSymlinks(filepath.Dir(path)) // the kernel's paths have no symbolic links; an error means that no path is found
 	removed := filepath.Join(dir, filepath.Base(path)) + lockSuffix + " (deleted)"
 	return slices.ContainsFunc(namesIn("/proc"), func(pid string) bool {
 		files := filepath.Join("/proc", pid, "fd")
 		return slices.ContainsFunc(namesIn(files), func(fd string) bool {
 			to, _ := os.Readlink(filepath.Join(files, fd))
-			return to == removed
+			in := filepath.Dir(to)
+			return to == removed || filepath.Base(in) == presenceDir && isPresent(in, seat)
 		})
 	})
 }
