@@ -120,7 +120,8 @@ func (p *parts) logEarly(err error) {
 	_ = closer.Close()
 }
 
-// inherit takes over everything that the program before has left, and loads the settings.
+// inherit takes over everything that the program before has left, and loads the settings. If sessions depend on this program and
+// no settings can be used, it waits until they can, because its successors would end in the same way until the keeper starts none.
 func (p *parts) inherit() (err error) {
 	if p.before, err = inherit(); err != nil {
 		return err
@@ -131,8 +132,15 @@ func (p *parts) inherit() (err error) {
 	if err := os.Chdir("/"); err != nil { // so that no directory stays in use
 		return err
 	}
-	p.cfg, err = loadSettings(p.o, p.before.hasSessions())
-	return err
+	if p.cfg, err = loadSettings(p.o, p.before.hasSessions()); err == nil || !p.before.hasSessions() {
+		return err
+	}
+	p.logEarly(err)
+	for alive := p.before.progress(); err != nil; p.cfg, err = loadSettings(p.o, true) {
+		time.Sleep(progressInterval)
+		alive()
+	}
+	return nil
 }
 
 // listen makes or adopts the socket. It catches signals before, so that a signal is handled as soon as this program serves. If the

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"syscall"
@@ -55,6 +56,23 @@ func TestKeeperDiesBesideUnusableFiles(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A supervisor that can read neither its settings nor those of its last start must wait for them instead of ending, because the
+// keeper would soon start none any more.
+func TestSupervisorWaitsForSettings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=2")
+	shell := w.cat()
+	if err := errors.Join(os.Chmod(w.Path("supervisor.settings.json"), 0o755), os.WriteFile(w.Path("holdfast.json"), []byte("{"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	w.Kill(w.Only("supervisor"))
+	testkit.Eventually(t, limit, func() bool { return w.lines("supervisor.log", "supervisor cannot serve") == 1 }, "the next supervisor has tried to read its settings")
+	if err := os.Remove(w.Path("holdfast.json")); err != nil {
+		t.Fatal(err)
+	}
+	w.sameCat(shell)
 }
 
 // A program that takes over the sessions by an upgrade must serve although its crash file or its log cannot be
