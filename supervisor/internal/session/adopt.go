@@ -304,7 +304,7 @@ func (t *Table) Restore(begins func()) {
 		all = all[1:]
 		for done := false; !done; {
 			begun := time.Now()
-			err := s.ask(restoreTime, func() { done = s.restoreStep() })
+			err := s.ask(restoreTime, func() { done = s.display.restoreStep() })
 			if protocol.CodeOf(err) == protocol.CodeBusy {
 				all = append(all, s) // try it again after the others
 				break

@@ -22,6 +22,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
+	"holdfast/supervisor/internal/screen"
 	"holdfast/supervisor/internal/slate"
 	"holdfast/supervisor/internal/vault"
 )
@@ -527,7 +528,7 @@ func TestDegraded(t *testing.T) {
 	other := create(t, l.Table, bash(`echo READY; while read -r line; do echo "got $line"; done`))
 	v := look(t, s, fromStart(s))
 	v.until(t, "READY")
-	s.do(func() { s.useScreen(func() { panic("a mistake") }) })
+	s.do(func() { s.display.useRestored(func(*screen.Screen) { panic("a mistake") }) })
 	await(t, l.Events(), s.ID(), protocol.EventDegraded)
 	if !info(t, s).Degraded || info(t, other).Degraded {
 		t.Error("the wrong session is marked as degraded")
@@ -597,7 +598,7 @@ func TestSuspectOfLittle(t *testing.T) {
 	l = l.restart(Heritage{Crashed: true})
 	s = l.get(s.ID())
 	started := make(chan struct{})
-	go s.do(func() { close(started); s.finishRestore() }) // a request that needs the screen at once
+	go s.do(func() { close(started); s.display.finishRestore() }) // a request that needs the screen at once
 	<-started
 	if n := suspected(); n != 1 && time.Since(begun) < l.cfg.suspectAfter {
 		t.Errorf("%d tries are counted before suspectAfter has passed", n)
@@ -614,7 +615,7 @@ func TestGivenUpIsTriedAgain(t *testing.T) {
 		l := newLife(t, Config{Program: "v1", suspectAfter: time.Nanosecond})
 		s := create(t, l.Table, bash(`echo READY; exec sleep 1000`))
 		look(t, s, fromStart(s)).until(t, "READY")
-		s.do(func() { s.useScreen(func() { panic("a mistake") }) })
+		s.do(func() { s.display.useRestored(func(*screen.Screen) { panic("a mistake") }) })
 		if l = l.restart(Heritage{}); !info(t, l.get(s.ID())).Degraded {
 			t.Error("the same program has restored the screen again")
 		}

@@ -157,7 +157,7 @@ func (s *Session) newAttachment(spec protocol.AttachSpec, shadow bool) (*Attachm
 
 func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	var none protocol.AttachInfo
-	s.restoreDropped()
+	s.display.restoreDropped()
 	exit := s.exit
 	_, end, _ := s.ring.Bounds()
 	if s.isLost() { // its stored screen can be attached
@@ -187,7 +187,7 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	s.feed()
 	s.updatePictures()
 	start := a.begin(resumable{s.ring, s.size, max(s.recording.clearedTo.Load(), s.saved.ClearEnd)}, &info, func(screenOnly bool) (start uint64) {
-		s.finishRestore() // output continues during the restoration, so the bounds must be read after it
+		s.display.finishRestore() // output continues during the restoration, so the bounds must be read after it
 		start, _, _ = s.ring.Bounds()
 		s.takeSnapshot(a, screenOnly)
 		if spec.Resume != nil { // the viewer does not receive the output up to the snapshot
@@ -344,7 +344,7 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 	var pos uint64
 	var snapshot []byte
 	s.held.release(a) // before the next one is made, so that only one takes memory
-	s.useScreen(func() { snapshot, pos = s.display.screen.Snapshot(history, size, a.spec.Appearance) })
+	s.display.useRestored(func(sc *screen.Screen) { snapshot, pos = sc.Snapshot(history, size, a.spec.Appearance) })
 	if s.saved.Degraded { // there is no screen, so the viewer receives the output that the ring has
 		snapshot, shown, size = nil, s.size, s.size
 		a.fitsWindow = false
@@ -759,7 +759,7 @@ func (a *Attachment) skipOvertaken() Item {
 func (a *Attachment) resync() (Item, bool, error) {
 	item := Item{Kind: ItemResync}
 	take := func() {
-		a.s.finishRestore() // output continues during the restoration, so the bounds must be read after it
+		a.s.display.finishRestore() // output continues during the restoration, so the bounds must be read after it
 		start, _, _ := a.s.ring.Bounds()
 		item.Missed = start - min(start, a.pos)
 		a.mu.Lock()

@@ -127,7 +127,7 @@ func (s *Session) Await(ctx context.Context, spec protocol.AwaitSpec) (protocol.
 			return protocol.AwaitedInfo{}, err
 		}
 	}
-	if err := s.request(func() error { s.restoreDropped(); return s.awaits.add(w, s.id) }); err != nil {
+	if err := s.request(func() error { s.display.restoreDropped(); return s.awaits.add(w, s.id) }); err != nil {
 		return protocol.AwaitedInfo{}, err
 	}
 	defer func() {
@@ -265,7 +265,7 @@ func (w *awaiter) check() (info protocol.AwaitedInfo, found bool, again time.Dur
 		info.Offset = s.display.shownTo()
 		switch {
 		case w.text != nil:
-			s.useScreen(func() { more = w.text.Take(s.display.screen) })
+			s.display.useRestored(func(sc *screen.Screen) { more = w.text.Take(sc) })
 		case w.spec.Prompt:
 			if found = s.exit == nil && s.saved.hasPrompt(w.from()); found {
 				info.Command = maskCommand(s.saved.Command, s.masker)

@@ -183,7 +183,7 @@ func (s *Session) viewerCame(a *Attachment, returns bool) {
 	}
 	w := s.saved.Away
 	if w.Open && !(w.Lost && returns) { // the events in the output so far belong to the absence
-		s.finishRestore()
+		s.display.finishRestore()
 		s.feed()
 	}
 	if w.came(returns) {
@@ -213,7 +213,7 @@ func (s *Session) Away() (protocol.AwayInfo, error) {
 	var info protocol.AwayInfo
 	err := s.ask(answerTime, func() {
 		s.feed()
-		s.finishRestore()
+		s.display.finishRestore()
 		_, end, _ := s.ring.Bounds()
 		info = s.saved.Away.info(end)
 		info.Instance = s.instance

@@ -50,7 +50,7 @@ func (s *Session) clear(sc *screen.Screen, all bool) (kept bool) {
 	// A successor restores the screen from the last keyframe and the output since. From an
 	// older keyframe it would restore the deleted lines.
 	s.display.keyframe.isWhole, s.display.isFromRing = false, false
-	s.writeKeyframe(allLines)
+	s.display.writeKeyframe(allLines)
 	for a := range s.viewers.attached {
 		a.requestRenewal(newLines) // the lines that the viewer has were deleted
 	}

@@ -29,13 +29,16 @@ import (
 // until the session takes them.
 type display struct {
 	*identity
-	cfg    *Config // its Vault, ReportDir and Program, and the parts that all sessions share
-	log    *zerolog.Logger
-	ring   *ring.Ring
-	words  *slate.Slate         // has wordAnswered and wordRestoreTries
-	saved  *displayState        // in the session's savedState
-	answer func(*screen.Screen) // takes the screen's replies to queries; called after each piece of output, before the next resize
-	onLost func()               // called after the screen was lost
+	*outdated
+	cfg        *Config // its Vault, ReportDir and Program, and the parts that all sessions share
+	log        *zerolog.Logger
+	ring       *ring.Ring
+	words      *slate.Slate         // has wordAnswered and wordRestoreTries
+	saved      *displayState        // in the session's savedState
+	appearance *protocol.Appearance // of the terminal, in the session's savedState
+	answer     func(*screen.Screen) // takes the screen's replies to queries; called after each piece of output, before the next resize
+	onLost     func()               // called after the screen was lost
+	onRestored func()               // called after the screen was restored
 
 	screen        *screen.Screen // nil while restoring is set, also after drop; use it within use
 	received      uint64         // end offset of the output that must be on the screen
@@ -50,6 +53,7 @@ type display struct {
 	resizes       int    // resize marks since then
 	resizedAt     uint64 // offset of the last one
 	frameBytes    int    // length of the last keyframe that was not stored
+	packedTo      uint64 // end offset of the output when packOld was called last
 }
 
 // displayState is the part of a display that a successor needs, besides the keyframe.
@@ -69,6 +73,15 @@ func (d *display) use(f func()) {
 		}
 	}()
 	f()
+}
+
+// useRestored finishes the restoration of the screen and then calls f, which may use the screen.
+func (d *display) useRestored(f func(*screen.Screen)) {
+	d.finishRestore()
+	d.use(func() {
+		d.screen.SetMasker(d.masker)
+		f(d.screen)
+	})
 }
 
 // lose writes a report about a panic of the terminal core and replaces the screen by an empty one

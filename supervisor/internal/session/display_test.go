@@ -46,8 +46,9 @@ func newStage(t *testing.T, size protocol.Size) *stage {
 	g.display = display{
 		identity: &identity{id: "s", instance: "i", spec: protocol.SpawnSpec{ScrollbackLines: 100}},
 		cfg:      &cfg, log: &log, ring: r, words: words, saved: &displayState{},
-		answer:   func(sc *screen.Screen) { g.replies = append(g.replies, sc.Replies()...) },
-		onLost:   func() { g.losses++ },
+		answer: func(sc *screen.Screen) { g.replies = append(g.replies, sc.Replies()...) },
+		onLost: func() { g.losses++ }, onRestored: func() {},
+		outdated: &outdated{}, appearance: &protocol.Appearance{},
 		screen:   screen.New(size, 100),
 		keyframe: keyframe{Slate: frame},
 	}
@@ -77,7 +78,7 @@ func (g *stage) successor() *stage {
 // restore restores the screen, as a session does, and returns how many steps that took.
 func (g *stage) restore() (steps int) {
 	for g.restoring != nil {
-		g.restoreStep(protocol.Appearance{})
+		g.restoreStep()
 		steps++
 	}
 	return steps

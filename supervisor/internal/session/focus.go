@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"holdfast/shared/escseq"
+	"holdfast/supervisor/internal/screen"
 )
 
 // A program that asks for focus events (mode 1004) must learn whether any of its viewers has
@@ -32,7 +33,7 @@ func (s *Session) queueViewerInput(a *Attachment, offset uint64, p []byte) (int,
 	if bytes.Contains(p, focusIn) || bytes.Contains(p, focusOut) { // the screen may not have seen the request for them
 		s.feed()
 	}
-	wantsFocus, asked := s.wantsFocus()
+	wantsFocus, asked := s.display.wantsFocus()
 	if wantsFocus {
 		s.saved.focus.noteRequests(asked)
 	}
@@ -157,8 +158,8 @@ func (s *Session) noteFocusSent(report []byte) {
 
 // wantsFocus reports whether the program wants focus events, and how often it has asked for
 // them.
-func (s *Session) wantsFocus() (on bool, asked uint64) {
-	s.useScreen(func() { on, asked = s.display.screen.Focus() })
+func (d *display) wantsFocus() (on bool, asked uint64) {
+	d.useRestored(func(sc *screen.Screen) { on, asked = sc.Focus() })
 	return on, asked
 }
 
@@ -181,7 +182,7 @@ func (s *Session) unfocus(a *Attachment) {
 // reportFocus tells the program the focus if it has changed because a viewer has left or returned.
 func (s *Session) reportFocus() {
 	s.feed() // the program may have withdrawn its request for reports
-	if on, asked := s.wantsFocus(); !on || asked != s.saved.focus.RequestCount || s.checkOpen() != nil {
+	if on, asked := s.display.wantsFocus(); !on || asked != s.saved.focus.RequestCount || s.checkOpen() != nil {
 		return
 	}
 	if report := s.saved.focus.report(s.viewers.haveFocus()); len(report) <= s.input.journal.Room() {

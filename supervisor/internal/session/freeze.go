@@ -44,7 +44,7 @@ func (t *Table) Prepare(forOther bool) {
 			s.feed()
 			if s.display.restoring == nil && (s.display.needsSaving() || forOther && !s.display.keyframe.isPlain) {
 				begun := time.Now()
-				s.writeKeyframe(plainLines)
+				s.display.writeKeyframe(plainLines)
 				took = time.Since(begun)
 			}
 		})
@@ -125,7 +125,7 @@ func (s *Session) saveForSuccessor() (vault.Entry, func(), error) {
 		_, end, _ := s.ring.Bounds()
 		s.writeToScreen(end, freezeCost)
 		if !s.display.ringSuffices() && s.display.sinceKeyframe() > uint64(s.ring.Keep()/frameShare) {
-			s.writeKeyframe(noLines)
+			s.display.writeKeyframe(noLines)
 		}
 	}
 	s.publishHeld() // if no other program takes over, they were published a little early

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"holdfast/supervisor/internal/recorder"
 	"holdfast/supervisor/internal/screen"
 	"holdfast/supervisor/internal/slate"
 )
@@ -94,8 +95,33 @@ func (d *display) isSaved() bool {
 	return d.cfg.Vault == nil || d.keyframe.isWhole && d.sinceKeyframe() == 0
 }
 
-// frame returns a keyframe of the present screen that is not stored. It is for a session whose ring suffices.
-func (d *display) frame(lines int) (offset uint64, saved []byte, err error) {
+// frame returns the keyframe, or makes a new one under the conditions of source.Frame. Secrets are not masked.
+func (d *display) frame(after uint64, lines bool) (f recorder.Frame, err error) {
+	k := &d.keyframe
+	if k.offset < after || lines && !k.isWhole {
+		d.restoreDropped()
+		n := allLines
+		if !lines {
+			n = d.cfg.frames.linesInFlood()
+		}
+		if d.restoring == nil && d.ringSuffices() {
+			d.cfg.trimmer.request()
+			f.Offset, f.Data, err = d.unstoredFrame(n)
+			f.IsWhole = n == allLines
+			return f, err
+		}
+		d.writeKeyframe(n)
+	}
+	offset, saved, err := k.read()
+	d.cfg.trimmer.request() // the frame is garbage as soon as it is stored
+	if err != nil || saved == nil {
+		return f, err
+	}
+	return recorder.Frame{Offset: offset, Data: saved, IsWhole: k.isWhole}, nil
+}
+
+// unstoredFrame returns a keyframe of the present screen that is not stored. It is for a session whose ring suffices.
+func (d *display) unstoredFrame(lines int) (offset uint64, saved []byte, err error) {
 	b := make(buffer, 0, d.frameBytes+d.frameBytes/8) // probably the next one is hardly longer
 	d.use(func() { offset, err = d.screen.Offset(), d.screen.Save(&b, lines) })
 	if d.saved.Degraded {
@@ -132,6 +158,7 @@ func (d *display) writeKeyframe(lines int) (isWritten bool) {
 			return
 		}
 		isWritten = true
+		d.noteChange() // ScannedTo must be saved together with the keyframe
 	})
 	return isWritten
 }

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"holdfast/protocol"
 	"holdfast/shared/escseq"
 	"holdfast/shared/logging"
+	"holdfast/shared/rawio"
 	"holdfast/supervisor/internal/screen"
 )
 
@@ -105,6 +105,7 @@ func (d *display) drop() bool {
 	d.saved.Title, d.saved.Cwd = d.titles()
 	d.restoring = &restoration{offset: d.keyframe.offset, answeredTo: end, scannedTo: end, publishedTo: end, isDropped: true, erased: d.screen.Erased()}
 	d.screen = nil
+	d.cfg.trimmer.request()
 	return true
 }
 
@@ -121,23 +122,48 @@ func (d *display) emptyScreen() *screen.Screen {
 
 // restoreStep does one step of the restoration and reports whether the restoration is finished. It
 // first saves the number of tries. If the supervisor dies during the step, its successor knows that
-// this screen may be the cause. look is the present appearance of the terminal.
-func (d *display) restoreStep(look protocol.Appearance) (done bool) {
+// this screen may be the cause.
+func (d *display) restoreStep() (done bool) {
 	r := d.restoring
+	if r == nil {
+		return true
+	}
 	if d.restoreTries > 0 {
 		defer d.cfg.suspects.waitTurn()()
 	}
 	d.saveRestoreTries(d.restoreTries + 1)
-	d.use(func() { d.step(r, look) })
+	d.use(func() { d.step(r) })
 	d.saveRestoreTries(d.restoreTries)
-	return d.restoring == nil
+	if d.restoring != nil {
+		return false
+	}
+	if !d.saved.Degraded {
+		d.onRestored()
+	}
+	return true
 }
 
-func (d *display) step(r *restoration, look protocol.Appearance) {
+// finishRestore finishes the restoration, and yields to other goroutines between the steps.
+func (d *display) finishRestore() {
+	for d.restoring != nil {
+		d.restoreStep()
+		rawio.Yield()
+	}
+}
+
+// restoreDropped restores the screen if it was dropped. It must be called before a change of which the restoration must not know,
+// such as one of the size.
+func (d *display) restoreDropped() {
+	if d.isDropped() {
+		d.finishRestore()
+	}
+}
+
+func (d *display) step(r *restoration) {
 	switch {
 	case r.screen != nil:
 	case r.from == nil:
-		d.readKeyframe(r, look)
+		d.readKeyframe(r)
 		return
 	default:
 		if r.from.Step(restoreSlice) {
@@ -166,7 +192,7 @@ func (d *display) step(r *restoration, look protocol.Appearance) {
 		d.replay(r, at, end)
 		return
 	}
-	r.screen.SetAppearance(look)
+	r.screen.SetAppearance(*d.appearance)
 	r.screen.Replies() // the program was notified of the size in pixels
 	if r.isDropped {
 		r.screen.SetErased(r.erased)
@@ -181,7 +207,7 @@ func (d *display) step(r *restoration, look protocol.Appearance) {
 
 // readKeyframe opens the keyframe. If the keyframe cannot be read, the screen is restored from
 // the ring alone, for cells of the present size, because pictures depend on it.
-func (d *display) readKeyframe(r *restoration, look protocol.Appearance) {
+func (d *display) readKeyframe(r *restoration) {
 	frame, err := d.keyframe.Read()
 	if err == nil {
 		r.from, err = openFrame(frame, d.spec.ScrollbackLines)
@@ -191,7 +217,7 @@ func (d *display) readKeyframe(r *restoration, look protocol.Appearance) {
 	}
 	if r.from == nil {
 		r.screen = d.emptyScreen()
-		r.screen.SetAppearance(look)
+		r.screen.SetAppearance(*d.appearance)
 	}
 }
 

@@ -110,9 +110,15 @@ func (v *savedState) validate() error {
 	return nil
 }
 
+// outdated tells loop what it must save and publish. loop owns it.
+type outdated struct {
+	isUnsaved     bool // the saved state differs from the current one
+	isUnpublished bool // the published info differs from the current one
+}
+
 // noteChange marks the saved state and the published info as outdated. It must be called after
 // each change of a field of savedState.
-func (s *Session) noteChange() { s.isUnsaved, s.isUnpublished = true, true }
+func (o *outdated) noteChange() { o.isUnsaved, o.isUnpublished = true, true }
 
 // settle saves and publishes changes. The save comes first, so that no client sees a change
 // that a crash would undo. Viewers that have left learn it last.

@@ -105,21 +105,20 @@ type Session struct {
 	held      heldSnapshots
 
 	// Owned by loop.
-	saved         savedState // the part of the state that a successor needs; see saved.go
-	size          protocol.Size
-	display       display
-	adopted       bool // a previous supervisor, or this process before an exec, started the session
-	isUnsaved     bool // the saved state differs from the current one
-	isUnpublished bool // the published info differs from the current one
-	awaits        awaiters
-	viewers       viewers
-	input         input
-	hold          hold
-	idle          idle
-	eventAlarm    alarm // runs for screenEventInterval after an event of the program was published
-	childEnded    bool
-	isAside       bool                 // a later instance has taken the session's place; see before.go
-	exit          *protocol.ExitRecord // set before exited is closed; from then on any goroutine may read it
+	saved   savedState // the part of the state that a successor needs; see saved.go
+	size    protocol.Size
+	display display
+	adopted bool // a previous supervisor, or this process before an exec, started the session
+	outdated
+	awaits     awaiters
+	viewers    viewers
+	input      input
+	hold       hold
+	idle       idle
+	eventAlarm alarm // runs for screenEventInterval after an event of the program was published
+	childEnded bool
+	isAside    bool                 // a later instance has taken the session's place; see before.go
+	exit       *protocol.ExitRecord // set before exited is closed; from then on any goroutine may read it
 
 	entry vaultEntry // holds duplicates of sessionFiles, which outlive this process
 }
@@ -221,7 +220,8 @@ func (s *Session) useFiles() {
 	d.keyframe.Slate = s.keyframeSlate
 	d.identity, d.cfg, d.log, d.saved = &s.identity, s.cfg, &s.log, &s.saved.displayState
 	d.ring, d.words = s.ring, s.stateSlate
-	d.answer, d.onLost = s.sendReplies, s.noteScreenLost
+	d.outdated, d.appearance = &s.outdated, &s.saved.Appearance
+	d.answer, d.onLost, d.onRestored = s.sendReplies, s.noteScreenLost, s.noteScreenRestored
 }
 
 func (s *Session) journalConfig() journal.Config {
@@ -386,7 +386,7 @@ func (s *Session) finishIfOver() {
 		s.log.Warn().Err(err).Msg("journal of input not closed")
 	}
 	s.setState(protocol.StateExited)
-	s.writeKeyframe(allLines)
+	s.display.writeKeyframe(allLines)
 	s.noteChange()
 	s.write()
 	s.ring.Finish()
@@ -422,8 +422,7 @@ func (s *Session) exitRecord() *protocol.ExitRecord {
 	d := death{status: s.pty.Status(), pid: s.pty.PID(), seen: s.saved.ChildInfo, startedAt: s.created, at: s.cfg.Now()}
 	d.ending, d.signalled = s.orders.ending.Load(), s.orders.signalled.Load()
 	rec := d.record()
-	s.useScreen(func() {
-		sc := s.display.screen
+	s.display.useRestored(func(sc *screen.Screen) {
 		rec.Cwd = sc.Cwd()
 		rec.Tail, rec.LastLines = sc.Text(protocol.TailLines), sc.NonEmpty(protocol.LastLines)
 	})
@@ -545,7 +544,7 @@ func (s *Session) resize(size protocol.Size) error {
 	if size == s.size {
 		return nil
 	}
-	s.restoreDropped()
+	s.display.restoreDropped()
 	if err := s.setSize(size); err != nil {
 		return err
 	}

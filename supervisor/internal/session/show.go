@@ -39,15 +39,6 @@ const (
 	lastPerByte = 256
 )
 
-// useScreen finishes the restoration of the screen and then calls f, which may use the screen.
-func (s *Session) useScreen(f func()) {
-	s.finishRestore()
-	s.display.use(func() {
-		s.display.screen.SetMasker(s.masker)
-		f()
-	})
-}
-
 // askScreen calls f in loop when the screen contains the output so far, as far as feed comes.
 //
 // Errors: session_not_found, busy, and internal if the screen is lost.
@@ -55,7 +46,7 @@ func (s *Session) askScreen(f func(*screen.Screen)) error {
 	looked := false
 	if err := s.ask(answerTime, func() {
 		s.feed()
-		s.useScreen(func() { f(s.display.screen); looked = true })
+		s.display.useRestored(func(sc *screen.Screen) { f(sc); looked = true })
 		s.idle.touch()
 	}); err != nil {
 		return err
@@ -71,6 +62,19 @@ func (s *Session) noteScreenLost() {
 	s.awaits.notify()
 	s.noteChange()
 	s.publishEvent(protocol.EventDegraded)
+}
+
+// noteScreenRestored continues the work that had to wait for the screen.
+func (s *Session) noteScreenRestored() {
+	s.idle.touch()
+	s.awaits.notify()
+	s.processHeard() // publishes the commands that no predecessor has published
+	if s.exit == nil {
+		s.publishScreenEvents()
+	}
+	if s.saved.Away.setLeftLine(s.display.firstOpenLine) {
+		s.noteChange()
+	}
 }
 
 // feed writes the unread bytes of the ring to the screen, so that a request sees the output
@@ -94,7 +98,7 @@ func (s *Session) feed() {
 func (s *Session) catchUp() {
 	rawio.Yield()
 	if s.display.restoring != nil {
-		s.restoreStep()
+		s.display.restoreStep()
 	} else {
 		s.writeToScreen(s.display.received, pieceCost)
 	}
@@ -108,7 +112,7 @@ func (s *Session) writeToScreen(end uint64, budget int) (spent int) {
 		if !s.display.mustRestore(end, s.answers.current() == "") {
 			return 0 // the restoration writes these bytes later
 		}
-		s.finishRestore()
+		s.display.finishRestore()
 	}
 	if !s.saved.Degraded { // each piece has one responder
 		end = min(end, s.answers.end(s.display.screen.Offset()))
@@ -123,47 +127,9 @@ func (s *Session) writeToScreen(end uint64, budget int) (spent int) {
 	s.publishScreenEvents()
 	s.awaits.notify()
 	if lines, isDue := s.display.keyframeDue(); isDue {
-		s.writeKeyframe(lines)
+		s.display.writeKeyframe(lines)
 	}
 	return spent
-}
-
-// writeKeyframe replaces the keyframe. If it fails, the previous keyframe stays.
-func (s *Session) writeKeyframe(lines int) {
-	if s.display.writeKeyframe(lines) {
-		s.noteChange() // saved.ScannedTo must be saved together with the keyframe
-	}
-}
-
-// finishRestore finishes the restoration, and yields to other goroutines between the steps.
-func (s *Session) finishRestore() {
-	for s.display.restoring != nil {
-		s.restoreStep()
-		rawio.Yield()
-	}
-}
-
-// restoreStep does one step of the restoration and reports whether the restoration is finished.
-func (s *Session) restoreStep() (done bool) {
-	if s.display.restoring == nil {
-		return true
-	}
-	if !s.display.restoreStep(s.saved.Appearance) {
-		return false
-	}
-	if s.saved.Degraded {
-		return true
-	}
-	s.idle.touch()
-	s.awaits.notify()
-	s.processHeard() // publishes the commands that no predecessor has published
-	if s.exit == nil {
-		s.publishScreenEvents()
-	}
-	if s.saved.Away.setLeftLine(s.display.firstOpenLine) {
-		s.noteChange()
-	}
-	return true
 }
 
 // newCostlyTurns returns the turns that the sessions of a table share. A loop must hold a turn
@@ -219,9 +185,8 @@ const dropAfter = time.Minute
 // idle is an alarm that runs until the session is idle, and then until its screen is dropped.
 type idle struct {
 	alarm
-	touched bool   // activity since the alarm was set
-	isIdle  bool   // the alarm runs until the screen is dropped
-	packed  uint64 // offset of the output when the alarm expired last
+	touched bool // activity since the alarm was set
+	isIdle  bool // the alarm runs until the screen is dropped
 }
 
 // touch notes activity of the session.
@@ -240,12 +205,16 @@ func (i *idle) begin() {
 	i.set(dropAfter)
 }
 
+// becomeIdle is called when the alarm of idle has expired.
 func (s *Session) becomeIdle() {
 	i := &s.idle
 	i.disarm()
 	if i.isIdle {
 		i.isIdle = false
-		s.dropScreen()
+		// The screen stays if something depends on it that a restored one does not have: the position of a viewer or of an awaiter.
+		if len(s.viewers.attached) == 0 && len(s.awaits) == 0 && s.eventAlarm.c == nil && !s.isLost() {
+			s.display.drop()
+		}
 		return
 	}
 	if time.Now().Before(s.cfg.packFrom) {
@@ -255,7 +224,7 @@ func (s *Session) becomeIdle() {
 	if i.touched {
 		i.touched = false
 		i.touch()
-		s.packOld()
+		s.display.packOld()
 		return
 	}
 	if s.display.restoring != nil {
@@ -271,55 +240,12 @@ func (s *Session) becomeIdle() {
 		s.display.eraseKeyframe()
 	case s.display.isSaved():
 	case s.cfg.frames.silence.Allow():
-		s.writeKeyframe(allLines)
+		s.display.writeKeyframe(allLines)
 	default: // later
 		i.touch()
 	}
 	s.settle()
 	s.stateSlate.Trim()
-}
-
-// dropScreen drops the screen of an idle session, unless something depends on it that a restored screen does not have: the
-// position of a viewer or of an awaiter.
-func (s *Session) dropScreen() {
-	if len(s.viewers.attached) > 0 || len(s.awaits) > 0 || s.eventAlarm.c != nil || s.isLost() {
-		return
-	}
-	if s.display.drop() {
-		s.cfg.trimmer.request()
-	}
-}
-
-// restoreDropped restores the screen if it was dropped. It must be called before a change of which the restoration must not know,
-// such as one of the size.
-func (s *Session) restoreDropped() {
-	if s.display.isDropped() {
-		s.finishRestore()
-	}
-}
-
-const (
-	// slowOutput is the output between two alarms of idle up to which a session counts as slow. To pack it
-	// takes some milliseconds of processor time.
-	slowOutput = 1 << 20
-	// minTrim are the bytes that packOld must have saved until it is worth a trim.
-	minTrim = 128 << 10
-)
-
-// packOld packs the older lines and output of a session that prints all the time, but slowly, such as the log of a
-// server. The content of a flood is replaced too soon.
-func (s *Session) packOld() {
-	from := s.idle.packed
-	s.idle.packed = s.display.received
-	if s.display.restoring != nil || s.display.received-from > slowOutput {
-		return
-	}
-	saved := 0
-	s.display.use(func() { saved = s.display.screen.PackOld() })
-	s.ring.Pack()
-	if saved >= minTrim {
-		s.cfg.trimmer.request()
-	}
 }
 
 // screenEventInterval is the shortest time between two rounds of events that a program causes.

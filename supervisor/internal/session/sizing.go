@@ -158,7 +158,7 @@ func (s *Session) adoptAppearance(a *Attachment) {
 		return
 	}
 	if !screen.SameCells(*look, s.saved.Appearance) && s.display.hasPictures() {
-		s.writeKeyframe(allLines) // a successor would lay out the pictures since the last keyframe for other cells
+		s.display.writeKeyframe(allLines) // a successor would lay out the pictures since the last keyframe for other cells
 	}
 	width, height := s.saved.Appearance.Pixels(s.size)
 	s.saved.Appearance = *look

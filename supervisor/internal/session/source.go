@@ -43,7 +43,7 @@ func (r source) Release() { r.releaseRing() }
 // new keyframe has history only if the budget of all sessions permits it.
 func (r source) Frame(after uint64, lines bool) (f recorder.Frame, err error) {
 	s := r.Session
-	if err := s.requestWithin(frameTime, func() (err error) { f, err = s.frame(after, lines); return err }); err != nil {
+	if err := s.requestWithin(frameTime, func() (err error) { f, err = s.display.frame(after, lines); return err }); err != nil {
 		return f, err
 	}
 	f.Data, err = screen.MaskRecord(f.Data, s.masker)
@@ -52,32 +52,6 @@ func (r source) Frame(after uint64, lines bool) (f recorder.Frame, err error) {
 
 // Masker returns the masker of the session, or nil if it has no secrets.
 func (r source) Masker() *mask.Masker { return r.masker }
-
-// frame returns the keyframe, or makes a new one under the conditions of Frame. Secrets are not masked.
-// Only loop may call it.
-func (s *Session) frame(after uint64, lines bool) (f recorder.Frame, err error) {
-	k := &s.display.keyframe
-	if k.offset < after || lines && !k.isWhole {
-		s.restoreDropped()
-		n := allLines
-		if !lines {
-			n = s.cfg.frames.linesInFlood()
-		}
-		if s.display.restoring == nil && s.display.ringSuffices() {
-			s.cfg.trimmer.request()
-			f.Offset, f.Data, err = s.display.frame(n)
-			f.IsWhole = n == allLines
-			return f, err
-		}
-		s.writeKeyframe(n)
-	}
-	offset, saved, err := k.read()
-	s.cfg.trimmer.request() // the frame is garbage as soon as it is stored
-	if err != nil || saved == nil {
-		return f, err
-	}
-	return recorder.Frame{Offset: offset, Data: saved, IsWhole: k.isWhole}, nil
-}
 
 // Failed publishes that the session cannot be stored, or is stored again.
 func (r source) Failed(err error) {

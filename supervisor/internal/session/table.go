@@ -215,7 +215,7 @@ func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change
 func screenOf(old *Session) ([]byte, *protocol.Lost) {
 	var f recorder.Frame
 	var err error
-	unanswered := old.askScreen(func(sc *screen.Screen) { f, err = old.frame(sc.Offset(), true) })
+	unanswered := old.askScreen(func(sc *screen.Screen) { f, err = old.display.frame(sc.Offset(), true) })
 	if err = errors.Join(unanswered, err); err == nil {
 		f.Data, err = screen.MaskRecord(f.Data, old.masker) // the new instance may have other secrets
 	}

@@ -49,3 +49,27 @@ func (t *trimmer) trim() {
 	defer t.mu.Unlock()
 	t.notTill = time.Now().Add(min(trimShare*time.Since(began), maxTrimPause))
 }
+
+const (
+	// slowOutput is the output between two alarms of idle up to which a session counts as slow. To pack it
+	// takes some milliseconds of processor time.
+	slowOutput = 1 << 20
+	// minTrim are the bytes that packOld must have saved until it is worth a trim.
+	minTrim = 128 << 10
+)
+
+// packOld packs the older lines and output of a session that prints all the time, but slowly, such as the log of a
+// server. The content of a flood is replaced too soon.
+func (d *display) packOld() {
+	from := d.packedTo
+	d.packedTo = d.received
+	if d.restoring != nil || d.received-from > slowOutput {
+		return
+	}
+	saved := 0
+	d.use(func() { saved = d.screen.PackOld() })
+	d.ring.Pack()
+	if saved >= minTrim {
+		d.cfg.trimmer.request()
+	}
+}

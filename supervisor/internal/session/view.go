@@ -103,7 +103,7 @@ func (a *Attachment) isViewDue() bool {
 // is lost.
 func (s *Session) snapshotAs(size protocol.Size) (v *screen.View) {
 	take := func() {
-		s.useScreen(func() { v = s.display.screen.ViewAs(size) })
+		s.display.useRestored(func(sc *screen.Screen) { v = sc.ViewAs(size) })
 		if s.saved.Degraded { // an empty screen is in the place of the lost one
 			v = nil
 		}

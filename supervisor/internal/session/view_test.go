@@ -12,6 +12,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/pty"
+	"holdfast/supervisor/internal/screen"
 )
 
 // A viewer's own view is updated at once, and then at intervals, however much is printed. It ends at the end of the
@@ -78,7 +79,7 @@ func TestOwnViewOfLostScreen(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer a.Close()
-		s.do(func() { s.useScreen(func() { panic("a mistake") }) })
+		s.do(func() { s.display.useRestored(func(*screen.Screen) { panic("a mistake") }) })
 		show(by(s), "after\r\n")
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()

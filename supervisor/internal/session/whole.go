@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/screen"
 )
 
 // Paste and Press convert text and key names to the bytes that a terminal sends in the modes
@@ -17,18 +18,18 @@ import (
 // Errors: those of Type, but input_full means that no byte was accepted; limit_exceeded if the
 // text exceeds the whole queue; internal if the screen is lost.
 func (s *Session) Paste(name string, offset uint64, text []byte) (accepted uint64, err error) {
-	return s.convertInput(name, offset, len(text), func() ([]byte, error) { return s.display.screen.Paste(text), nil })
+	return s.convertInput(name, offset, len(text), func(sc *screen.Screen) ([]byte, error) { return sc.Paste(text), nil })
 }
 
 // Press accepts keys by name, as Type accepts input. Errors: those of Paste, and
 // invalid_argument if a name is not that of a key.
 func (s *Session) Press(name string, offset uint64, keys []string) (accepted uint64, err error) {
-	return s.convertInput(name, offset, len(keys), func() ([]byte, error) { return s.display.screen.Keys(keys) })
+	return s.convertInput(name, offset, len(keys), func(sc *screen.Screen) ([]byte, error) { return sc.Keys(keys) })
 }
 
 // convertInput accepts input that stands for count bytes of a writer. made converts the input;
 // it is called in loop after feed.
-func (s *Session) convertInput(name string, offset uint64, count int, made func() ([]byte, error)) (accepted uint64, err error) {
+func (s *Session) convertInput(name string, offset uint64, count int, made func(*screen.Screen) ([]byte, error)) (accepted uint64, err error) {
 	if unanswered := s.ask(answerTime, func() {
 		if accepted, err = s.enterHold(name); err != nil {
 			return
@@ -36,7 +37,7 @@ func (s *Session) convertInput(name string, offset uint64, count int, made func(
 		s.feed()
 		var p []byte
 		err = protocol.Errorf(protocol.CodeInternal, "the input was not converted because of a defect of the terminal core; send it as plain data") // stays if made panics
-		s.useScreen(func() { p, err = made() })
+		s.display.useRestored(func(sc *screen.Screen) { p, err = made(sc) })
 		if err == nil {
 			accepted, err = s.acceptWholeInput(name, offset, count, p)
 		}
