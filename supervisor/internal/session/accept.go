@@ -20,7 +20,7 @@ func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byt
 	}
 	p = p[accepted-offset:]
 	s.noteAnswer(name, p)
-	s.noteUse(s.cfg.Now())
+	s.activity.noteUse(s.cfg.Now())
 	s.cfg.courtesy.noteInput(s.instance)
 	var n int
 	if a != nil {
@@ -42,24 +42,22 @@ func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byt
 // exactly once by the writer's offset; with the name "" offset is ignored. Errors: those of
 // acceptInput; busy.
 func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, err error) {
-	if unanswered := s.ask(answerTime, func() {
+	err = s.request(func() (err error) {
 		if accepted, err = s.enterHold(name); err != nil { // it has checked that the session is open
-			return
+			return err
 		}
 		if name != "" {
 			accepted, err = s.acceptInput(nil, name, offset, p)
-			return
+			return err
 		}
-		s.noteUse(s.cfg.Now())
+		s.activity.noteUse(s.cfg.Now())
 		now := s.inputContext()
 		var n int
 		n, err = s.input.queue("", 0, p)
 		accepted = uint64(n)
 		s.echoInput(now, p[:n])
 		s.cfg.counts.inputBytes.Add(accepted)
-		err = s.input.result(accepted, p, n, err)
-	}); unanswered != nil {
-		return 0, unanswered
-	}
+		return s.input.result(accepted, p, n, err)
+	})
 	return accepted, err
 }

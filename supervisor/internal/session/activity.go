@@ -11,16 +11,17 @@ const useLag = 10 * time.Second
 
 // activity is when a session was last in use.
 type activity struct {
+	*outdated
 	last       instant   // when the session last printed or received input; any goroutine sets it
 	lastOutput time.Time // when the session printed last; owned by loop
 	saved      time.Time // last in the saved state; owned by loop
 }
 
 // noteUse notes that the session is in use. It is called in loop.
-func (s *Session) noteUse(now time.Time) {
-	s.activity.last.set(now)
-	if now.Sub(s.activity.saved) > useLag {
-		s.noteChange()
+func (a *activity) noteUse(now time.Time) {
+	a.last.set(now)
+	if now.Sub(a.saved) > useLag {
+		a.noteChange()
 	}
 }
 

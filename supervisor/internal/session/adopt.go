@@ -129,7 +129,7 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 	if err != nil {
 		return s, err
 	}
-	s.makeChannels()
+	s.connect()
 	if err := s.load(v); err != nil {
 		return s, err
 	}

@@ -142,7 +142,7 @@ func (l *tableLife) restart(h Heritage, changes ...func(*Session)) *tableLife {
 		l.t.Cleanup(func() { // when the next life has ended
 			thaw()
 			<-s.exited
-			_ = s.forget()
+			_ = s.request(s.discard)
 		})
 		if s.exit == nil {
 			go func() {

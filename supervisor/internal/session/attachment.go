@@ -511,7 +511,7 @@ func (a *Attachment) resize(window protocol.Size) {
 		return
 	}
 	s := a.s
-	s.noteUse(s.cfg.Now())
+	s.activity.noteUse(s.cfg.Now())
 	if a.countsForSize() && s.viewers.canDecide(a, s.saved.Decider) {
 		s.decide(a)
 	}

@@ -297,7 +297,7 @@ func TestSignals(t *testing.T) {
 	}
 	v.until(t, "interrupted")
 	// demand: S4
-	if err := s.Signal(unix.SIGUSR1); err != nil {
+	if err := s.SignalFor(protocol.Asker{}, unix.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
 	v.until(t, "usr1")

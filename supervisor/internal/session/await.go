@@ -41,10 +41,11 @@ type mark struct {
 // Mark returns a mark of the present screen. Errors: those of askScreen.
 func (s *Session) Mark() (protocol.MarkInfo, error) {
 	info := protocol.MarkInfo{Instance: s.instance}
-	err := s.askScreen(func(sc *screen.Screen) {
+	err := s.askScreen(func(sc *screen.Screen) error {
 		m := sc.Fingerprint()
 		info.Offset, info.Mark = m.Offset(), newMark(s.instance, s.cfg.Now(), m)
 		info.Inclusive = newMark(s.instance, s.cfg.Now(), sc.Inclusive())
+		return nil
 	})
 	return info, err
 }
@@ -259,7 +260,7 @@ func (w *awaiter) check() (info protocol.AwaitedInfo, found bool, again time.Dur
 		}
 		s.feed()
 		if s.saved.Degraded && w.spec.IdleMS == 0 {
-			err = protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the screen of session %s is lost because of a defect of the terminal core; reopen the session to have one again", s.id))
+			err = screenLost(s.id)
 			return
 		}
 		info.Offset = s.display.shownTo()

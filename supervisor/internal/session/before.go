@@ -97,7 +97,7 @@ func (t *Table) forget(id protocol.SessionID, instance protocol.Instance, restor
 	if err != nil {
 		return err
 	}
-	if err := s.forget(); err != nil {
+	if err := s.request(s.discard); err != nil {
 		return err
 	}
 	old, isRestored := t.registry.remove(s, restore)

@@ -33,9 +33,6 @@ type sessionCage struct {
 	announced  bool                            // frozen as the last event reported it; owned by loop
 }
 
-// setLimits stores the limits in force.
-func (c *sessionCage) setLimits(l protocol.Limits) { c.limits.Store(&l) }
-
 // adopt takes over the cage of a predecessor.
 func (c *sessionCage) adopt(from *cage.Cage) {
 	c.Cage = from
@@ -56,7 +53,8 @@ func (c *sessionCage) enter(spec *pty.Spec, cages Cages, name string, demanded, 
 	if c.Cage, err = cages.New(name, demanded, defaults); err != nil || c.Cage == nil {
 		return err
 	}
-	c.setLimits(demanded.Over(defaults))
+	inForce := demanded.Over(defaults)
+	c.limits.Store(&inForce)
 	spec.Cgroup, err = c.Open()
 	return err
 }
@@ -64,7 +62,7 @@ func (c *sessionCage) enter(spec *pty.Spec, cages Cages, name string, demanded, 
 // start starts a child with run, in a new cage if cages makes one. If the kernel refuses the cage and
 // the request demands no limits, the child starts without a cage.
 func (c *sessionCage) start(spec pty.Spec, cages Cages, name string, demanded, defaults protocol.Limits, run func(pty.Spec) (PTY, error), log *zerolog.Logger) (PTY, error) {
-	c.setLimits(demanded)
+	c.limits.Store(&demanded)
 	if err := c.enter(&spec, cages, name, demanded, defaults); err != nil {
 		c.giveUp()
 		return nil, err
@@ -76,7 +74,7 @@ func (c *sessionCage) start(spec pty.Spec, cages Cages, name string, demanded, d
 	if err != nil && c.Cage != nil && demanded.IsZero() && refusedCgroup(err) {
 		log.Warn().Err(err).Msg("the kernel refused the cage; session starts without one")
 		c.giveUp()
-		c.setLimits(protocol.Limits{})
+		c.limits.Store(&protocol.Limits{})
 		spec.Cgroup = nil
 		p, err = run(spec)
 	}
@@ -152,11 +150,11 @@ func refusedCgroup(err error) bool {
 
 // Use returns the resources that the session uses now, as the kernel counts them, and its limits. It
 // is nil if the session has no cage or has exited. Use does not wait for loop.
-func (s *Session) Use() *protocol.Cage {
-	if s.hasExited() {
+func (c *child) Use() *protocol.Cage {
+	if c.hasExited() {
 		return nil // the exit record has its use
 	}
-	return s.cage.use()
+	return c.cage.use()
 }
 
 // Limit changes the given limits and leaves the others. Errors: invalid_argument, unsupported,
@@ -172,7 +170,8 @@ func (s *Session) Limit(l protocol.Limits) error {
 		return err
 	}
 	return s.request(func() error {
-		s.cage.setLimits(l.Over(*s.cage.limits.Load()))
+		inForce := l.Over(*s.cage.limits.Load())
+		s.cage.limits.Store(&inForce)
 		s.noteChange()
 		return s.newSavedSpec()
 	})
@@ -243,21 +242,21 @@ func (s *Session) thawForEnd() {
 
 // killRemaining kills the processes that an ended child has left in its cage. ended is false if
 // there are none, or if the child still runs.
-func (s *Session) killRemaining() (ended bool, err error) {
+func (c *child) killRemaining() (ended bool, err error) {
 	switch {
-	case s.isGone():
-		return false, notFound(s.id)
-	case s.cage.Cage == nil:
+	case c.isGone():
+		return false, notFound(c.id)
+	case c.cage.Cage == nil:
 		return false, cage.Unsupported("to end all", "the session has no cage")
-	case !isClosed(s.pty.Done()) || !s.cage.Populated():
+	case !isClosed(c.pty.Done()) || !c.cage.Populated():
 		return false, nil
 	}
 	go func() {
-		if left := s.cage.Kill(); len(left) > 0 {
-			s.log.Warn().Ints("pids", left).Msg("processes of the session's cage could not be killed")
+		if left := c.cage.Kill(); len(left) > 0 {
+			c.log.Warn().Ints("pids", left).Msg("processes of the session's cage could not be killed")
 		}
-		if s.hasExited() {
-			s.cage.Remove()
+		if c.hasExited() {
+			c.cage.Remove()
 		}
 	}()
 	return true, nil

@@ -96,12 +96,13 @@ func (s *Session) Changes(spec protocol.ChangesSpec) (protocol.ChangesContent, e
 	var changes *screen.Changes
 	var count uint64
 	var ended []protocol.ChangedCommand
-	if err := s.askScreen(func(sc *screen.Screen) {
+	if err := s.askScreen(func(sc *screen.Screen) error {
 		changes = sc.Changes(has, min(cmp.Or(spec.MaxBytes, protocol.DefaultChangesBytes), protocol.MaxScreenBytes))
 		count = s.saved.commands.current().Count
 		if since != nil {
 			ended = s.saved.Log.since(since.count)
 		}
+		return nil
 	}); err != nil {
 		return protocol.ChangesContent{}, err
 	}

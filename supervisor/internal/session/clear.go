@@ -20,17 +20,14 @@ const renewTime = 5 * time.Second
 // recording on disk cannot be renewed, because a successor would then restore the lines.
 func (s *Session) Clear(all bool) error {
 	var kept bool
-	var unopen error
-	if err := s.askScreen(func(sc *screen.Screen) {
-		if unopen = s.checkOpen(); unopen != nil {
-			return
+	if err := s.askScreen(func(sc *screen.Screen) error {
+		err := s.checkOpen()
+		if err == nil {
+			kept = s.clear(sc, all)
 		}
-		kept = s.clear(sc, all)
+		return err
 	}); err != nil {
 		return err
-	}
-	if unopen != nil {
-		return unopen
 	}
 	if !kept {
 		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("session %s is cleared, but the keyframe could not be saved: the lines may come back with the next supervisor; clear again", s.id))
@@ -54,7 +51,7 @@ func (s *Session) clear(sc *screen.Screen, all bool) (kept bool) {
 	for a := range s.viewers.attached {
 		a.requestRenewal(newLines) // the lines that the viewer has were deleted
 	}
-	s.noteUse(s.cfg.Now())
+	s.activity.noteUse(s.cfg.Now())
 	s.noteChange()
 	return s.display.keyframe.isWhole
 }

@@ -172,11 +172,12 @@ func TestClearBehindViewer(t *testing.T) {
 		s := create(t, tb, bash(""))
 		v := look(t, s, fromStart(s))
 		show(by(s), "old\r\n")
-		if err := s.askScreen(func(*screen.Screen) { // loop writes nothing to the screen until it is cleared
+		if err := s.askScreen(func(*screen.Screen) error { // loop writes nothing to the screen until it is cleared
 			show(by(s), "new\r\n")
 			v.saw(t)
 			v.a.Pause()
 			s.clear(s.display.screen, true)
+			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}

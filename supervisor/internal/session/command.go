@@ -250,7 +250,7 @@ func (q *quiet) isOver(silence time.Duration) bool {
 func (s *Session) noteOutput() {
 	now := s.cfg.Now()
 	s.activity.lastOutput = now
-	s.noteUse(now)
+	s.activity.noteUse(now)
 	if s.saved.quiet.printed() {
 		s.noteChange()
 	}

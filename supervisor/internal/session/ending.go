@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"holdfast/protocol"
 	"holdfast/shared/logging"
 	"holdfast/supervisor/internal/postmortem"
@@ -23,6 +25,29 @@ import (
 //	            changes neither; loop saves this, if it answers soon
 //	hangUp      sends the signals
 //	loop        makes the exit record when all signals have been sent
+
+// child is the child of a session, with its cage and the requests of users for it. Any goroutine may call its
+// methods. None of them waits for a busy loop, except that SignalFor waits for noteTime.
+type child struct {
+	*identity
+	*mailbox
+	*outdated
+	log    *zerolog.Logger
+	pty    PTY
+	cage   sessionCage
+	orders orders               // ends and signals that users have requested; see ending.go
+	exited chan struct{}        // closed when exit is set
+	exit   *protocol.ExitRecord // set by loop before exited is closed; from then on any goroutine may read it
+}
+
+// Exited returns a channel that is closed when Exit has a record.
+func (c *child) Exited() <-chan struct{} { return c.exited }
+
+// Exit returns the exit record. It must be called only after the channel of Exited is closed.
+func (c *child) Exit() *protocol.ExitRecord { return c.exit }
+
+// hasExited reports whether the session has an exit record.
+func (c *child) hasExited() bool { return isClosed(c.exited) }
 
 // ending is a requested end. Its first seven fields never change; loop owns the others.
 type ending struct {
@@ -260,30 +285,27 @@ func readChildInfo(child PTY) (seen postmortem.Seen, ok bool) {
 }
 
 // Interrupt sends SIGINT to the foreground process group. Errors: those of checkOpen.
-func (s *Session) Interrupt() error { return s.signal(PTY.Interrupt) }
-
-// Signal sends a signal to each process group of the terminal. Errors: those of checkOpen.
-func (s *Session) Signal(sig syscall.Signal) error { return s.SignalFor(protocol.Asker{}, sig) }
+func (c *child) Interrupt() error { return c.signal(PTY.Interrupt) }
 
 // SignalFor sends a signal to each process group of the terminal. If the child ends by the
 // signal, the exit record names asker. Errors: those of checkOpen.
-func (s *Session) SignalFor(asker protocol.Asker, sig syscall.Signal) error {
-	if err := s.checkOpen(); err != nil {
+func (c *child) SignalFor(asker protocol.Asker, sig syscall.Signal) error {
+	if err := c.checkOpen(); err != nil {
 		return err
 	}
-	s.orders.signalled.Store(&signalled{asker.Cut(), pty.SignalName(sig)})
-	_ = s.ask(noteTime, s.noteChange) // if loop is busy, the next save contains it
-	return s.signal(func(p PTY) error { return p.Signal(sig) })
+	c.orders.signalled.Store(&signalled{asker.Cut(), pty.SignalName(sig)})
+	_ = c.ask(noteTime, c.noteChange) // if loop is busy, the next save contains it
+	return c.signal(func(p PTY) error { return p.Signal(sig) })
 }
 
 // signal calls send unless the session ends. It does not wait for loop; the PTY itself knows
 // whether its child still exists.
-func (s *Session) signal(send func(PTY) error) error {
-	if err := s.checkOpen(); err != nil {
+func (c *child) signal(send func(PTY) error) error {
+	if err := c.checkOpen(); err != nil {
 		return err
 	}
-	if err := send(s.pty); err != nil {
-		return fmt.Errorf("send signal to session %s: %w", s.id, err)
+	if err := send(c.pty); err != nil {
+		return fmt.Errorf("send signal to session %s: %w", c.id, err)
 	}
 	return nil
 }
@@ -292,14 +314,14 @@ func (s *Session) signal(send func(PTY) error) error {
 // may call it.
 //
 // Errors: session_exited; session_not_found if the session is ending or was forgotten.
-func (s *Session) checkOpen() error {
+func (c *child) checkOpen() error {
 	switch {
-	case s.isGone():
-		return notFound(s.id)
-	case s.hasExited():
-		return exitedError(s.id, s.exit)
-	case s.orders.ending.Load() != nil || isClosed(s.pty.Done()):
-		return protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("session %s is ending", s.id))
+	case c.isGone():
+		return notFound(c.id)
+	case c.hasExited():
+		return exitedError(c.id, c.exit)
+	case c.orders.ending.Load() != nil || isClosed(c.pty.Done()):
+		return protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("session %s is ending", c.id))
 	}
 	return nil
 }

@@ -14,20 +14,15 @@ import (
 func (s *Session) History(spec protocol.HistorySpec) (protocol.HistoryContent, error) {
 	var lines *screen.Lines
 	var command *protocol.CommandInfo
-	var unknown error
-	if err := s.askScreen(func(sc *screen.Screen) {
+	if err := s.askScreen(func(sc *screen.Screen) (err error) {
 		if spec.Command == 0 {
 			lines = sc.History(spec)
-			return
-		}
-		if command, unknown = s.saved.Log.find(spec.Command); unknown == nil {
+		} else if command, err = s.saved.Log.find(spec.Command); err == nil {
 			lines = sc.Output(spec, command.Output)
 		}
+		return err
 	}); err != nil {
 		return protocol.HistoryContent{}, err
-	}
-	if unknown != nil {
-		return protocol.HistoryContent{}, unknown
 	}
 	c := lines.Content()
 	c.Instance, c.Command = s.instance, maskCommand(command, s.masker)
@@ -37,9 +32,10 @@ func (s *Session) History(spec protocol.HistorySpec) (protocol.HistoryContent, e
 // Commands returns the commands that have ended, the oldest first. Errors: those of askScreen.
 func (s *Session) Commands() (protocol.CommandsContent, error) {
 	c := protocol.CommandsContent{Instance: s.instance, Commands: []protocol.CommandInfo{}}
-	err := s.askScreen(func(sc *screen.Screen) {
+	err := s.askScreen(func(sc *screen.Screen) error {
 		c.Offset, c.Count = sc.Offset(), s.saved.commands.current().Count
 		c.Commands = append(c.Commands, s.saved.Log...)
+		return nil
 	})
 	for i := range c.Commands {
 		c.Commands[i] = *maskCommand(&c.Commands[i], s.masker)
@@ -65,7 +61,7 @@ func (s *Session) Search(ctx context.Context, spec protocol.SearchSpec) (protoco
 		if err := ctx.Err(); err != nil {
 			return protocol.SearchContent{}, err
 		}
-		if err := s.askScreen(func(sc *screen.Screen) { search.Take(sc, searchTake) }); err != nil {
+		if err := s.askScreen(func(sc *screen.Screen) error { search.Take(sc, searchTake); return nil }); err != nil {
 			return protocol.SearchContent{}, err
 		}
 		search.Match()

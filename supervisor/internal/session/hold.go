@@ -21,15 +21,14 @@ type hold struct {
 
 // HoldInput holds back the input requests of other writers from the writer's next request until the one after it,
 // and at most for d. Errors: busy, and input_full if another writer holds them back.
-func (s *Session) HoldInput(writer string, d time.Duration) (err error) {
-	if unanswered := s.ask(answerTime, func() {
-		if _, err = s.enterHold(writer); err == nil {
+func (s *Session) HoldInput(writer string, d time.Duration) error {
+	return s.request(func() error {
+		_, err := s.enterHold(writer)
+		if err == nil {
 			s.hold = hold{writer, s.cfg.Now().Add(d), true}
 		}
-	}); unanswered != nil {
-		return unanswered
-	}
-	return err
+		return err
+	})
 }
 
 // enterHold is called before a request with input of a writer is accepted. It ends the writer's hold, unless the

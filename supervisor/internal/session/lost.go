@@ -223,7 +223,7 @@ func (t *Table) newLost(e past.Entry, exact uint64) (*Session, error) {
 	v.Title = e.Meta.Title
 	v.commands.restore(e.Meta.Commands, exact)
 	v.Exit = &protocol.ExitRecord{ExitCode: -1, Reason: protocol.ReasonLost, StartedAt: e.Meta.Created, ExitedAt: e.Modified}
-	s.makeChannels()
+	s.connect()
 	if err := s.load(&v); err != nil {
 		return nil, fmt.Errorf("meta: %w", err)
 	}

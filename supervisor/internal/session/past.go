@@ -100,7 +100,7 @@ func (s *Session) ShowAt(ctx context.Context, spec protocol.ScreenSpec) (protoco
 		return protocol.ScreenContent{}, err
 	}
 	sc.SetMasker(s.masker)
-	c, err := contentOf(spec, func(take func(*screen.Screen)) error { take(sc.Screen); return nil })
+	c, err := contentOf(spec, func(take func(*screen.Screen) error) error { return take(sc.Screen) })
 	c.Instance, c.PrintedAt, c.Inexact = s.instance, sc.PrintedAt, !sc.IsExact
 	return c, err
 }

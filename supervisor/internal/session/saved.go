@@ -191,7 +191,7 @@ func (s *Session) load(v *savedState) error {
 	s.findSecrets(s.cfg)
 	s.recording.use(&s.identity, s.cfg)
 	s.labels.Store(&labels)
-	s.cage.setLimits(s.spec.Limits)
+	s.cage.limits.Store(&s.spec.Limits)
 	s.answers.startedAt, s.answers.held = time.Now(), &s.saved.heldReplies
 	s.activity.load(v, s.cfg.Now(), machine.Uptime())
 	s.recording.clears.Store(v.Clears)

@@ -86,18 +86,15 @@ type Session struct {
 	onExit func(*Session)
 	log    zerolog.Logger
 
+	child
 	sessionFiles
-	pty    PTY
 	reader reader
 	mailbox
-	exited      chan struct{}                     // closed when exit is set
 	running     sync.WaitGroup                    // reader.run and input.await
 	ringHolders atomic.Int64                      // loop, and each attachment until its Close; the last one closes the ring
 	answers     answering                         // which writer answers the child's terminal queries
 	afterLoop   sync.Mutex                        // after loop has ended, viewers hold it while they use the screen
 	labels      atomic.Pointer[map[string]string] // loop replaces the map and never changes it
-	orders      orders                            // requests for the child, from any goroutine; see ending.go
-	cage        sessionCage
 	recording   recording
 
 	published atomic.Pointer[protocol.SessionInfo] // the info that other goroutines read; see publish.go
@@ -117,8 +114,7 @@ type Session struct {
 	idle       idle
 	eventAlarm alarm // runs for screenEventInterval after an event of the program was published
 	childEnded bool
-	isAside    bool                 // a later instance has taken the session's place; see before.go
-	exit       *protocol.ExitRecord // set before exited is closed; from then on any goroutine may read it
+	isAside    bool // a later instance has taken the session's place; see before.go
 
 	entry vaultEntry // holds duplicates of sessionFiles, which outlive this process
 }
@@ -141,8 +137,8 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	lines := min(max(cmp.Or(spec.ScrollbackLines, cfg.ScrollbackLines), 0), protocol.MaxScrollback)
 	s.spec.ScrollbackLines, s.spec.Labels = lines, nil
 	s.labels.Store(&spec.Labels)
-	s.cage.setLimits(spec.Limits)
-	s.makeChannels()
+	s.connect()
+	s.cage.limits.Store(&spec.Limits)
 	s.saved.SizePolicy = cmp.Or(spec.SizePolicy, protocol.SizeLatest)
 	s.answers.startedAt, s.answers.held = time.Now(), &s.saved.heldReplies
 	responder := unclaimed
@@ -192,11 +188,13 @@ func (s *Session) openLog() {
 	s.log = s.cfg.Log.With().Str(logging.Session, string(s.id)).Str(logging.Instance, string(s.instance)).Logger()
 }
 
-func (s *Session) makeChannels() {
+// connect makes the channels, and connects the parts that need no files.
+func (s *Session) connect() {
 	s.reader.makeChannels()
 	s.input.makeChannels(&s.running)
-	s.exited = make(chan struct{})
 	s.mailbox = newMailbox(&s.identity)
+	s.child = child{identity: &s.identity, mailbox: &s.mailbox, outdated: &s.outdated, log: &s.log, exited: make(chan struct{})}
+	s.activity.outdated = &s.outdated
 }
 
 // continueFrom shows the lines of the old instance above the output. If they cannot be restored,
@@ -488,10 +486,10 @@ func (s *Session) inputMode() (mode protocol.InputMode) {
 }
 
 // contentOf returns the content of a screen that use passes to a function. It may call use several times.
-func contentOf(spec protocol.ScreenSpec, use func(func(*screen.Screen)) error) (protocol.ScreenContent, error) {
+func contentOf(spec protocol.ScreenSpec, use func(func(*screen.Screen) error) error) (protocol.ScreenContent, error) {
 	for rows := screen.Rows(spec); ; {
 		var v *screen.View
-		if err := use(func(sc *screen.Screen) { v = sc.View(rows) }); err != nil {
+		if err := use(func(sc *screen.Screen) error { v = sc.View(rows); return nil }); err != nil {
 			return protocol.ScreenContent{}, err
 		}
 		c, next := v.Content(spec)
@@ -540,7 +538,7 @@ func (s *Session) Resize(size protocol.Size) error {
 }
 
 func (s *Session) resize(size protocol.Size) error {
-	s.noteUse(s.cfg.Now())
+	s.activity.noteUse(s.cfg.Now())
 	if size == s.size {
 		return nil
 	}
@@ -563,12 +561,6 @@ func (s *Session) resize(size protocol.Size) error {
 	return nil
 }
 
-// Exited returns a channel that is closed when Exit has a record.
-func (s *Session) Exited() <-chan struct{} { return s.exited }
-
-// Exit returns the exit record. It must be called only after the channel of Exited is closed.
-func (s *Session) Exit() *protocol.ExitRecord { return s.exit }
-
 // Labels may be called by any goroutine. The map that it returns never changes, because Relabel
 // replaces it.
 func (s *Session) Labels() map[string]string { return *s.labels.Load() }
@@ -576,13 +568,7 @@ func (s *Session) Labels() map[string]string { return *s.labels.Load() }
 // isLost reports whether the machine has lost the session.
 func (s *Session) isLost() bool { return s.recording.lost != nil }
 
-// hasExited reports whether the session has an exit record.
-func (s *Session) hasExited() bool { return isClosed(s.exited) }
-
-// forget ends the loop of an exited session. Errors: session_running, session_not_found, busy.
-func (s *Session) forget() error { return s.request(s.discard) }
-
-// discard ends the session as leave does, and erases its recording.
+// discard ends the session as leave does, and erases its recording. Errors: those of leave.
 func (s *Session) discard() error {
 	err := s.leave()
 	if err == nil {

@@ -39,22 +39,21 @@ const (
 	lastPerByte = 256
 )
 
-// askScreen calls f in loop when the screen contains the output so far, as far as feed comes.
+// askScreen calls f in loop when the screen contains the output so far, as far as feed comes, and returns its error.
 //
-// Errors: session_not_found, busy, and internal if the screen is lost.
-func (s *Session) askScreen(f func(*screen.Screen)) error {
-	looked := false
-	if err := s.ask(answerTime, func() {
+// Errors besides: session_not_found, busy, and internal if the screen is lost.
+func (s *Session) askScreen(f func(*screen.Screen) error) error {
+	return s.request(func() error {
+		err := screenLost(s.id) // stays if f panics
 		s.feed()
-		s.display.useRestored(func(sc *screen.Screen) { f(sc); looked = true })
+		s.display.useRestored(func(sc *screen.Screen) { err = f(sc) })
 		s.idle.touch()
-	}); err != nil {
 		return err
-	}
-	if !looked {
-		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the screen of session %s is lost because of a defect of the terminal core; reopen the session to have one again", s.id))
-	}
-	return nil
+	})
+}
+
+func screenLost(id protocol.SessionID) error {
+	return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the screen of session %s is lost because of a defect of the terminal core; reopen the session to have one again", id))
 }
 
 // noteScreenLost tells awaiters and subscribers that the terminal core has panicked.

@@ -281,7 +281,7 @@ func TestDearOutput(t *testing.T) {
 			_, read, _ = s.ring.Bounds()
 		}
 		at, between := uint64(0), 0
-		if err := s.askScreen(func(sc *screen.Screen) { at = sc.Offset() }); err != nil || at == 0 || at == end {
+		if err := s.askScreen(func(sc *screen.Screen) error { at = sc.Offset(); return nil }); err != nil || at == 0 || at == end {
 			t.Errorf("a request finds the screen at offset %d (%v), want one within the %d bytes", at, err, end)
 		}
 		resize(later)

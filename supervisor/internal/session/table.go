@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -214,9 +213,8 @@ func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change
 // screenOf returns the saved screen of an exited session, or nil if it cannot be saved.
 func screenOf(old *Session) ([]byte, *protocol.Lost) {
 	var f recorder.Frame
-	var err error
-	unanswered := old.askScreen(func(sc *screen.Screen) { f, err = old.display.frame(sc.Offset(), true) })
-	if err = errors.Join(unanswered, err); err == nil {
+	err := old.askScreen(func(sc *screen.Screen) (err error) { f, err = old.display.frame(sc.Offset(), true); return err })
+	if err == nil {
 		f.Data, err = screen.MaskRecord(f.Data, old.masker) // the new instance may have other secrets
 	}
 	if err != nil {

@@ -353,7 +353,7 @@ func TestForget(t *testing.T) {
 		"Type":      second(s.Type("", 0, nil)),
 		"Resize":    s.Resize(protocol.Size{}),
 		"Interrupt": s.Interrupt(),
-		"Signal":    s.Signal(syscall.SIGHUP),
+		"Signal":    s.SignalFor(protocol.Asker{}, syscall.SIGHUP),
 		"Terminate": s.Terminate(End{}),
 		"Read":      third(s.Read(0, 1)),
 		"Attach":    third2(s.Attach(protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance()}})),

@@ -30,9 +30,9 @@ func (s *Session) Press(name string, offset uint64, keys []string) (accepted uin
 // convertInput accepts input that stands for count bytes of a writer. made converts the input;
 // it is called in loop after feed.
 func (s *Session) convertInput(name string, offset uint64, count int, made func(*screen.Screen) ([]byte, error)) (accepted uint64, err error) {
-	if unanswered := s.ask(answerTime, func() {
+	err = s.request(func() (err error) {
 		if accepted, err = s.enterHold(name); err != nil {
-			return
+			return err
 		}
 		s.feed()
 		var p []byte
@@ -41,9 +41,8 @@ func (s *Session) convertInput(name string, offset uint64, count int, made func(
 		if err == nil {
 			accepted, err = s.acceptWholeInput(name, offset, count, p)
 		}
-	}); unanswered != nil {
-		return 0, unanswered
-	}
+		return err
+	})
 	return accepted, err
 }
 
@@ -67,7 +66,7 @@ func (s *Session) acceptWholeInput(name string, offset uint64, count int, p []by
 	if len(p) > s.input.max {
 		return accepted, protocol.TooLarge(fmt.Sprintf("a paste or keys of %d bytes exceed the input queue of %d bytes; send them in pieces", len(p), s.input.max))
 	}
-	s.noteUse(s.cfg.Now())
+	s.activity.noteUse(s.cfg.Now())
 	s.cfg.courtesy.noteInput(s.instance)
 	now := s.inputContext()
 	done, err := s.input.queueWhole(name, accepted, count, p)
