@@ -667,8 +667,8 @@ func TestNextLifeAfterExitRecord(t *testing.T) {
 	look(t, s, fromStart(s)).until(t, "READY")
 	l = l.restart(Heritage{}, func(s *Session) {
 		was := s.saved
-		s.setState(protocol.StateDraining)
-		s.setState(protocol.StateExited)
+		s.saved.setState(protocol.StateDraining)
+		s.saved.setState(protocol.StateExited)
 		s.exit = &protocol.ExitRecord{ExitCode: 7, Reason: protocol.ReasonExited, ExitedAt: time.Now()}
 		if err := s.writeState(); err != nil {
 			t.Error(err)

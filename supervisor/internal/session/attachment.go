@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -185,11 +186,11 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	}
 	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact, InputOffset: a.acks.accepted}
 	s.feed()
-	s.updatePictures()
+	s.viewers.updatePictures(s.saved.Appearance)
 	start := a.begin(resumable{s.ring, s.size, max(s.recording.clearedTo.Load(), s.saved.ClearEnd)}, &info, func(screenOnly bool) (start uint64) {
 		s.display.finishRestore() // output continues during the restoration, so the bounds must be read after it
 		start, _, _ = s.ring.Bounds()
-		s.takeSnapshot(a, screenOnly)
+		a.takeSnapshot(screenOnly)
 		if spec.Resume != nil { // the viewer does not receive the output up to the snapshot
 			s.answerFor(spec.Writer, spec.Resume.Offset)
 		}
@@ -285,13 +286,15 @@ func isLate(spec protocol.AttachSpec, attempt, move uint64) bool {
 func (s *Session) join(a *Attachment) {
 	returns, wasLost := s.viewers.join(a, &s.saved.AttachCount, s.cfg.Now())
 	if wasLost {
-		s.noteMissedInput(a)
+		a.noteMissedInput()
 		if a.focused {
 			s.reportFocus()
 		}
 	}
 	s.viewerCame(a, returns)
-	s.adoptEnvironment(a, returns)
+	if len(a.spec.Env) > 0 && a.canWrite() && (!returns || s.saved.ViewerEnv == nil) { // a lost viewer has sent it before
+		s.saved.ViewerEnv = slices.Clone(a.spec.Env)
+	}
 	s.noteChange()
 	fresh := a.spec.Resume == nil
 	if s.saved.Decider == "" || fresh && s.viewers.canDecide(a, s.saved.Decider) {
@@ -328,7 +331,8 @@ func (s *Session) replaceRivals(a *Attachment) (isReplacement bool, err error) {
 
 // takeSnapshot sets a's snapshot and position. It is called in loop, or under afterLoop. a's
 // Next must not be running, unless Next itself called takeSnapshot.
-func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
+func (a *Attachment) takeSnapshot(screenOnly bool) {
+	s := a.s
 	history := protocol.DefaultHistory
 	if h := a.spec.History; h != nil {
 		history = *h
@@ -387,7 +391,10 @@ func (s *Session) end(a, by *Attachment) {
 	if by == nil || by.spec.Writer != a.spec.Writer { // otherwise by responds in its place, or the session when by is attached
 		s.chooseResponder()
 	}
-	s.unfocus(a)
+	if a.focused {
+		a.focused = false
+		s.reportFocus()
+	}
 	s.reader.viewerLeft(a)
 	if a.canWrite() {
 		s.saved.Away.viewers--
@@ -532,7 +539,7 @@ func (a *Attachment) Appear(look protocol.Appearance) error {
 		before := a.spec.Appearance
 		a.spec.Appearance = &look
 		a.s.adoptAppearance(a)
-		a.s.updatePictures()
+		a.s.viewers.updatePictures(a.s.saved.Appearance)
 		if (before == nil || before.Pictures != look.Pictures) && a.s.display.hasPictures() {
 			a.requestRenewal(newSnapshot)
 		}
@@ -766,7 +773,7 @@ func (a *Attachment) resync() (Item, bool, error) {
 		whole := a.renewal == newLines
 		a.mu.Unlock()
 		item.ScreenOnly = item.Missed == 0 && a.left == 0 && !whole && !a.showsPictures()
-		a.s.takeSnapshot(a, item.ScreenOnly)
+		a.takeSnapshot(item.ScreenOnly)
 		item.Offset, item.Bytes, item.View = a.pos, a.left, a.noOutput
 	}
 	skipped, isOver := a.pos, false

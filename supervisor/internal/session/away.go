@@ -222,14 +222,6 @@ func (s *Session) Away() (protocol.AwayInfo, error) {
 	return info, err
 }
 
-// adoptEnvironment stores the environment of a new viewer. A lost viewer that attaches again
-// has sent its environment before.
-func (s *Session) adoptEnvironment(a *Attachment, returns bool) {
-	if len(a.spec.Env) > 0 && a.canWrite() && (!returns || s.saved.ViewerEnv == nil) {
-		s.saved.ViewerEnv = slices.Clone(a.spec.Env)
-	}
-}
-
 // Environment returns the environment, as K=V, of the last viewer that sent one. Errors:
 // session_not_found, busy.
 func (s *Session) Environment() ([]string, error) {

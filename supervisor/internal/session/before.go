@@ -64,8 +64,8 @@ func (s *Session) publishRestored() error {
 
 // endedEarly reports whether an exited session has ended within the time that its opener
 // watches.
-func (s *Session) endedEarly() bool {
-	return s.early > 0 && s.exit.ExitedAt.Sub(s.exit.StartedAt) <= s.early
+func (c *child) endedEarly() bool {
+	return c.early > 0 && c.exit.ExitedAt.Sub(c.exit.StartedAt) <= c.early
 }
 
 // watchOpener restores the instance before s after openerTime, unless the opener of s does so

@@ -50,7 +50,7 @@ func (s *Session) processHeard() {
 	}
 	s.saved.Away.addHeard(h)
 	if h.Pictures != 0 {
-		s.renewForPictures(h.Pictures)
+		s.viewers.renewForPictures(h.Pictures, s.answers.current())
 	}
 	if len(h.Marks) == 0 {
 		return

@@ -170,15 +170,6 @@ func (a *Attachment) inheritFocus(from *Attachment) {
 	from.focused = false
 }
 
-// unfocus updates the program's focus when a viewer detaches.
-func (s *Session) unfocus(a *Attachment) {
-	if !a.focused {
-		return
-	}
-	a.focused = false
-	s.reportFocus()
-}
-
 // reportFocus tells the program the focus if it has changed because a viewer has left or returned.
 func (s *Session) reportFocus() {
 	s.feed() // the program may have withdrawn its request for reports

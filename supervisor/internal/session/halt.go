@@ -19,11 +19,21 @@ func (s *Session) halt(limit time.Duration, whenHalted func()) (thaw func(), err
 	halted, thawed := make(chan struct{}), make(chan struct{})
 	q := newAsk(func() {
 		h := newHalt()
-		s.stopIO(h)
+		s.reader.stop(h, s.receive)
+		s.input.stop() // from now on, all input that is not written to the terminal is in the journal
 		whenHalted()
 		close(halted)
 		<-thawed
-		s.resumeIO(h)
+		s.reader.resume(h) // it continues only after loop has caught up
+		if s.exit == nil {
+			until := time.Time{}
+			if s.childEnded {
+				until = time.Now().Add(drainQuiet)
+			}
+			s.reader.setDeadline(until)
+		}
+		_, s.display.received, _ = s.ring.Bounds()
+		s.input.restart()
 	})
 	q.isAlone = true
 	select {
@@ -35,25 +45,4 @@ func (s *Session) halt(limit time.Duration, whenHalted func()) (thaw func(), err
 	case <-timer.C:
 		return nil, busyError(s.id)
 	}
-}
-
-// stopIO stops the reader and the input, and receives all output that was read. From then on, all
-// input that is not written to the terminal is in the journal.
-func (s *Session) stopIO(h *halt) {
-	s.reader.stop(h, s.receive)
-	s.input.stop()
-}
-
-// resumeIO ends the halt. The reader continues only after loop has caught up.
-func (s *Session) resumeIO(h *halt) {
-	s.reader.resume(h)
-	if s.exit == nil {
-		until := time.Time{}
-		if s.childEnded {
-			until = time.Now().Add(drainQuiet)
-		}
-		s.reader.setDeadline(until)
-	}
-	_, s.display.received, _ = s.ring.Bounds()
-	s.input.restart()
 }

@@ -66,7 +66,7 @@ func (s *Session) echoInput(now inputContext, p []byte) {
 			item := Item{Kind: ItemInput, Offset: now.offset, At: at, Data: part, Masked: masked}
 			for a := range s.viewers.attached {
 				if a.spec.Typed {
-					a.queueEcho(s.maskInput(a, item))
+					a.queueEcho(item)
 				}
 			}
 		}
@@ -87,17 +87,12 @@ func (s *Session) echoInput(now inputContext, p []byte) {
 	}
 }
 
-// maskInput returns the item for an attachment. If it masks secrets and the session has some, all
-// characters are masked, because a secret may be typed one character at a time.
-func (s *Session) maskInput(a *Attachment, item Item) Item {
-	if a.spec.Mask && s.masker != nil && !item.Masked {
+// queueEcho adds an item, and drops the oldest ones if they exceed maxEchoHeld. If the attachment masks secrets, all characters
+// are masked, because a secret may be typed one character at a time.
+func (a *Attachment) queueEcho(item Item) {
+	if a.masksSecrets() && !item.Masked {
 		item.Data, item.Masked = asterisks(item.Data)
 	}
-	return item
-}
-
-// queueEcho adds an item, and drops the oldest ones if they exceed maxEchoHeld.
-func (a *Attachment) queueEcho(item Item) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	o := &a.echo
@@ -134,10 +129,10 @@ func (o *inputEcho) next() (Item, bool) {
 
 // noteMissedInput tells a viewer that attaches again after its connection was lost that it may
 // have missed input.
-func (s *Session) noteMissedInput(a *Attachment) {
+func (a *Attachment) noteMissedInput() {
 	if a.spec.Typed {
-		_, end, _ := s.ring.Bounds()
-		a.echo.cut = &Item{Kind: ItemInput, Offset: end, At: s.cfg.Now(), Data: []byte{}, Masked: true}
+		_, end, _ := a.s.ring.Bounds()
+		a.echo.cut = &Item{Kind: ItemInput, Offset: end, At: a.s.cfg.Now(), Data: []byte{}, Masked: true}
 		a.notify()
 	}
 }
@@ -151,7 +146,7 @@ func (a *Attachment) inheritEcho(from *Attachment) {
 	from.mu.Lock()
 	defer from.mu.Unlock()
 	if a.echo, from.echo = from.echo, (inputEcho{}); from.phase != phasePaused {
-		a.s.noteMissedInput(a)
+		a.noteMissedInput()
 	}
 }
 

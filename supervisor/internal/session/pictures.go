@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"holdfast/protocol"
 	"holdfast/supervisor/internal/picture"
 	"holdfast/supervisor/internal/screen"
 )
@@ -39,17 +40,16 @@ func (d *display) hasPictures() (ok bool) {
 
 // updatePictures tells the viewers which pictures they receive as the program prints them. It must be
 // called after the appearance of the session or of a viewer has changed.
-func (s *Session) updatePictures() {
-	for a := range s.viewers.attached {
-		a.alike.Store(uint32(screen.PicturesAlike(a.spec.Appearance, s.saved.Appearance)))
+func (v *viewers) updatePictures(session protocol.Appearance) {
+	for a := range v.attached {
+		a.alike.Store(uint32(screen.PicturesAlike(a.spec.Appearance, session)))
 	}
 }
 
 // renewForPictures lets viewers begin again that have not received pictures of the given formats. A viewer without an appearance
 // has received all bytes, and a snapshot for it would have no pictures.
-func (s *Session) renewForPictures(printed picture.Formats) {
-	responder := s.answers.current()
-	for a := range s.viewers.attached {
+func (v *viewers) renewForPictures(printed picture.Formats, responder string) {
+	for a := range v.attached {
 		if a.spec.Appearance == nil || a.noOutput {
 			continue
 		}
@@ -69,7 +69,7 @@ func (s *Session) renewForPictures(printed picture.Formats) {
 		default:
 			r.isPending = true
 			time.AfterFunc(wait, func() {
-				s.do(func() {
+				a.s.do(func() {
 					r.isPending, r.last = false, time.Now()
 					a.requestRenewal(newSnapshot)
 				})

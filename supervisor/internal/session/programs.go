@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"holdfast/protocol"
+	"holdfast/shared/mask"
 	"holdfast/shared/plain"
 	"holdfast/supervisor/internal/screen"
 )
@@ -87,8 +88,8 @@ func (p *programs) report(text string, now time.Time) bool {
 var urgency = []protocol.ProgramState{protocol.ProgramBlocked, protocol.ProgramError, protocol.ProgramWorking, protocol.ProgramDone, protocol.ProgramIdle}
 
 // first returns the report that needs a person most, the last one of those with its state, or nil. A report
-// without the name of the program gets that of the part above it.
-func (p *programs) first() *protocol.ProgramStatus {
+// without the name of the program gets that of the part above it. m masks its secrets.
+func (p *programs) first(m *mask.Masker) *protocol.ProgramStatus {
 	if len(p.Reports) == 0 {
 		return nil
 	}
@@ -101,6 +102,7 @@ func (p *programs) first() *protocol.ProgramStatus {
 			r.App = p.Reports[i].App
 		}
 	}
+	r.Title, r.Message = m.CutText(r.Title), m.CutText(r.Message)
 	return &r
 }
 
@@ -204,13 +206,4 @@ func (s *Session) publishPendingReports() {
 		s.saved.Programs.isWaiting = false
 		s.publishEvent(protocol.EventProgramStatus)
 	}
-}
-
-// maskedProgram returns the report that needs a person most, without secrets.
-func (s *Session) maskedProgram() *protocol.ProgramStatus {
-	r := s.saved.Programs.first()
-	if r != nil {
-		r.Title, r.Message = s.masker.CutText(r.Title), s.masker.CutText(r.Message)
-	}
-	return r
 }

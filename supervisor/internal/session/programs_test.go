@@ -44,7 +44,7 @@ func TestProgramReports(t *testing.T) {
 			p.report(r, now.Add(time.Duration(i)))
 		}
 		got := ""
-		if r := p.first(); r != nil {
+		if r := p.first(nil); r != nil {
 			progress := "-"
 			if r.Progress != nil {
 				progress = fmt.Sprint(*r.Progress)

@@ -177,7 +177,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	s.openTerminal()
 	s.entry.setPID(s.pty.PID())
 	s.inspectChild()
-	s.setState(protocol.StateRunning)
+	s.saved.setState(protocol.StateRunning)
 	s.noteChange()
 	s.publish()
 	return s, nil
@@ -329,7 +329,7 @@ func (s *Session) loop() {
 		case <-childDone:
 			childDone, s.childEnded = nil, true
 			s.display.expectEnd()
-			s.setState(protocol.StateDraining)
+			s.saved.setState(protocol.StateDraining)
 			s.reader.expectEnd()
 			s.finishIfOver()
 		}
@@ -383,7 +383,7 @@ func (s *Session) finishIfOver() {
 	if err := s.input.close(); err != nil {
 		s.log.Warn().Err(err).Msg("journal of input not closed")
 	}
-	s.setState(protocol.StateExited)
+	s.saved.setState(protocol.StateExited)
 	s.display.writeKeyframe(allLines)
 	s.noteChange()
 	s.write()
@@ -439,7 +439,7 @@ func (s *Session) info() protocol.SessionInfo {
 		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: s.dir, CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.Labels()), Originator: s.spec.Originator,
 		CreatedAt: s.created, LastIOAt: s.activity.last.get(), OutputOffset: end, RingStart: start,
 		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.saved.SizePolicy, Attachments: s.viewers.count(), Degraded: s.saved.Degraded, Frozen: s.cage.frozen.Load(),
-		Viewers: s.viewers.infos(), Left: s.saved.Away.left(), Command: s.saved.Command, Unmasked: s.unmasked, Program: s.maskedProgram(),
+		Viewers: s.viewers.infos(), Left: s.saved.Away.left(), Command: s.saved.Command, Unmasked: s.unmasked, Program: s.saved.Programs.first(s.masker),
 	}
 	maskInfo(&i, s.masker)
 	if s.exit != nil {
@@ -592,7 +592,7 @@ func (s *Session) leave() error {
 	if s.saved.State != protocol.StateExited && s.saved.State != protocol.StateLost {
 		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended; end it first", s.id))
 	}
-	s.setState(protocol.StateForgotten)
+	s.saved.setState(protocol.StateForgotten)
 	if info := s.info(); !s.isAside { // otherwise publishForgotten has published it before
 		s.hub.Publish(protocol.EventForgotten, &info, nil)
 	}

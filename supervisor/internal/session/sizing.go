@@ -164,7 +164,7 @@ func (s *Session) adoptAppearance(a *Attachment) {
 	s.saved.Appearance = *look
 	s.noteChange()
 	s.display.setAppearance(*look)
-	s.updatePictures()
+	s.viewers.updatePictures(s.saved.Appearance)
 	if w, h := look.Pixels(s.size); (w != width || h != height) && s.checkOpen() == nil {
 		if err := s.setSize(s.size); err != nil {
 			s.log.Warn().Err(err).Msg("terminal size in pixels not changed")

@@ -23,9 +23,9 @@ var nextState = map[protocol.State]protocol.State{
 
 // setState changes the state. It panics if nextState does not permit the change, because that
 // is a defect of this package.
-func (s *Session) setState(to protocol.State) {
-	if nextState[s.saved.State] != to {
-		panic(fmt.Sprintf("session %s: state cannot change from %s to %s", s.id, s.saved.State, to))
+func (v *savedState) setState(to protocol.State) {
+	if nextState[v.State] != to {
+		panic(fmt.Sprintf("state of a session cannot change from %s to %s", v.State, to))
 	}
-	s.saved.State = to
+	v.State = to
 }

@@ -48,7 +48,7 @@ func (a *Attachment) pollView(buf []byte) (Item, bool, error) {
 		if !a.isViewDue() {
 			return Item{}, false, nil
 		}
-		v := a.s.snapshotAs(a.view.Size())
+		v := a.snapshotOwn()
 		if v == nil { // the screen was lost; a begins again with the output that the ring has
 			a.requestSnapshot()
 			return Item{}, false, nil
@@ -99,11 +99,11 @@ func (a *Attachment) isViewDue() bool {
 	return false
 }
 
-// snapshotAs returns a view of the screen for a terminal of another size, or nil if the screen
-// is lost.
-func (s *Session) snapshotAs(size protocol.Size) (v *screen.View) {
+// snapshotOwn returns a view of the screen for the size of a's view, or nil if the screen is lost.
+func (a *Attachment) snapshotOwn() (v *screen.View) {
+	s := a.s
 	take := func() {
-		s.display.useRestored(func(sc *screen.Screen) { v = sc.ViewAs(size) })
+		s.display.useRestored(func(sc *screen.Screen) { v = sc.ViewAs(a.view.Size()) })
 		if s.saved.Degraded { // an empty screen is in the place of the lost one
 			v = nil
 		}
