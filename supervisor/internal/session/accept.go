@@ -1,5 +1,7 @@
 package session
 
+import "holdfast/protocol"
+
 // Input arrives in pieces with the writer's offset, from attachments and from requests.
 
 // acceptInput accepts input of a writer at the writer's offset, and returns up to which offset
@@ -23,8 +25,11 @@ func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byt
 	s.activity.noteUse(s.cfg.Now())
 	s.cfg.courtesy.noteInput(s.instance)
 	var n int
-	if a != nil {
-		s.noteViewerInput(a, p)
+	if a != nil && !onlyReports(p) { // before p is accepted, so that the program finds the right size when it reads p
+		s.decide(a)
+		if s.saved.SizePolicy == protocol.SizeLatest {
+			s.applySizePolicy()
+		}
 	}
 	now := s.inputContext()
 	if a == nil {

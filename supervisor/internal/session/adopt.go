@@ -139,7 +139,7 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 			s.cage.Remove()
 		}
 	}
-	s.openLog()
+	s.log = s.logger(t.cfg.Log)
 	var rescued int
 	if s.ring, rescued, err = ring.Adopt(in.ring); err != nil {
 		return s, err

@@ -39,12 +39,12 @@ type mark struct {
 }
 
 // Mark returns a mark of the present screen. Errors: those of askScreen.
-func (s *Session) Mark() (protocol.MarkInfo, error) {
-	info := protocol.MarkInfo{Instance: s.instance}
-	err := s.askScreen(func(sc *screen.Screen) error {
+func (r *reading) Mark() (protocol.MarkInfo, error) {
+	info := protocol.MarkInfo{Instance: r.instance}
+	err := r.askScreen(func(sc *screen.Screen) error {
 		m := sc.Fingerprint()
-		info.Offset, info.Mark = m.Offset(), newMark(s.instance, s.cfg.Now(), m)
-		info.Inclusive = newMark(s.instance, s.cfg.Now(), sc.Inclusive())
+		info.Offset, info.Mark = m.Offset(), newMark(r.instance, r.now(), m)
+		info.Inclusive = newMark(r.instance, r.now(), sc.Inclusive())
 		return nil
 	})
 	return info, err

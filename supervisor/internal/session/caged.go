@@ -179,37 +179,37 @@ func (s *Session) Limit(l protocol.Limits) error {
 
 // SetFrozen freezes or thaws all processes of the session's cage. It does not wait for loop.
 // Errors: unsupported, and those of checkOpen.
-func (s *Session) SetFrozen(frozen bool) error {
-	if err := s.checkOpen(); err != nil {
+func (c *child) SetFrozen(frozen bool) error {
+	if err := c.checkOpen(); err != nil {
 		return err
 	}
-	return s.setFrozen(frozen)
+	return c.setFrozen(frozen)
 }
 
 // setFrozen holds orders.mu while it writes to the cgroup, so that a request for an end finds the
 // session either thawed, or frozen and marked as frozen. The kernel does not delay that write.
-func (s *Session) setFrozen(frozen bool) error {
-	s.orders.mu.Lock()
-	defer s.orders.mu.Unlock()
+func (c *child) setFrozen(frozen bool) error {
+	c.orders.mu.Lock()
+	defer c.orders.mu.Unlock()
 	if frozen {
-		if err := s.checkOpen(); err != nil { // an end that has begun has thawed the session, and nobody would do so again
+		if err := c.checkOpen(); err != nil { // an end that has begun has thawed the session, and nobody would do so again
 			return err
 		}
 	}
-	if s.cage.Cage != nil && s.cage.frozen.Load() == frozen {
+	if c.cage.Cage != nil && c.cage.frozen.Load() == frozen {
 		return nil
 	}
-	if err := s.cage.Freeze(frozen); err != nil {
+	if err := c.cage.Freeze(frozen); err != nil {
 		if protocol.CodeOf(err) == protocol.CodeInternal {
-			err = fmt.Errorf("freeze session %s: %w", s.id, err)
+			err = fmt.Errorf("freeze session %s: %w", c.id, err)
 		}
 		return err
 	}
-	s.cage.frozen.Store(frozen)
+	c.cage.frozen.Store(frozen)
 	if !frozen {
-		s.activity.last.set(s.cfg.Now()) // the idle time begins again
+		c.activity.last.set(c.cfg.Now()) // the idle time begins again
 	}
-	go s.do(s.publishFrozen) // if loop is busy, the event comes after the answer
+	go c.do(c.publishFrozen) // if loop is busy, the event comes after the answer
 	return nil
 }
 
@@ -231,12 +231,12 @@ func (s *Session) publishFrozen() {
 
 // thawForEnd thaws a frozen session before it is ended, because a frozen process reacts to no
 // signal except SIGKILL, and once the session has ended nobody can thaw what its child has left behind.
-func (s *Session) thawForEnd() {
-	if !s.cage.frozen.Load() {
+func (c *child) thawForEnd() {
+	if !c.cage.frozen.Load() {
 		return
 	}
-	if err := s.setFrozen(false); err != nil {
-		s.log.Warn().Err(err).Msg("session not thawed before its end")
+	if err := c.setFrozen(false); err != nil {
+		c.log.Warn().Err(err).Msg("session not thawed before its end")
 	}
 }
 

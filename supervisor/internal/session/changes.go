@@ -79,13 +79,12 @@ func (i *identity) parseReaderMark(p []byte) (*readerMark, error) {
 	return &readerMark{m, v[4]}, nil
 }
 
-// Changes returns what has changed since a mark, or the whole screen. loop copies the lines; the
-// caller's goroutine encodes them.
+// Changes returns what has changed since a mark, or the whole screen.
 //
 // Errors: invalid_argument for an invalid mark; instance_mismatch for a mark of another instance;
 // those of askScreen.
-func (s *Session) Changes(spec protocol.ChangesSpec) (protocol.ChangesContent, error) {
-	since, err := s.parseReaderMark(spec.Since)
+func (r *reading) Changes(spec protocol.ChangesSpec) (protocol.ChangesContent, error) {
+	since, err := r.parseReaderMark(spec.Since)
 	if err != nil {
 		return protocol.ChangesContent{}, err
 	}
@@ -96,23 +95,23 @@ func (s *Session) Changes(spec protocol.ChangesSpec) (protocol.ChangesContent, e
 	var changes *screen.Changes
 	var count uint64
 	var ended []protocol.ChangedCommand
-	if err := s.askScreen(func(sc *screen.Screen) error {
+	if err := r.askScreen(func(sc *screen.Screen) error {
 		changes = sc.Changes(has, min(cmp.Or(spec.MaxBytes, protocol.DefaultChangesBytes), protocol.MaxScreenBytes))
-		count = s.saved.commands.current().Count
+		count = r.commands.current().Count
 		if since != nil {
-			ended = s.saved.Log.since(since.count)
+			ended = r.commands.Log.since(since.count)
 		}
 		return nil
 	}); err != nil {
 		return protocol.ChangesContent{}, err
 	}
 	for i := range ended {
-		ended[i].Line = plain.Cut(s.masker.Text(ended[i].Line), awayLine)
+		ended[i].Line = plain.Cut(r.masker.Text(ended[i].Line), awayLine)
 	}
 	c := changes.Content(ended)
 	if c.Whole {
-		c.Instance = s.instance
+		c.Instance = r.instance
 	}
-	c.Mark = readerMark{changes.Mark, count}.encode(s.instance)
+	c.Mark = readerMark{changes.Mark, count}.encode(r.instance)
 	return c, nil
 }

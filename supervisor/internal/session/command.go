@@ -246,16 +246,6 @@ func (q *quiet) isOver(silence time.Duration) bool {
 	return true
 }
 
-// noteOutput notes that the session has printed.
-func (s *Session) noteOutput() {
-	now := s.cfg.Now()
-	s.activity.lastOutput = now
-	s.activity.noteUse(now)
-	if s.saved.quiet.printed() {
-		s.noteChange()
-	}
-}
-
 // publishOutputIdle publishes output_idle, if the session has not printed for outputIdle.
 func (s *Session) publishOutputIdle() {
 	if !s.saved.quiet.isOver(s.activity.silentFor(s.cfg.Now(), nil)) {

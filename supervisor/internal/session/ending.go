@@ -32,10 +32,15 @@ type child struct {
 	*identity
 	*mailbox
 	*outdated
-	log    *zerolog.Logger
+	cfg           *Config
+	log           *zerolog.Logger
+	activity      *activity
+	hasOutput     func() bool // output waits for loop
+	publishFrozen func()      // called in loop after the cage was frozen or thawed
+
 	pty    PTY
 	cage   sessionCage
-	orders orders               // ends and signals that users have requested; see ending.go
+	orders orders               // ends and signals that users have requested
 	exited chan struct{}        // closed when exit is set
 	exit   *protocol.ExitRecord // set by loop before exited is closed; from then on any goroutine may read it
 }
@@ -221,32 +226,32 @@ func (s *Session) Terminate(e End) error {
 
 // order stores the request for an end. It returns nil if no end has to begin, because an
 // end has begun before or the child has ended.
-func (s *Session) order(e End) (*ending, error) {
-	if s.hasExited() {
-		if s.isGone() {
-			return nil, notFound(s.id)
+func (c *child) order(e End) (*ending, error) {
+	if c.hasExited() {
+		if c.isGone() {
+			return nil, notFound(c.id)
 		}
-		return nil, exitedError(s.id, s.exit)
+		return nil, exitedError(c.id, c.exit)
 	}
-	soft, grace := e.Soft, s.cfg.Grace
+	soft, grace := e.Soft, c.cfg.Grace
 	if soft == 0 {
 		soft = syscall.SIGHUP
 	}
 	if e.Grace != nil {
 		grace = *e.Grace
 	}
-	o := &s.orders
+	o := &c.orders
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	step, err := o.decide(e, s.id, inUse{
-		isFrozen: s.cage.frozen.Load(), unusedFor: s.cfg.Now().Sub(s.activity.last.get()), // the time while the machine slept does not count
-		hasOutput: len(s.reader.chunks) > 0, hasEnded: isClosed(s.pty.Done()),
+	step, err := o.decide(e, c.id, inUse{
+		isFrozen: c.cage.frozen.Load(), unusedFor: c.cfg.Now().Sub(c.activity.last.get()), // the time while the machine slept does not count
+		hasOutput: c.hasOutput(), hasEnded: isClosed(c.pty.Done()),
 	})
 	switch step {
 	case endCage:
-		go s.cage.Kill()
+		go c.cage.Kill()
 	case endRemainder:
-		s.cfg.remainders.hangUp(s.pty, soft, grace)
+		c.cfg.remainders.hangUp(c.pty, soft, grace)
 	case endBegins:
 		end := &ending{asker: e.Asker.Cut(), reason: cmp.Or(e.Reason, protocol.ReasonUserRequested), timedOut: e.TimedOut, soft: soft, grace: grace, all: e.All}
 		o.ending.Store(end)

@@ -2,22 +2,31 @@ package session
 
 import (
 	"context"
+	"time"
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/screen"
 )
 
-// History returns lines of the session, the newest first, or of the output of a command. loop only
-// collects the lines; the caller's goroutine converts them.
+// reading answers requests that read the screen or the commands. loop only copies what they need; the caller's goroutine
+// converts it, so that a long answer costs the caller time and the session little.
+type reading struct {
+	*identity
+	askScreen func(func(*screen.Screen) error) error // Session.askScreen
+	commands  *commands                              // in the session's savedState; may be used within askScreen only
+	now       func() time.Time
+}
+
+// History returns lines of the session, the newest first, or of the output of a command.
 //
 // Errors: those of askScreen; not_stored if the session does not keep the command.
-func (s *Session) History(spec protocol.HistorySpec) (protocol.HistoryContent, error) {
+func (r *reading) History(spec protocol.HistorySpec) (protocol.HistoryContent, error) {
 	var lines *screen.Lines
 	var command *protocol.CommandInfo
-	if err := s.askScreen(func(sc *screen.Screen) (err error) {
+	if err := r.askScreen(func(sc *screen.Screen) (err error) {
 		if spec.Command == 0 {
 			lines = sc.History(spec)
-		} else if command, err = s.saved.Log.find(spec.Command); err == nil {
+		} else if command, err = r.commands.Log.find(spec.Command); err == nil {
 			lines = sc.Output(spec, command.Output)
 		}
 		return err
@@ -25,20 +34,20 @@ func (s *Session) History(spec protocol.HistorySpec) (protocol.HistoryContent, e
 		return protocol.HistoryContent{}, err
 	}
 	c := lines.Content()
-	c.Instance, c.Command = s.instance, maskCommand(command, s.masker)
+	c.Instance, c.Command = r.instance, maskCommand(command, r.masker)
 	return c, nil
 }
 
 // Commands returns the commands that have ended, the oldest first. Errors: those of askScreen.
-func (s *Session) Commands() (protocol.CommandsContent, error) {
-	c := protocol.CommandsContent{Instance: s.instance, Commands: []protocol.CommandInfo{}}
-	err := s.askScreen(func(sc *screen.Screen) error {
-		c.Offset, c.Count = sc.Offset(), s.saved.commands.current().Count
-		c.Commands = append(c.Commands, s.saved.Log...)
+func (r *reading) Commands() (protocol.CommandsContent, error) {
+	c := protocol.CommandsContent{Instance: r.instance, Commands: []protocol.CommandInfo{}}
+	err := r.askScreen(func(sc *screen.Screen) error {
+		c.Offset, c.Count = sc.Offset(), r.commands.current().Count
+		c.Commands = append(c.Commands, r.commands.Log...)
 		return nil
 	})
 	for i := range c.Commands {
-		c.Commands[i] = *maskCommand(&c.Commands[i], s.masker)
+		c.Commands[i] = *maskCommand(&c.Commands[i], r.masker)
 	}
 	return c, err
 }
@@ -52,7 +61,7 @@ const (
 // text of searchTake lines at a time; the caller's goroutine matches them.
 //
 // Errors: invalid_argument for an invalid pattern; ctx's; those of askScreen.
-func (s *Session) Search(ctx context.Context, spec protocol.SearchSpec) (protocol.SearchContent, error) {
+func (r *reading) Search(ctx context.Context, spec protocol.SearchSpec) (protocol.SearchContent, error) {
 	search, err := screen.NewSearch(spec)
 	if err != nil {
 		return protocol.SearchContent{}, err
@@ -61,12 +70,12 @@ func (s *Session) Search(ctx context.Context, spec protocol.SearchSpec) (protoco
 		if err := ctx.Err(); err != nil {
 			return protocol.SearchContent{}, err
 		}
-		if err := s.askScreen(func(sc *screen.Screen) error { search.Take(sc, searchTake); return nil }); err != nil {
+		if err := r.askScreen(func(sc *screen.Screen) error { search.Take(sc, searchTake); return nil }); err != nil {
 			return protocol.SearchContent{}, err
 		}
 		search.Match()
 	}
 	c := search.Content()
-	c.Instance = s.instance
+	c.Instance = r.instance
 	return c, nil
 }

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"holdfast/protocol"
+	"holdfast/shared/logging"
 	"holdfast/shared/mask"
 	"holdfast/supervisor/internal/past"
 )
@@ -37,6 +40,11 @@ func (i *identity) Instance() protocol.Instance { return i.instance }
 
 // life returns the name of the session's recording.
 func (i *identity) life() past.Life { return past.Life{ID: i.id, Instance: i.instance} }
+
+// logger returns the logger that names the session.
+func (i *identity) logger(log zerolog.Logger) zerolog.Logger {
+	return log.With().Str(logging.Session, string(i.id)).Str(logging.Instance, string(i.instance)).Logger()
+}
 
 // checkInstance returns instance_mismatch unless instance is empty or that of the session.
 func (i *identity) checkInstance(instance protocol.Instance) error {

@@ -2,12 +2,22 @@ package session
 
 import (
 	"maps"
+	"sync/atomic"
 
 	"holdfast/protocol"
 )
 
-// ShownLabels returns the labels without secrets. Any goroutine may call it.
-func (s *Session) ShownLabels() map[string]string { return maskValues(s.Labels(), s.masker) }
+// labels are the labels of a session. Any goroutine may call the methods.
+type labels struct {
+	*identity
+	present atomic.Pointer[map[string]string] // loop replaces the map and never changes it
+}
+
+// Labels returns a map that never changes, because Relabel replaces it.
+func (l *labels) Labels() map[string]string { return *l.present.Load() }
+
+// ShownLabels returns the labels without secrets.
+func (l *labels) ShownLabels() map[string]string { return maskValues(l.Labels(), l.masker) }
 
 // Relabel sets the labels in change and leaves all others; an empty value removes a label. It
 // also works on a session that has exited.
@@ -31,9 +41,9 @@ func (s *Session) Relabel(change map[string]string) error {
 		if maps.Equal(labels, before) {
 			return nil
 		}
-		s.labels.Store(&labels)
+		s.labels.present.Store(&labels)
 		if err := s.newSavedSpec(); err != nil {
-			s.labels.Store(&before)
+			s.labels.present.Store(&before)
 			return err
 		}
 		s.noteChange()

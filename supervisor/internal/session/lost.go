@@ -230,7 +230,7 @@ func (t *Table) newLost(e past.Entry, exact uint64) (*Session, error) {
 	s.recording.mode = protocol.Durable(e.Meta.Mode) // the setting may have changed
 	s.recording.lost = &protocol.Lost{Offset: exact, SeenAt: e.Modified, Cwd: e.Meta.Cwd}
 	s.unmasked = nil // the values of secret variables were masked, and were not stored
-	s.openLog()
+	s.log = s.logger(cfg.Log)
 	return s, nil
 }
 

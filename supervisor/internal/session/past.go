@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"slices"
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/replay"
@@ -19,8 +18,16 @@ func (s *Session) past() (*replay.Past, error) {
 	r := &s.recording
 	clears := r.clears.Load() // before clearedTo, so that a clear between them is not missed
 	p := &replay.Past{
-		Mode: protocol.DurableOff, Ring: s.ring, Masker: s.masker, ClearedTo: r.clearedTo.Load(), Keyframe: s.savedKeyframe, IsBlank: !s.continues,
-		Lines: s.spec.ScrollbackLines, Created: s.created, LastOutput: i.LastIOAt, Now: s.cfg.Now(), Recent: s.recentCommands,
+		Mode: protocol.DurableOff, Ring: s.ring, Masker: s.masker, ClearedTo: r.clearedTo.Load(), IsBlank: !s.continues,
+		Lines: s.spec.ScrollbackLines, Created: s.created, LastOutput: i.LastIOAt, Now: s.cfg.Now(),
+		Keyframe: func() (k replay.Keyframe, err error) { // that a successor would restore
+			err = s.requestWithin(frameTime, func() (err error) { k.Offset, k.Data, err = s.display.keyframe.read(); return err })
+			return k, err
+		},
+		Recent: func() (all []protocol.PastCommand) { // none if the session is busy
+			_ = s.ask(frameTime, func() { all = s.saved.Log.past() })
+			return all
+		},
 	}
 	if !r.isStored() {
 		return p, nil
@@ -30,18 +37,9 @@ func (s *Session) past() (*replay.Past, error) {
 	return p, err
 }
 
-// savedKeyframe returns the keyframe that a successor would restore.
-func (s *Session) savedKeyframe() (k replay.Keyframe, err error) {
-	err = s.requestWithin(frameTime, func() (err error) { k.Offset, k.Data, err = s.display.keyframe.read(); return err })
-	return k, err
-}
-
-// recentCommands returns the commands that the session remembers, or none if the session is busy.
-func (s *Session) recentCommands() []protocol.PastCommand {
-	var ended []protocol.CommandInfo
-	_ = s.ask(frameTime, func() { ended = slices.Clone(s.saved.Log) })
-	var all []protocol.PastCommand
-	for _, c := range ended {
+// past returns the commands with a known place of their output.
+func (l commandLog) past() (all []protocol.PastCommand) {
+	for _, c := range l {
 		if p, ok := pastCommand(c); ok {
 			all = append(all, p)
 		}

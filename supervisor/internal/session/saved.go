@@ -190,7 +190,7 @@ func (s *Session) load(v *savedState) error {
 	s.identity = own
 	s.findSecrets(s.cfg)
 	s.recording.use(&s.identity, s.cfg)
-	s.labels.Store(&labels)
+	s.labels.present.Store(&labels)
 	s.cage.limits.Store(&s.spec.Limits)
 	s.answers.startedAt, s.answers.held = time.Now(), &s.saved.heldReplies
 	s.activity.load(v, s.cfg.Now(), machine.Uptime())

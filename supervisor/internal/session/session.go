@@ -90,16 +90,17 @@ type Session struct {
 	sessionFiles
 	reader reader
 	mailbox
-	running     sync.WaitGroup                    // reader.run and input.await
-	ringHolders atomic.Int64                      // loop, and each attachment until its Close; the last one closes the ring
-	answers     answering                         // which writer answers the child's terminal queries
-	afterLoop   sync.Mutex                        // after loop has ended, viewers hold it while they use the screen
-	labels      atomic.Pointer[map[string]string] // loop replaces the map and never changes it
-	recording   recording
+	running     sync.WaitGroup // reader.run and input.await
+	ringHolders atomic.Int64   // loop, and each attachment until its Close; the last one closes the ring
+	answers     answering      // which writer answers the child's terminal queries
+	afterLoop   sync.Mutex     // after loop has ended, viewers hold it while they use the screen
+	labels
+	recording recording
 
 	published atomic.Pointer[protocol.SessionInfo] // the info that other goroutines read; see publish.go
 	activity  activity
 	held      heldSnapshots
+	reading
 
 	// Owned by loop.
 	saved   savedState // the part of the state that a successor needs; see saved.go
@@ -133,11 +134,11 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	s.recording.use(&s.identity, cfg)
 	s.entry.cfg, s.entry.id, s.entry.log = cfg, entryOf(s.instance), &s.log
 	s.activity.last.set(now)
-	s.openLog()
+	s.log = s.logger(cfg.Log)
 	lines := min(max(cmp.Or(spec.ScrollbackLines, cfg.ScrollbackLines), 0), protocol.MaxScrollback)
 	s.spec.ScrollbackLines, s.spec.Labels = lines, nil
-	s.labels.Store(&spec.Labels)
 	s.connect()
+	s.labels.present.Store(&spec.Labels)
 	s.cage.limits.Store(&spec.Limits)
 	s.saved.SizePolicy = cmp.Or(spec.SizePolicy, protocol.SizeLatest)
 	s.answers.startedAt, s.answers.held = time.Now(), &s.saved.heldReplies
@@ -183,18 +184,17 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	return s, nil
 }
 
-// openLog makes the logger that names the session.
-func (s *Session) openLog() {
-	s.log = s.cfg.Log.With().Str(logging.Session, string(s.id)).Str(logging.Instance, string(s.instance)).Logger()
-}
-
 // connect makes the channels, and connects the parts that need no files.
 func (s *Session) connect() {
 	s.reader.makeChannels()
 	s.input.makeChannels(&s.running)
 	s.mailbox = newMailbox(&s.identity)
-	s.child = child{identity: &s.identity, mailbox: &s.mailbox, outdated: &s.outdated, log: &s.log, exited: make(chan struct{})}
-	s.activity.outdated = &s.outdated
+	s.child = child{
+		identity: &s.identity, mailbox: &s.mailbox, outdated: &s.outdated, cfg: s.cfg, log: &s.log, activity: &s.activity,
+		hasOutput: func() bool { return len(s.reader.chunks) > 0 }, publishFrozen: s.publishFrozen, exited: make(chan struct{}),
+	}
+	s.activity.outdated, s.labels.identity = &s.outdated, &s.identity
+	s.reading = reading{&s.identity, s.askScreen, &s.saved.commands, s.cfg.Now}
 }
 
 // continueFrom shows the lines of the old instance above the output. If they cannot be restored,
@@ -347,7 +347,12 @@ func (s *Session) loop() {
 // part; if the output before the chunk was costly, receive writes none of it. The remainder
 // waits for a turn of costlyTurns.
 func (s *Session) receive(c chunk) {
-	s.noteOutput()
+	now := s.cfg.Now()
+	s.activity.lastOutput = now
+	s.activity.noteUse(now)
+	if s.saved.quiet.printed() {
+		s.noteChange()
+	}
 	if end, now := s.display.receive(c); now {
 		s.writeToScreen(end, cheapCost)
 	}
@@ -560,10 +565,6 @@ func (s *Session) resize(size protocol.Size) error {
 	s.publishEvent(protocol.EventResized)
 	return nil
 }
-
-// Labels may be called by any goroutine. The map that it returns never changes, because Relabel
-// replaces it.
-func (s *Session) Labels() map[string]string { return *s.labels.Load() }
 
 // isLost reports whether the machine has lost the session.
 func (s *Session) isLost() bool { return s.recording.lost != nil }

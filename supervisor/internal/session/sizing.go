@@ -102,19 +102,6 @@ func (s *Session) decide(a *Attachment) {
 	s.adoptAppearance(a)
 }
 
-// noteViewerInput makes a the deciding viewer, unless p has only reports of a's terminal. It
-// must be called before p is accepted, so that the program finds the right size when it reads
-// p.
-func (s *Session) noteViewerInput(a *Attachment, p []byte) {
-	if onlyReports(p) {
-		return
-	}
-	s.decide(a)
-	if s.saved.SizePolicy == protocol.SizeLatest {
-		s.applySizePolicy()
-	}
-}
-
 // applySizePolicy resizes the terminal to the size that the policy demands. If the terminal
 // cannot be resized, a log line tells it.
 func (s *Session) applySizePolicy() {
