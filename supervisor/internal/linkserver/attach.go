@@ -105,7 +105,7 @@ func receiveMessages(st *link.Stream, a *session.Attachment, number uint32) {
 	// After a gap, a sender still sends input until it has read of the gap; one error is enough
 	// for it. A full queue is reported each time, because it concerns exactly the bytes that
 	// are needed next, and the sender must send them again.
-	gapTold := false
+	isGapReported := false
 	for {
 		raw, err := st.Next()
 		if err != nil {
@@ -114,13 +114,13 @@ func receiveMessages(st *link.Stream, a *session.Attachment, number uint32) {
 		kind, payload := frame.Kind(raw[4]), raw[frame.HeaderLen:]
 		switch kind {
 		case frame.Input:
-			err = typed(a, number, payload)
-			if gapTold && protocol.CodeOf(err) == protocol.CodeInputGap {
+			err = acceptInput(a, number, payload)
+			if isGapReported && protocol.CodeOf(err) == protocol.CodeInputGap {
 				continue
 			}
-			gapTold = session.Incomplete(err)
+			isGapReported = session.Incomplete(err)
 		case frame.Control:
-			err = control(a, payload)
+			err = handleControl(a, payload)
 			if errors.Is(err, errDetach) {
 				a.Detach()
 				return
@@ -135,7 +135,7 @@ func receiveMessages(st *link.Stream, a *session.Attachment, number uint32) {
 	}
 }
 
-func typed(a *session.Attachment, number uint32, payload []byte) error {
+func acceptInput(a *session.Attachment, number uint32, payload []byte) error {
 	n, offset, data, err := frame.ParseData(payload)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func typed(a *session.Attachment, number uint32, payload []byte) error {
 
 var errDetach = errors.New("detach")
 
-func control(a *session.Attachment, payload []byte) error {
+func handleControl(a *session.Attachment, payload []byte) error {
 	m, _, err := wire.Messages.Decode(payload)
 	if err != nil {
 		if protocol.CodeOf(err) == protocol.CodeUnsupported {

@@ -637,27 +637,7 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 		return a.resync()
 	}
 	if a.left > 0 {
-		if a.size != a.snapshotSize && !a.fitsWindow {
-			return a.resized(a.snapshotSize), true, nil
-		}
-		a.maskSnapshot()
-		snapshot := a.s.held.use(a)
-		if snapshot == nil { // it was dropped since waitState, so another one is requested
-			return Item{}, false, nil
-		}
-		n := copy(buf, snapshot[len(snapshot)-a.left:])
-		if a.view != nil {
-			a.view.Shown(buf[:n])
-		} else {
-			if canRespond(&a.spec) {
-				a.queryMask.Follow(buf[:n])
-			}
-			a.cover.Apply(buf[:n], picture.AllFormats)
-		}
-		if a.left -= n; a.left == 0 {
-			a.s.held.release(a)
-		}
-		return Item{Kind: ItemSnapshot, Offset: a.pos, Data: buf[:n]}, true, nil
+		return a.pollSnapshot(buf)
 	}
 	if a.view != nil {
 		return a.pollView(buf)
@@ -688,6 +668,31 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 		return Item{Kind: ItemOutput, Offset: a.pos - uint64(n), Data: buf[:n]}, true, nil
 	}
 	return a.pollExit()
+}
+
+// pollSnapshot returns the next piece of the snapshot.
+func (a *Attachment) pollSnapshot(buf []byte) (Item, bool, error) {
+	if a.size != a.snapshotSize && !a.fitsWindow {
+		return a.resized(a.snapshotSize), true, nil
+	}
+	a.maskSnapshot()
+	snapshot := a.s.held.use(a)
+	if snapshot == nil { // it was dropped since waitState, so another one is requested
+		return Item{}, false, nil
+	}
+	n := copy(buf, snapshot[len(snapshot)-a.left:])
+	if a.view != nil {
+		a.view.Shown(buf[:n])
+	} else {
+		if canRespond(&a.spec) {
+			a.queryMask.Follow(buf[:n])
+		}
+		a.cover.Apply(buf[:n], picture.AllFormats)
+	}
+	if a.left -= n; a.left == 0 {
+		a.s.held.release(a)
+	}
+	return Item{Kind: ItemSnapshot, Offset: a.pos, Data: buf[:n]}, true, nil
 }
 
 func (a *Attachment) resized(size protocol.Size) Item {

@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/cage"
 	"holdfast/supervisor/internal/postmortem"
@@ -40,46 +38,47 @@ func (c *sessionCage) adopt(from *cage.Cage) {
 	c.frozen.Store(c.announced)
 }
 
-// enter makes the cage, and sets spec so that the child starts in it. The limits in force are those
+// enterCage makes the cage, and sets spec so that the child starts in it. The limits in force are those
 // that the request demands, and for the others the defaults, as far as the system can set them.
 // Errors: unsupported if limits are demanded and cannot be set.
-func (c *sessionCage) enter(spec *pty.Spec, cages Cages, name string, demanded, defaults protocol.Limits) (err error) {
-	if cages == nil {
+func (c *child) enterCage(spec *pty.Spec, defaults protocol.Limits) (err error) {
+	demanded := c.spec.Limits
+	if c.cfg.Cages == nil {
 		if demanded.IsZero() {
 			return nil
 		}
 		return cage.Unsupported("a session with limits", "this supervisor makes no cages")
 	}
-	if c.Cage, err = cages.New(name, demanded, defaults); err != nil || c.Cage == nil {
+	if c.cage.Cage, err = c.cfg.Cages.New(string(c.instance), demanded, defaults); err != nil || c.cage.Cage == nil {
 		return err
 	}
 	inForce := demanded.Over(defaults)
-	c.limits.Store(&inForce)
-	spec.Cgroup, err = c.Open()
+	c.cage.limits.Store(&inForce)
+	spec.Cgroup, err = c.cage.Open()
 	return err
 }
 
-// start starts a child with run, in a new cage if cages makes one. If the kernel refuses the cage and
+// start starts the child, in a new cage if the supervisor makes cages. If the kernel refuses the cage and
 // the request demands no limits, the child starts without a cage.
-func (c *sessionCage) start(spec pty.Spec, cages Cages, name string, demanded, defaults protocol.Limits, run func(pty.Spec) (PTY, error), log *zerolog.Logger) (PTY, error) {
-	c.limits.Store(&demanded)
-	if err := c.enter(&spec, cages, name, demanded, defaults); err != nil {
-		c.giveUp()
+func (c *child) start(spec pty.Spec, defaults protocol.Limits) (PTY, error) {
+	c.cage.limits.Store(&c.spec.Limits)
+	if err := c.enterCage(&spec, defaults); err != nil {
+		c.cage.giveUp()
 		return nil, err
 	}
 	if spec.Cgroup != nil {
 		defer func(f *os.File) { _ = f.Close() }(spec.Cgroup)
 	}
-	p, err := run(spec)
-	if err != nil && c.Cage != nil && demanded.IsZero() && refusedCgroup(err) {
-		log.Warn().Err(err).Msg("the kernel refused the cage; session starts without one")
-		c.giveUp()
-		c.limits.Store(&protocol.Limits{})
+	p, err := c.cfg.Start(spec)
+	if err != nil && c.cage.Cage != nil && c.spec.Limits.IsZero() && refusedCgroup(err) {
+		c.log.Warn().Err(err).Msg("the kernel refused the cage; session starts without one")
+		c.cage.giveUp()
+		c.cage.limits.Store(&protocol.Limits{})
 		spec.Cgroup = nil
-		p, err = run(spec)
+		p, err = c.cfg.Start(spec)
 	}
 	if err != nil {
-		c.giveUp()
+		c.cage.giveUp()
 	}
 	return p, err
 }

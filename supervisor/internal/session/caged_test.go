@@ -39,19 +39,19 @@ func TestStartWithoutCage(t *testing.T) {
 		{"a cage that fails", noCages{broken}, protocol.Limits{}, nil, broken, ""},
 		{"a child that does not start", noCages{}, protocol.Limits{}, broken, broken, ""},
 	} {
-		var c sessionCage
 		log := zerolog.Nop()
 		starts := 0
 		run := func(spec pty.Spec) (PTY, error) { starts++; return newFake(spec), tt.failure }
-		_, err := c.start(pty.Spec{}, tt.cages, "name", tt.demanded, defaults, run, &log)
+		c := child{identity: &identity{spec: protocol.SpawnSpec{Limits: tt.demanded}}, cfg: &Config{Cages: tt.cages, Start: run}, log: &log}
+		_, err := c.start(pty.Spec{}, defaults)
 		if tt.want != nil && !errors.Is(err, tt.want) || tt.code != "" && protocol.CodeOf(err) != tt.code || tt.want == nil && tt.code == "" && err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		if wanted := tt.code == "" && tt.want != broken || tt.failure != nil; (starts == 1) != wanted {
 			t.Errorf("%s: started %d times", tt.name, starts)
 		}
-		if c.use() != nil || c.useAtExit() != nil || *c.limits.Load() != tt.demanded {
-			t.Errorf("%s: limits %+v", tt.name, *c.limits.Load())
+		if c.cage.use() != nil || c.cage.useAtExit() != nil || *c.cage.limits.Load() != tt.demanded {
+			t.Errorf("%s: limits %+v", tt.name, *c.cage.limits.Load())
 		}
 	}
 }

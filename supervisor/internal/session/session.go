@@ -122,12 +122,11 @@ type Session struct {
 
 // start starts a child and returns its session. The vault holds the terminal before the child
 // runs, so that a crash in between does not lose a running child. Errors: those of spawnError.
-func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Config, hub *event.Hub, onExit func(*Session)) (*Session, error) {
-	size := spec.Size()
-	now := cfg.Now()
+func (t *Table) start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening) (*Session, error) {
+	cfg, size, now := &t.cfg, spec.Size(), t.cfg.Now()
 	s := &Session{
 		identity: identity{id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, origin: op.origin, account: op.account, early: op.early, continues: op.above != nil, replaces: op.replaces, created: now, dir: workDir(spec)},
-		cfg:      cfg, hub: hub, onExit: onExit,
+		cfg:      cfg, hub: t.hub, onExit: t.onExit,
 		saved: newSavedState(), size: size,
 	}
 	s.findSecrets(cfg)
@@ -139,7 +138,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	s.spec.ScrollbackLines, s.spec.Labels = lines, nil
 	s.connect()
 	s.labels.present.Store(&spec.Labels)
-	s.cage.limits.Store(&spec.Limits)
+	s.cage.limits.Store(&s.spec.Limits)
 	s.saved.SizePolicy = cmp.Or(spec.SizePolicy, protocol.SizeLatest)
 	s.answers.startedAt, s.answers.held = time.Now(), &s.saved.heldReplies
 	responder := unclaimed
@@ -164,10 +163,10 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 		s.continueFrom(op)
 	}
 	s.display.screen.SetAppearance(s.saved.Appearance)
-	p, err := s.cage.start(pty.Spec{
+	p, err := s.child.start(pty.Spec{
 		Argv: spec.Argv, Dir: s.dir, Env: childEnv(cfg.Env, &s.identity),
 		Cols: size.Cols, Rows: size.Rows, Opened: s.opened, Ended: s.childHasEnded,
-	}, cfg.Cages, string(s.instance), spec.Limits, op.defaults, cfg.Start, &s.log)
+	}, op.defaults)
 	if err != nil {
 		if s.pty != nil {
 			s.entry.delete()

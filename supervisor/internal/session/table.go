@@ -236,7 +236,7 @@ func (t *Table) reserve(id protocol.SessionID, token string, allow func(old *Ses
 // open starts the child of a reserved id, and replaces the session that had the id.
 func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, op *opening) (*Session, error) {
 	defer t.registry.finish(op)
-	s, err := start(id, spec, op, &t.cfg, t.hub, t.onExit)
+	s, err := t.start(id, spec, op)
 	if err != nil {
 		t.registry.cancel(id)
 		t.cfg.counts.spawnsFailed.Add(1)
