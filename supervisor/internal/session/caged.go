@@ -191,7 +191,7 @@ func (c *child) setFrozen(frozen bool) error {
 	c.orders.mu.Lock()
 	defer c.orders.mu.Unlock()
 	if frozen {
-		if err := c.checkOpen(); err != nil { // an end that has begun has thawed the session, and nobody would do so again
+		if err := c.checkOpen(); err != nil { // an end that has begun has thawed the session, and does not thaw it again
 			return err
 		}
 	}
@@ -229,7 +229,7 @@ func (s *Session) publishFrozen() {
 }
 
 // thawForEnd thaws a frozen session before it is ended, because a frozen process reacts to no
-// signal except SIGKILL, and once the session has ended nobody can thaw what its child has left behind.
+// signal except SIGKILL, and after the end of the session no request can thaw the processes that its child has left.
 func (c *child) thawForEnd() {
 	if !c.cage.frozen.Load() {
 		return

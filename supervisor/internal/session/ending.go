@@ -165,7 +165,7 @@ func (r *remainders) hangUp(p PTY, soft syscall.Signal, grace time.Duration) {
 }
 
 // finish waits until all remainders have ended, and kills those that still run after grace. A shutdown
-// must call it, because after it nobody would kill them.
+// must call it, because no program would kill them afterwards.
 func (r *remainders) finish(grace time.Duration) {
 	r.mu.Lock()
 	ending := maps.Clone(r.ending)

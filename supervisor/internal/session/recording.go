@@ -13,8 +13,8 @@ import (
 	"holdfast/supervisor/internal/replay"
 )
 
-// recording is what a session knows of its recording on disk: whether there is one, what is in it, and what must not
-// be in it any more. Any goroutine may call its methods, but only loop those that say so.
+// recording tells whether a session has a recording on disk, and has the commands for its description. It counts the clears,
+// because the recording must not have the lines that were cleared. Any goroutine may call its methods, but only loop those that say so.
 type recording struct {
 	*identity
 	recorder *recorder.Recorder // nil: nothing is stored

@@ -470,7 +470,7 @@ func (s *Session) Show(spec protocol.ScreenSpec) (protocol.ScreenContent, error)
 	return c, err
 }
 
-// inputMode returns what the terminal does with input now, or "" if the child has ended.
+// inputMode returns how the terminal treats input now, or "" if the child has ended.
 func (s *Session) inputMode() (mode protocol.InputMode) {
 	if s.published.Load().State != protocol.StateRunning {
 		return ""
