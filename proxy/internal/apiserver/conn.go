@@ -86,7 +86,7 @@ func (c *conn) serve() (moved bool) {
 
 // isExpected reports whether err is an ordinary end of a connection, which is not logged.
 func isExpected(err error) bool {
-	for _, e := range []error{io.EOF, net.ErrClosed, os.ErrDeadlineExceeded, syscall.ECONNRESET, syscall.EPIPE, errMoving} {
+	for _, e := range []error{io.EOF, net.ErrClosed, context.Canceled, os.ErrDeadlineExceeded, syscall.ECONNRESET, syscall.EPIPE, errMoving} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -273,6 +273,14 @@ func (c *conn) handleControl(ctx context.Context, payload []byte) error {
 		c.request(ctx, q, m, env.RequestID)
 	})
 	return nil
+}
+
+// cancelRequests ends the work for a client to which nothing can be written any more. The reader notices its end late,
+// or never if it waits for a request to end. A bare connection has no requests, and its reader always reads.
+func (c *conn) cancelRequests() {
+	if !c.isBare() {
+		c.cancel()
+	}
 }
 
 // reserveWait reserves a place for a wait whose message has the given length, for the whole server. Only the goroutine that reads the

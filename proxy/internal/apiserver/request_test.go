@@ -503,6 +503,30 @@ func TestGoawayBesideManyRequests(t *testing.T) {
 	testkit.Within(t, patience, "the end of the connections", ended)
 }
 
+// A client that has disconnected is noticed by the first reply that cannot be written, also while the reader waits for a
+// request to end.
+func TestGoneClientBesideManyRequests(t *testing.T) {
+	w := newWorld(t, nil)
+	answer := make(chan struct{})
+	w.Answer(func(st *link.Stream, m protocol.Message) {
+		if m.MessageType() == "forget" {
+			_, _ = st.Next() // ends when the request is canceled
+			return
+		}
+		<-answer
+		_ = st.Send(wire.OK{})
+	})
+	c := w.client()
+	c.send(api.Signal{Request: req("s"), SessionID: "s", Signal: "USR1"})
+	for range 2 * maxRequests { // the reader has those that it has no place for, and so does not read
+		c.send(api.Forget{SessionID: "s"})
+	}
+	testkit.Eventually(t, patience, func() bool { return len(w.Requests("forget")) == maxRequests-1 }, "all places are taken")
+	c.nc.Close()
+	close(answer)
+	testkit.Within(t, patience, "the end of the connection", c.served)
+}
+
 // The requests of a client that disconnects are canceled.
 func TestGoneClient(t *testing.T) {
 	for _, request := range []protocol.Message{

@@ -18,6 +18,7 @@ type sender struct {
 	t      Transport
 	life   *life // a failed write does not close a connection that is being frozen
 	logger *zerolog.Logger
+	lost   func()     // called when a failed write has closed the connection
 	mu     sync.Mutex // held while a frame is written
 }
 
@@ -51,6 +52,7 @@ func (o *sender) writeAfter(raw []byte, before func()) {
 	o.mu.Unlock()
 	if err != nil && !o.life.has(phaseStopping) {
 		_ = o.t.Close()
+		o.lost()
 	}
 }
 

@@ -218,8 +218,8 @@ func (s *Server) newConn(ctx context.Context, t Transport, from Origin, begin ph
 		requestSlots: make(chan struct{}, maxRequests),
 		waitSlots:    make(chan struct{}, maxWaits),
 	}
-	c.sender = sender{server: s, t: t, life: &c.life, logger: &c.log}
 	c.ctx, c.cancel = context.WithCancel(ctx)
+	c.sender = sender{server: s, t: t, life: &c.life, logger: &c.log, lost: c.cancelRequests}
 	return c
 }
 
