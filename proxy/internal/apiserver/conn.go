@@ -34,6 +34,7 @@ type conn struct {
 
 	requests     pendingRequests
 	requestSlots chan struct{} // holds an element for each request in progress
+	largeSlots   chan struct{} // holds an element for each request in progress that may have a large reply
 	waitSlots    chan struct{} // holds an element for each wait in progress, because a wait may last for ever
 	wg           sync.WaitGroup
 
@@ -270,9 +271,27 @@ func (c *conn) handleControl(ctx context.Context, payload []byte) error {
 		defer release()
 		defer func() { <-room }()
 		defer c.requests.remove(q)
+		if hasLargeReply(m) {
+			select {
+			case c.largeSlots <- struct{}{}:
+				defer func() { <-c.largeSlots }()
+			case <-ctx.Done():
+				return
+			}
+		}
 		c.request(ctx, q, m, env.RequestID)
 	})
 	return nil
+}
+
+// hasLargeReply reports whether the reply to a request may have about as many bytes as a frame, or be a list of any length.
+// A client with many of these requests takes memory, and the time of the link, from others only as it reads the replies.
+func hasLargeReply(m protocol.Message) bool {
+	switch m.(type) {
+	case *api.List, *api.Scrollback, *api.Screen, *api.History, *api.Changes:
+		return true
+	}
+	return false
 }
 
 // cancelRequests ends the work for a client to which nothing can be written any more. The reader notices its end late,

@@ -417,6 +417,23 @@ func TestRequestsLimit(t *testing.T) {
 	}
 }
 
+// A client that reads no replies holds only a few large ones. Its other requests do not wait for these.
+func TestLargeRepliesLimit(t *testing.T) {
+	w := newWorld(t, nil)
+	goOn := hold(w, "read")
+	defer goOn()
+	c := w.client()
+	for range 2 * maxLargeReplies {
+		c.send(api.Scrollback{SessionID: "s"})
+	}
+	testkit.Eventually(t, patience, func() bool { return len(w.Requests("read")) == maxLargeReplies }, "all places are taken")
+	c.send(api.Forget{Request: req("f"), SessionID: "s"})
+	expect[*api.OK](c)
+	if n := len(w.Requests("read")); n != maxLargeReplies {
+		t.Errorf("%d reads are in progress", n)
+	}
+}
+
 // Waits may last for any time, so they do not count as other requests, and have a limit of their own.
 func TestWaitsLimit(t *testing.T) {
 	w := newWorld(t, nil)

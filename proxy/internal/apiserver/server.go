@@ -37,9 +37,12 @@ import (
 
 // Limits bound the resources that clients can make the proxy hold.
 const (
-	maxAttachments = 256  // of one connection
-	maxRequests    = 64   // requests of one connection in progress; the connection is not read while it has so many
-	maxWaits       = 1024 // waits of one connection in progress; another wait is refused
+	maxAttachments = 256 // of one connection
+	maxRequests    = 64  // requests of one connection in progress; the connection is not read while it has so many
+	// maxLargeReplies are the requests of one connection in progress that may have a large reply. Such a reply takes up to
+	// 2 MiB until the client has read it. Further requests wait without a reply.
+	maxLargeReplies = 4
+	maxWaits        = 1024 // waits of one connection in progress; another wait is refused
 	// maxAllWaits are the waits of all connections in progress. Each has a stream of the link, which has room for 8,192.
 	maxAllWaits  = 4096
 	maxWaitBytes = 128 << 10 // of the message of a wait, which is kept until the wait ends; a mark has at most 64 KiB
@@ -216,6 +219,7 @@ func (s *Server) newConn(ctx context.Context, t Transport, from Origin, begin ph
 		caller: s.newCaller(from), life: life{phase: begin},
 		attachments:  newAttachmentTable(),
 		requestSlots: make(chan struct{}, maxRequests),
+		largeSlots:   make(chan struct{}, maxLargeReplies),
 		waitSlots:    make(chan struct{}, maxWaits),
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)

@@ -21,13 +21,20 @@ const (
 	turnTime     = 10 * time.Second // longest wait for a turn
 )
 
+// maxLinkCopies is the number of parts of rings that are copied into replies of one link at once. Such a copy takes 2 MiB
+// until the peer has read the reply. Further requests wait in the order of arrival, however long.
+const maxLinkCopies = 32
+
 // turns bounds how many reads run at once.
 type turns struct {
 	room    chan struct{}
 	waiting atomic.Int64
+	copies  chan struct{} // of a link: has an element for each copy of a ring
 }
 
-func newTurns(atOnce int) *turns { return &turns{room: make(chan struct{}, atOnce)} }
+func newTurns(atOnce int) *turns {
+	return &turns{room: make(chan struct{}, atOnce), copies: make(chan struct{}, maxLinkCopies)}
+}
 
 // take waits for a turn. leave must be called to return it.
 //
@@ -50,6 +57,16 @@ func (t *turns) take(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// copy waits until a part of a ring may be copied. leave must be called when the reply is sent.
+func (t *turns) copy(ctx context.Context) (leave func(), err error) {
+	select {
+	case t.copies <- struct{}{}:
+		return func() { <-t.copies }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
@@ -87,6 +104,9 @@ func isReplay(request protocol.Message) bool {
 // turn waits until a request may run. leave must be called when the request is done.
 func (s *Server) turn(ctx context.Context, link *turns, request protocol.Message) (leave func(), err error) {
 	if !isCostly(request) {
+		if _, isCopy := request.(*wire.Read); isCopy {
+			return link.copy(ctx)
+		}
 		return func() {}, nil
 	}
 	if left := time.Until(s.cfg.NoReads); left > 0 {

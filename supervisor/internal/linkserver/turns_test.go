@@ -27,6 +27,18 @@ func TestTurns(t *testing.T) {
 			return leave
 		}
 		var leave []func()
+		for range maxLinkCopies {
+			done, err := s.turn(t.Context(), one, &wire.Read{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer done()
+		}
+		brief, end := context.WithTimeout(t.Context(), time.Hour)
+		defer end()
+		if _, err := s.turn(brief, one, &wire.Read{}); err == nil {
+			t.Error("one copy of a ring too many was made")
+		}
 		for range maxLinkReads {
 			leave = append(leave, take(one))
 		}
