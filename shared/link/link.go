@@ -29,6 +29,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/frame"
 	"holdfast/protocol/link"
+	"holdfast/shared/logging"
 	"holdfast/shared/rawio"
 )
 
@@ -82,7 +83,7 @@ func config(log zerolog.Logger) *yamux.Config {
 	c.AcceptBacklog = acceptLimit
 	c.StreamOpenTimeout = 0
 	c.ConnectionWriteTimeout = writeTimeout
-	c.LogOutput = logWriter{log}
+	c.LogOutput = &logWriter{log: log}
 	return c
 }
 
@@ -96,17 +97,22 @@ func supervisorSide(nc io.ReadWriteCloser, c *yamux.Config) (*yamux.Session, err
 	return yamux.Server(nc, c)
 }
 
-// A logWriter logs the lines of yamux's own log with their levels lowered by one.
-type logWriter struct{ log zerolog.Logger }
+// A logWriter logs the lines of yamux's own log with their levels lowered by one. It limits their number, because yamux
+// writes a line for each frame of a stream that one side has given up, as clients can cause at any rate.
+type logWriter struct {
+	log   zerolog.Logger
+	limit logging.Limiter
+}
 
-func (w logWriter) Write(p []byte) (int, error) {
+func (w *logWriter) Write(p []byte) (int, error) {
 	line := strings.TrimSpace(string(p))
-	event := w.log.Debug()
+	log := w.limit.Of(w.log)
+	event := log.Debug()
 	switch {
 	case strings.Contains(line, "[ERR]"):
-		event = w.log.Warn() // no error, because the user of the link reports its end
+		event = log.Warn() // no error, because the user of the link reports its end
 	case strings.Contains(line, "[WARN]"):
-		event = w.log.Info()
+		event = log.Info()
 	}
 	event.Str("detail", line).Msg("yamux")
 	return len(p), nil

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"holdfast/protocol"
 	"holdfast/protocol/frame"
 	"holdfast/protocol/link"
@@ -333,5 +335,19 @@ func TestCoalescedOnce(t *testing.T) {
 	n, err := b.Read(got)
 	if err != nil || !reflect.DeepEqual(got[:n], append(head, "data"...)) {
 		t.Errorf("%q, %v", got[:n], err)
+	}
+}
+
+// yamux writes a line for each frame of a stream that was given up. These lines must not fill the log.
+func TestLogLimit(t *testing.T) {
+	var out bytes.Buffer
+	w := &logWriter{log: zerolog.New(&out)}
+	for range 1000 {
+		if _, err := w.Write([]byte("2026/11/28 20:47:22 [WARN] yamux: frame for missing stream: Vsn:0 Type:1 Flags:8 StreamID:3 Length:0\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(out.String(), "\n"); n == 0 || n > 100 {
+		t.Errorf("%d lines are in the log", n)
 	}
 }
