@@ -36,7 +36,7 @@ type crowd struct {
 	last    *chunk
 	size    int // bytes that the chunks occupy
 	pos     protocol.Position
-	parked  []chan struct{} // of the viewers that wait for a frame
+	parked  map[chan struct{}]bool // of the viewers that wait for a frame; one that is woken for another reason waits again
 }
 
 // A chunk has some frames of a crowd. Its frames are complete, and do not change any more when they were added.
@@ -238,11 +238,10 @@ func (c *crowd) addChunk(n *chunk) {
 }
 
 func (c *crowd) wakeAll() {
-	for _, wake := range c.parked {
+	for wake := range c.parked {
 		signal(wake)
 	}
 	clear(c.parked)
-	c.parked = c.parked[:0]
 }
 
 func signal(c chan struct{}) {
@@ -271,7 +270,7 @@ func (c *crowd) join(offset uint64, size protocol.Size, wake chan struct{}) (at 
 		return at, nil, notJoined
 	}
 	if c.pos.Offset() < offset {
-		c.parked = append(c.parked, wake)
+		c.parked[wake] = true
 		return at, nil, isAhead
 	}
 	for n := c.first; n != nil; n = n.next {
@@ -353,6 +352,6 @@ func (c *crowd) next(at *cursor, wake chan struct{}) (frames []byte, pos protoco
 	case c.isOver:
 		return nil, pos, isLost
 	}
-	c.parked = append(c.parked, wake)
+	c.parked[wake] = true
 	return nil, pos, mustWait
 }

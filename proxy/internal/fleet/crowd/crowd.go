@@ -151,7 +151,7 @@ func (t *Table) enlist(v *viewer, k key) *crowd {
 		if len(t.crowds) >= maxCrowds {
 			return nil
 		}
-		c = &crowd{t: t, key: k, members: map[*viewer]bool{}, empty: make(chan struct{})}
+		c = &crowd{t: t, key: k, members: map[*viewer]bool{}, parked: map[chan struct{}]bool{}, empty: make(chan struct{})}
 		t.crowds[k] = c
 		t.wg.Go(c.keep)
 	}
@@ -178,6 +178,9 @@ func (t *Table) quit(v *viewer, c *crowd) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(c.members, v)
+	c.mu.Lock()
+	delete(c.parked, v.wake)
+	c.mu.Unlock()
 	if len(c.members) == 0 {
 		t.remove(c) // so that it gets no further member
 		close(c.empty)

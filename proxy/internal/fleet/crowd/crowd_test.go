@@ -181,20 +181,29 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// A viewer that shares the output of a session receives the answer to a ping, and goes on sharing.
+// A viewer that shares the output of a session receives the answer to a ping, and goes on sharing. However often it
+// sends one, it waits for output once, and not at all when it has left.
 func TestPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, all := watched(t)
-		for _, g := range all {
-			g.say(api.Ping{Request: protocol.Request{RequestID: "p"}})
-			if m := hears[*api.OK](g); m.RequestID != "p" {
-				t.Errorf("the answer is %+v", m)
+		for range 10 {
+			for _, g := range all {
+				g.say(api.Ping{Request: protocol.Request{RequestID: "p"}})
+				if m := hears[*api.OK](g); m.RequestID != "p" {
+					t.Errorf("the answer is %+v", m)
+				}
 			}
 		}
 		if n := s.table.Stats().Viewers; n != len(all) {
 			t.Errorf("%d viewers share the output", n)
 		}
-		for _, g := range all {
+		for i, g := range all {
+			synctest.Wait()
+			for _, c := range s.table.crowds {
+				if n := len(c.parked); n != len(all)-i {
+					t.Errorf("%d viewers of %d wait for output", n, len(all)-i)
+				}
+			}
 			_ = g.conn.Close()
 		}
 		s.end()
