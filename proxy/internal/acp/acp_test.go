@@ -445,6 +445,22 @@ func TestOutputCut(t *testing.T) {
 	}
 }
 
+// The directories of conversations that an editor names take a limited amount of memory.
+func TestLongCwd(t *testing.T) {
+	b := newBridge(t.Context(), Options{Sessions: newFake()})
+	long := strings.Repeat("x", maxCwd+1)
+	for _, names := range [][3]string{{"1", "s", "/" + long}, {long, long, "/"}, {"1", "s", "/"}} {
+		if n := len(b.cwds) + len(b.newCwds); n != 0 {
+			t.Errorf("%d long names are kept", n)
+		}
+		b.fromEditor(fmt.Appendf(nil, `{"id":%q,"method":"session/load","params":{"sessionId":%q,"cwd":%q}}`, names[0], names[1], names[2]))
+	}
+	b.fromAgent(fmt.Appendf(nil, `{"id":"1","result":{"sessionId":%q}}`, long))
+	if len(b.cwds) != 1 || len(b.newCwds) != 0 {
+		t.Errorf("the directories of %d conversations and %d requests are kept", len(b.cwds), len(b.newCwds))
+	}
+}
+
 // The outputs of ended terminals are kept up to their limit, so that a later answer has the newest ones.
 func TestKept(t *testing.T) {
 	f := newFake()

@@ -18,6 +18,8 @@ const (
 	// maxCwds bounds the conversations of which the directory is known. If there are more, one of them is
 	// forgotten, and its terminals begin in Options.Cwd.
 	maxCwds = 1024
+	// maxCwd bounds the bytes of such a directory, and of the ids under which it is known. It is the longest path of Linux.
+	maxCwd = 4096
 )
 
 // Codes of errors, of JSON-RPC and of ACP.
@@ -119,13 +121,13 @@ func (b *bridge) fromEditor(line []byte) []byte {
 	if m.text("method") == "initialize" {
 		return addTerminals(m, params, line)
 	}
-	if cwd := params.text("cwd"); cwd != "" { // session/new, session/load and their relatives
+	if cwd := params.text("cwd"); cwd != "" && len(cwd) <= maxCwd { // session/new, session/load and their relatives
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if id := params.text("sessionId"); id != "" {
+		if id := params.text("sessionId"); id != "" && len(id) <= maxCwd {
 			put(b.cwds, id, cwd, maxCwds)
 		}
-		if id := m.id(); id != "" {
+		if id := m.id(); id != "" && len(id) <= maxCwd {
 			put(b.newCwds, id, cwd, maxCwds)
 		}
 	}
@@ -179,7 +181,7 @@ func (b *bridge) noteCwd(answer object) {
 		return
 	}
 	delete(b.newCwds, id)
-	if session := parseObject(answer["result"]).text("sessionId"); session != "" {
+	if session := parseObject(answer["result"]).text("sessionId"); session != "" && len(session) <= maxCwd {
 		put(b.cwds, session, cwd, maxCwds)
 	}
 }
