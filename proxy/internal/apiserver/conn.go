@@ -74,7 +74,7 @@ func (c *conn) serve() (moved bool) {
 		_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
 		c.send(api.Error{Error: *e})
 	} else if err != nil && !isExpected(err) {
-		c.log.Info().Err(err).Msg("connection to client lost")
+		c.s.refusals.Of(c.log).Info().Err(err).Msg("connection to client lost")
 	}
 	if c.isBare() && ctx.Err() == nil {
 		c.attachments.markDetached()

@@ -169,6 +169,20 @@ func TestPatience(t *testing.T) {
 	})
 }
 
+// Clients whose connections end within a frame cannot fill the log.
+func TestLostConnectionsInLog(t *testing.T) {
+	w := newWorld(t, nil)
+	for range 40 {
+		c := w.client()
+		c.raw([]byte{0, 0}) // the beginning of a frame
+		c.nc.Close()
+		testkit.Within(t, patience, "the end of the connection", c.served)
+	}
+	if n := strings.Count(w.log.String(), "connection to client lost"); n == 0 || n > 30 {
+		t.Errorf("%d lines are in the log", n)
+	}
+}
+
 // The limits of frames after the hello.
 func TestFrameLimits(t *testing.T) {
 	w := newWorld(t, nil)

@@ -109,7 +109,7 @@ type Server struct {
 	places   places
 	passes   *pass.Key
 
-	refusals logging.Limiter // limits how often refusals are logged
+	refusals logging.Limiter // limits how often refusals and lost connections are logged
 
 	shareMu    sync.Mutex    // held while the attachments of a share link are counted and one is added
 	waitSlots  chan struct{} // holds an element for each wait in progress
