@@ -416,8 +416,11 @@ func (s *Stream) Close() error {
 	return err
 }
 
-// Abort closes the stream and interrupts its reads and writes in progress.
+// Abort closes the stream, interrupts its reads and writes in progress, and frees the buffer of what the peer has sent.
+// Otherwise yamux would keep the buffer until the peer closes its side: if one stream of the link waits for that, as long as
+// that one, even after the end of the link.
 func (s *Stream) Abort() {
 	_ = s.SetDeadline(longAgo)
 	_ = s.Close()
+	s.mux.Shrink()
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -335,6 +336,50 @@ func TestCoalescedOnce(t *testing.T) {
 	n, err := b.Read(got)
 	if err != nil || !reflect.DeepEqual(got[:n], append(head, "data"...)) {
 		t.Errorf("%q, %v", got[:n], err)
+	}
+}
+
+// What a peer has sent on streams that were aborted takes no memory, also while another stream of the link waits for the
+// peer to close it, and after the end of the link.
+func TestAbortFrees(t *testing.T) {
+	proxy, supervisor := linked(t)
+	heap := func() int {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before := heap()
+	aborted := make(chan struct{})
+	answer(t, supervisor, func(st *Stream, m protocol.Message) {
+		if _, ok := m.(*link.Status); ok { // the proxy does not close this one
+			_ = st.Send(link.OK{})
+			_ = st.Close()
+			return
+		}
+		_ = st.Send(link.OK{})
+		_, _ = st.Next()
+		st.Abort()
+		aborted <- struct{}{}
+	})
+	if _, _, err := proxy.Open(testkit.Soon(t), link.Status{}); err != nil {
+		t.Fatal(err)
+	}
+	const size, streams = 200 << 10, 64
+	for range streams {
+		st, _, err := proxy.Open(testkit.Soon(t), link.Info{SessionID: "s"})
+		if err == nil {
+			err = st.SendRaw(frame.AppendData(nil, frame.Input, 1, 0, make([]byte, size)))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Within(t, patience, "the end of the stream", aborted)
+	}
+	_ = proxy.Close()
+	testkit.Within(t, patience, "the end of the link", supervisor.Done())
+	if grown := heap() - before; grown > size*streams/2 {
+		t.Errorf("%d bytes are kept", grown)
 	}
 }
 
