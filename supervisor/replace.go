@@ -381,7 +381,7 @@ func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
 		return err
 	}
 	if held := keeperstate.ReadHeld(dirs.Runtime); held != nil && !dryRun {
-		fmt.Printf("%d supervisors died within a minute and none was started any more\n", held.Deaths)
+		fmt.Printf("%d supervisors died within a minute and only one was started each minute\n", held.Deaths)
 		if done, err := u.choose(ctx, held); done || err != nil {
 			return err
 		}

@@ -72,7 +72,7 @@ type Config struct {
 	Grace           time.Duration   // time from the soft signal to SIGKILL; default 250 ms
 	IdleTimeout     time.Duration   // a session without I/O ends after this time; zero or negative: never
 	EmptyTimeout    time.Duration   // a supervisor without session, exit record and proxy ends after this time; default 5 min; negative, or zero after Load: never
-	CrashLimit      int             // after this many deaths in a minute no supervisor is started; default 5
+	CrashLimit      int             // after this many deaths in a minute only one supervisor is started each minute; default 5
 	CrashPause      time.Duration   // pause before the second start of a supervisor in a minute, doubled for the third; default 100 ms
 	StartTimeout    time.Duration   // a supervisor is ended if it makes no progress for this time before it serves; default 10 s, 1 s to 10 min
 	EarlyExit       time.Duration   // a start fails if the child ends within this time; default 200 ms; negative: no check
@@ -216,7 +216,7 @@ var settings = []setting{
 	{"idle_timeout", "`time` without I/O after which a session ends; 0 or negative: never (0)", setDuration(func(c *Config) *time.Duration { return &c.IdleTimeout })},
 	{"empty_timeout", "`time` after which a supervisor without session, exit record and proxy ends; 0 or negative: never (5m)", setDuration(func(c *Config) *time.Duration { return &c.EmptyTimeout })},
 	{"early_exit", "`time`; a start fails if the child ends within it; 0: no check (200ms)", setEarlyExit},
-	{"crash_limit", "`number` of deaths of the supervisor in a minute after which none is started, and the keeper holds the sessions (5)", setNumber(func(c *Config) *int { return &c.CrashLimit })},
+	{"crash_limit", "`number` of deaths of the supervisor in a minute after which only one is started each minute, and the keeper holds the sessions (5)", setNumber(func(c *Config) *int { return &c.CrashLimit })},
 	{"crash_pause", "`time` before the second start of a supervisor in a minute; doubled before the third (100ms)", setDuration(func(c *Config) *time.Duration { return &c.CrashPause })},
 	{"start_timeout", "`time` after which a supervisor is ended, and another started, if it makes no progress before it serves; doubled for each in a row (10s)", setDuration(func(c *Config) *time.Duration { return &c.StartTimeout })},
 	{"log_level", "`level`: trace, debug, info, warn or error (info)", setText(func(c *Config) *string { return &c.LogLevel })},

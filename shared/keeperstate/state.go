@@ -32,21 +32,21 @@ const (
 	nextFile  = "keeper.next" // the path of a program; exists from Choose until the keeper reads it
 )
 
-// Held describes a keeper that has stopped to start supervisors, because too many have died.
+// Held describes a keeper that starts a supervisor only each minute, because too many have died.
 type Held struct {
 	PID    int       `json:"pid"`    // process id of the keeper
 	Deaths int       `json:"deaths"` // deaths of supervisors within a minute
-	At     time.Time `json:"at"`     // when the keeper stopped to start supervisors
+	At     time.Time `json:"at"`     // when the last supervisor died
 }
 
 // Error tells the user the cause and the next steps.
 func (h *Held) Error() string {
-	return fmt.Sprintf("%d supervisors died within a minute, so none is started any more. Process %d holds the sessions, which continue. "+
+	return fmt.Sprintf("%d supervisors died within a minute, so only one is started each minute. Process %d holds the sessions, which continue. "+
 		"supervisor.log and supervisor.crash tell why the supervisors died. To serve the sessions with another program, run `supervisor --upgrade` of that program; "+
-		"to try the same program again, run kill -HUP %d", h.Deaths, h.PID, h.PID)
+		"to try the same program at once, run kill -HUP %d", h.Deaths, h.PID, h.PID)
 }
 
-// WriteHeld records that this process, the keeper, has stopped to start supervisors.
+// WriteHeld records that this process, the keeper, starts a supervisor only each minute.
 func WriteHeld(dir string, deaths int) error {
 	data, err := json.Marshal(&Held{PID: os.Getpid(), Deaths: deaths, At: time.Now()})
 	if err != nil {

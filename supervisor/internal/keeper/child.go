@@ -151,7 +151,7 @@ func (k *keeper) handle(c *child, m message.Message, fds []int) (err error) {
 	case m.Op == message.OpDelete && e != nil:
 		k.deleteEntry(m.ID)
 	case m.Op == message.OpReady:
-		c.Ready, c.spent, k.failureCount, k.lateCount = true, 0, 0, 0
+		c.Ready, c.spent, k.failureCount, k.lateCount, k.isHeld = true, 0, 0, 0, false
 		if k.Supervisor == c { // otherwise it is dead, and its pid may belong to another process
 			k.handleReady(c, m.Argv)
 		}
@@ -207,13 +207,13 @@ func (k *keeper) scheduleRestart(c *child, code int) {
 	}
 	now := time.Now()
 	k.deaths = append(slices.DeleteFunc(k.deaths, func(t time.Time) bool { return now.Sub(t) > time.Minute }), now)
-	if n := len(k.deaths); n < k.cfg.Deaths {
+	if n := len(k.deaths); n < k.cfg.Deaths && !k.isHeld {
 		k.restartAt = now.Add(time.Duration(n-1) * k.cfg.Backoff)
 	} else if k.stopSignal == unix.SIGTERM {
 		k.exitCode = 128 + int(k.stopSignal)
 	} else { // also after a SIGINT, which must come twice to end sessions
-		k.stopSignal = 0
-		k.log("no supervisor is started any more, after %d deaths in a minute; to try again: kill -HUP %d", n, os.Getpid())
-		k.cfg.Held(n)
+		k.stopSignal, k.isHeld, k.restartAt = 0, true, now.Add(k.cfg.HeldPause)
+		k.log("no supervisor is started for %v, after %d deaths in a minute; to start one at once: kill -HUP %d", k.cfg.HeldPause, k.cfg.Deaths, os.Getpid())
+		k.cfg.Held(k.cfg.Deaths)
 	}
 }

@@ -38,15 +38,16 @@ import (
 type Config struct {
 	Argv       []string                            // the supervisor's program, by path, and its arguments
 	Log        func(line string)                   // must not block
-	Held       func(deaths int)                    // called when no supervisor is started any more until SIGHUP; must not block
+	Held       func(deaths int)                    // called when the next supervisor is started after HeldPause or at SIGHUP; must not block
 	Chosen     func() string                       // called at SIGHUP: the path of the program to start next, or ""
 	MemoryFile func(name string) (*os.File, error) // as the function of package machine
 	Entries    []Entry                             // entries to hold from the first start on; an inherited entry is kept instead
 	Backoff    time.Duration                       // pause before the second start in a minute, doubled for each further one; default 100 ms
-	Deaths     int                                 // after this many deaths in a minute no supervisor is started; default 5
+	Deaths     int                                 // after this many deaths in a minute the pause is HeldPause; default 5
+	HeldPause  time.Duration                       // until a supervisor serves again; default 1 minute
 
 	// InterruptTime is how long after a first SIGINT a second one ends the keeper, if it
-	// holds entries and no supervisor is started any more; default 5 s.
+	// holds entries and waits for HeldPause; default 5 s.
 	InterruptTime time.Duration
 
 	// StartTime is how long a supervisor may make no progress before it serves: since its
@@ -69,12 +70,13 @@ type keeper struct {
 	lateCount    int      // supervisors ended since then because they did not serve
 	shortages    int      // starts in a row for which the system had no room
 	deaths       []time.Time
-	restartAt    time.Time      // when the next supervisor is started; zero: never
+	restartAt    time.Time      // when the next supervisor is started; zero while one runs
+	isHeld       bool           // too many supervisors have died, and none has been ready since
 	stopSignal   syscall.Signal // the request to end: SIGTERM, a SIGINT that no ready supervisor has received yet, or 0
 	exitCode     int            // the result of Run; -1 while the keeper runs
 	mustEnd      atomic.Bool    // a request to end has arrived that no turn has handled yet
 
-	interruptedAt time.Time // when the last SIGINT came while no supervisor was started any more
+	interruptedAt time.Time // when the last SIGINT came during HeldPause
 }
 
 const (
@@ -101,7 +103,7 @@ func Run(cfg Config) int {
 	debug.SetGCPercent(20)
 	cfg.Backoff, cfg.Deaths = cmp.Or(cfg.Backoff, 100*time.Millisecond), cmp.Or(cfg.Deaths, 5)
 	cfg.StartTime, cfg.GoodTime = cmp.Or(cfg.StartTime, 10*time.Second), cmp.Or(cfg.GoodTime, 10*time.Second)
-	cfg.InterruptTime = cmp.Or(cfg.InterruptTime, 5*time.Second)
+	cfg.InterruptTime, cfg.HeldPause = cmp.Or(cfg.InterruptTime, 5*time.Second), cmp.Or(cfg.HeldPause, time.Minute)
 	k := &keeper{cfg: cfg, signals: make(chan os.Signal, 64), exitCode: -1}
 	k.Version, k.Entries, k.Good = message.Version, map[string]*Entry{}, -1
 	if err := k.init(takeDescriptor(message.EnvTrial), takeDescriptor(message.EnvResume)); err != nil {
@@ -185,7 +187,7 @@ func (k *keeper) turn() error {
 			wait = int((limit / ticksPerLimit).Milliseconds()) + 1
 			defer k.countTurn(c, time.Now(), limit)
 		}
-	} else if !k.restartAt.IsZero() {
+	} else {
 		wait = int(max(0, time.Until(k.restartAt)).Milliseconds())
 	}
 	n, err := unix.Poll(ready, wait)
@@ -232,8 +234,9 @@ func (k *keeper) handleSignal(s syscall.Signal) {
 		k.reap()
 	case s == unix.SIGHUP:
 		k.loadChosen()
-		if k.Supervisor == nil { // also if the crash limit had stopped the restarts
-			k.failureCount, k.deaths = 0, nil
+		k.isHeld, k.deaths = false, nil // also if a supervisor starts that is about to die
+		if k.Supervisor == nil {
+			k.failureCount = 0
 			k.start()
 		}
 	case s == unix.SIGTERM || s == unix.SIGINT:
@@ -251,7 +254,7 @@ func (k *keeper) handleSignal(s syscall.Signal) {
 // time must not end them either.
 func (k *keeper) requestEnd(s syscall.Signal) {
 	switch c := k.Supervisor; {
-	case c == nil && k.restartAt.IsZero(): // no supervisor is started any more
+	case c == nil && k.isHeld: // the next supervisor is started too late
 		if s == unix.SIGINT && !k.holdsNoSession() && time.Since(k.interruptedAt) > k.cfg.InterruptTime {
 			k.interruptedAt = time.Now()
 			k.log("interrupt again within %v to end the sessions; %d vault entries are held", k.cfg.InterruptTime, len(k.Entries))

@@ -153,7 +153,7 @@ func TestInterruptAtTheStart(t *testing.T) {
 // at the first.
 func (w *world) interruptTwice() {
 	w.t.Helper()
-	w.logged("no supervisor is started any more")
+	w.logged("no supervisor is started for")
 	w.kill(w.pid(), unix.SIGINT)
 	w.logged("interrupt again within")
 	w.kill(w.pid(), unix.SIGINT)
@@ -174,7 +174,7 @@ func TestCrashLoop(t *testing.T) {
 			}
 			w.kill(w.supervisor(), unix.SIGKILL)
 		}
-		if line := w.logged("no supervisor is started any more"); !strings.Contains(line, "kill -HUP") {
+		if line := w.logged("no supervisor is started for"); !strings.Contains(line, "kill -HUP") {
 			t.Errorf("the log does not tell how to continue: %s", line)
 		}
 		if pids := w.family(); len(pids) > 0 {
@@ -192,6 +192,35 @@ func TestCrashLoop(t *testing.T) {
 	if got := w.exit(); got != 128+15 {
 		t.Errorf("exit code %d, want 143", got)
 	}
+}
+
+// After a crash loop, the keeper starts one supervisor in each HeldPause, because the cause may pass without a user. The first
+// one that serves ends the crash loop.
+func TestCrashLoopPasses(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad")
+	w := start(t, keeper.Config{Backoff: time.Microsecond, Deaths: 3, HeldPause: 100 * time.Millisecond}, "role=supervisor", "KEEPER_TEST_BAD="+bad)
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	if err := os.WriteFile(bad, []byte(self(t)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.kill(w.supervisor(), unix.SIGKILL)
+	for range 2 {
+		w.logged("no supervisor is started for 100ms, after 3 deaths")
+	}
+	if err := os.Remove(bad); err != nil {
+		t.Fatal(err)
+	}
+	e := w.until("up")
+	w.mu.Lock()
+	pauses := strings.Count(w.log.String(), "no supervisor is started for")
+	w.mu.Unlock()
+	if len(e.Records) != 1 || e.Before.Starts != 3+pauses {
+		t.Errorf("after %d pauses the supervisor received %+v", pauses, e)
+	}
+	w.until("ready")
+	w.kill(w.supervisor(), unix.SIGKILL) // at most the third death of this minute
+	w.until("ready")
 }
 
 // A supervisor that is stopped by SIGSTOP is not ended, and does not keep the keeper from collecting children and

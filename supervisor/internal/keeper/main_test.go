@@ -108,10 +108,10 @@ func start(t *testing.T, cfg keeper.Config, role string, env ...string) *world {
 	}
 	cfg.Argv = []string{w.prog, role}
 	text, err := json.Marshal(struct { // without the functions, which JSON cannot have
-		Argv                                        []string
-		Backoff, StartTime, GoodTime, InterruptTime time.Duration
-		Deaths                                      int
-	}{cfg.Argv, cfg.Backoff, cfg.StartTime, cfg.GoodTime, cfg.InterruptTime, cfg.Deaths})
+		Argv                                                   []string
+		Backoff, StartTime, GoodTime, InterruptTime, HeldPause time.Duration
+		Deaths                                                 int
+	}{cfg.Argv, cfg.Backoff, cfg.StartTime, cfg.GoodTime, cfg.InterruptTime, cfg.HeldPause, cfg.Deaths})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,7 +117,7 @@ func TestShortageOfChosen(t *testing.T) {
 	w.do(command{Do: "put", ID: "a", N: 1})
 	w.follows()
 	w.kill(w.supervisor(), unix.SIGKILL)
-	w.logged("no supervisor is started any more")
+	w.logged("no supervisor is started for")
 	program := copied(t)
 	if err := os.WriteFile(next, []byte(program), 0o600); err != nil {
 		t.Fatal(err)

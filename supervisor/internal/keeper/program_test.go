@@ -177,7 +177,7 @@ func TestChosenProgram(t *testing.T) {
 	w.do(command{Do: "put", ID: "a", N: 1})
 	w.follows()
 	w.kill(w.supervisor(), unix.SIGKILL)
-	w.logged("no supervisor is started any more")
+	w.logged("no supervisor is started for")
 	for _, program := range []string{"/does/not/exist", copied(t)} {
 		if err := os.WriteFile(next, []byte(program), 0o600); err != nil {
 			t.Fatal(err)
@@ -191,7 +191,7 @@ func TestChosenProgram(t *testing.T) {
 		w.follows()
 		w.kill(w.supervisor(), unix.SIGKILL)
 		if program[0:5] == "/does" {
-			w.logged("no supervisor is started any more")
+			w.logged("no supervisor is started for")
 		}
 	}
 }
