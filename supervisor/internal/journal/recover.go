@@ -25,6 +25,9 @@ func Adopt(b []byte, files Files, cfg Config) (*Journal, error) {
 		r.store(wordVersion, version)
 	case version:
 	default:
+		if r.load(wordVersion)>>8 != version>>8 {
+			return nil, fmt.Errorf("%w: the room has no version", ErrDamaged)
+		}
 		return nil, ErrVersion
 	}
 	j := &Journal{room: r, made: cfg.Made, step: cfg.step, pipe: files.Pipe, queue: files.Queue, size: r.load(wordSize)}

@@ -39,6 +39,18 @@ func (p *PTY) Master() (*os.File, error) {
 	return master, err
 }
 
+// SizeOf returns the size of the terminal of a master, or 0 by 0 if it is not known.
+func SizeOf(master *os.File) (cols, rows int) {
+	if raw, err := master.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			if size, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ); err == nil {
+				cols, rows = int(size.Col), int(size.Row)
+			}
+		})
+	}
+	return cols, rows
+}
+
 // Adopt returns a PTY that another program started, or the program that this process ran before
 // an exec. Adopt owns master. master is nil if the PTY was closed because its child has ended.
 //
@@ -64,6 +76,9 @@ func Adopt(st State, master *os.File, exit func(pid int) <-chan Status, ended fu
 		if err := p.findChild(); err != nil {
 			return nil, errors.Join(err, p.file.Close())
 		}
+	}
+	if q, err := readProc(p.pid); p.start == 0 && err == nil { // the other program has died before it saved the start time
+		p.start = q.start
 	}
 	switch {
 	case st.Ended != nil:

@@ -23,6 +23,9 @@ func Adopt(State, *os.File, func(int) <-chan Status, func(Status)) (*PTY, error)
 	return nil, ErrUnsupported
 }
 
+// SizeOf returns 0 by 0.
+func SizeOf(*os.File) (cols, rows int) { return 0, 0 }
+
 // Protect does nothing.
 func Protect() error { return nil }
 

@@ -16,7 +16,8 @@ import (
 //
 // Adopt owns file, and closes it if it fails. It fails for every file that is not a ring made
 // by New, such as a file that was truncated or that another program has made, also with
-// malicious content.
+// malicious content. The error matches ErrDamaged if the content is the reason, and neither a
+// later version of the ring nor a failure of the system.
 func Adopt(file *os.File) (r *Ring, rescued int, err error) {
 	if r, err = adopt(file); err != nil {
 		return nil, 0, errors.Join(fmt.Errorf("ring: adopt: %w", err), file.Close())
@@ -54,7 +55,7 @@ func readPreamble(file *os.File) (p preamble, err error) {
 	_, err = file.ReadAt(p.bytes(), 0)
 	switch {
 	case errors.Is(err, io.EOF):
-		return p, errors.New("file is shorter than its header")
+		return p, fmt.Errorf("%w: it is shorter than its header", ErrDamaged)
 	case err != nil:
 		return p, err
 	}
@@ -67,11 +68,11 @@ func readPreamble(file *os.File) (p preamble, err error) {
 func (r *Ring) load() error {
 	end, armed, finished := r.head.end.Load(), r.head.armed.Load(), r.head.finished.Load()
 	if end > maxOffset || armed < end || armed > end+uint64(r.ahead(end)) || finished > 1 {
-		return fmt.Errorf("invalid header: end %d, armed %d and finished %d do not go together", end, armed, finished)
+		return fmt.Errorf("%w: end %d, armed %d and finished %d do not go together", ErrDamaged, end, armed, finished)
 	}
 	marks, err := r.head.loadMarks(end)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	r.end, r.armed, r.isFinished, r.marks = end, armed, finished == 1, marks
 	r.loadBlocks()

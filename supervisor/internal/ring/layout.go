@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -87,9 +86,9 @@ func (p *preamble) size() int { return int(p.headerBytes + p.roomBytes + p.ringB
 func (p *preamble) check(size int64) error {
 	switch {
 	case string(p.magic[:]) != magic:
-		return errors.New("not a ring file")
+		return fmt.Errorf("%w: it is not a ring", ErrDamaged)
 	case p.order != sameOrder:
-		return errors.New("made on a machine of another byte order")
+		return fmt.Errorf("%w: it has another byte order", ErrDamaged)
 	case p.version != version:
 		return fmt.Errorf("it has layout version %d, this program reads version %d", p.version, version)
 	case p.headerBytes != headerBytes || p.markSlots != markSlots,
@@ -97,9 +96,9 @@ func (p *preamble) check(size int64) error {
 		p.readBytes == 0 || p.readBytes > maxRead,
 		p.ringBytes < MinBytes || p.ringBytes > MaxBytes+maxRead,
 		p.ringBytes < 9*p.readBytes: // ReadSize promises that eight reads fit beside the one that is reserved
-		return errors.New("header has lengths out of range")
+		return fmt.Errorf("%w: its header has lengths out of range", ErrDamaged)
 	case size != int64(p.size()):
-		return fmt.Errorf("file is %d bytes long, its header says %d", size, p.size())
+		return fmt.Errorf("%w: it is %d bytes long, its header says %d", ErrDamaged, size, p.size())
 	}
 	return nil
 }

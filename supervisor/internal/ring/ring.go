@@ -30,6 +30,9 @@ var (
 	ErrGone   = errors.New("ring: offset no longer kept")
 	ErrAhead  = errors.New("ring: offset not printed yet")
 	errClosed = errors.New("ring: closed")
+
+	// ErrDamaged is returned by Adopt for a file that no program can adopt.
+	ErrDamaged = errors.New("the file is damaged")
 )
 
 // Lengths in bytes.

@@ -125,12 +125,17 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 	if err != nil {
 		return s, err
 	}
-	v, err := readSaved(s.stateSlate)
-	if err != nil {
-		return s, err
-	}
 	s.connect()
-	if err := s.load(v); err != nil {
+	v, err := readSaved(s.stateSlate)
+	if err == nil {
+		err = s.load(v)
+	}
+	isNew := in.mayReplace(err)
+	if isNew {
+		damage, v = errors.Join(damage, err), replaceState(s.instance, in.known, t.cfg.ScrollbackLines, t.cfg.Now())
+		err = s.load(v)
+	}
+	if err != nil {
 		return s, err
 	}
 	if t.cfg.Cages != nil && v.Cage != "" {
@@ -141,10 +146,17 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 	}
 	s.log = s.logger(t.cfg.Log)
 	var rescued int
-	if s.ring, rescued, err = ring.Adopt(in.ring); err != nil {
+	if s.ring, rescued, err = ring.Adopt(in.ring); in.mayReplace(err) {
+		damage = errors.Join(damage, err)
+		err = s.replaceRing(in)
+	}
+	if err != nil {
 		return s, err
 	}
-	s.journal, err = journal.Adopt(s.ring.Room(), in.journal, s.journalConfig())
+	if s.journal, err = journal.Adopt(s.ring.Room(), in.journal, s.journalConfig()); in.mayReplace(err) {
+		damage = errors.Join(damage, err)
+		err = s.replaceJournal(in)
+	}
 	if err != nil && s.exit != nil { // the exited session needs no input, so a missing journal does not matter
 		s.journal, err = unusedJournal(s.journalConfig())
 	}
@@ -156,6 +168,9 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 		return s, err
 	}
 	_, end, _ := s.ring.Bounds()
+	if isNew {
+		err = s.noteScanned(end)
+	}
 	s.size = s.ring.SizeAt(end)
 	s.ringHolders.Store(1)
 	s.adopted = true
@@ -164,7 +179,7 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 		s.entry.owe()
 	}
 	if damage != nil {
-		s.log.Error().Err(damage).Msg("keyframe damaged; the screen is restored from the ring alone")
+		s.log.Error().AnErr("state", err).Err(damage).Msg("memory of the session damaged; the session continues with what is left of its output, screen, input and description")
 		s.entry.put(&s.sessionFiles, s.pty.PID()) // the vault still has the damaged file
 	}
 	s.log.Info().Int(logging.PID, s.pty.PID()).Uint64("printed", end).Int("rescued", rescued).Msg("session adopted")
@@ -188,7 +203,7 @@ func readSaved(from *slate.Slate) (*savedState, error) {
 func parseSaved(data []byte) (*savedState, error) {
 	v := &savedState{}
 	if err := json.Unmarshal(data, v); err != nil {
-		return nil, fmt.Errorf("state: %w", err)
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return v, v.validate()
 }

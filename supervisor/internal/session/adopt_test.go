@@ -5,9 +5,11 @@ package session
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -723,29 +725,76 @@ func TestNextLifeDamaged(t *testing.T) {
 	l.vault.drop(id)
 }
 
-// A session whose keyframe is damaged is served by the next supervisor, with the screen that its ring has. The one after
-// that finds a keyframe that is whole.
-func TestNextLifeDamagedKeyframe(t *testing.T) {
-	for name, damage := range map[string]func(*os.File) error{
-		"truncated": func(f *os.File) error { return f.Truncate(0) },
-		"zeroed": func(f *os.File) error {
-			_, err := f.WriteAt(make([]byte, 4096), 0)
+// A session with damaged memory files is served by the next supervisor with what is left, and by the one after that in the same
+// way: its child lives, so it must not be out of reach.
+func TestNextLifeDamagedFiles(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	rnd := rand.NewChaCha8([32]byte(binary.LittleEndian.AppendUint64(make([]byte, 24), seed)))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	})
+	state := func(s *Session) *os.File { return s.stateSlate.File() }
+	keyframe := func(s *Session) *os.File { return s.keyframeSlate.File() }
+	output := func(s *Session) *os.File { f, _ := s.ring.File(); return f }
+	truncate := func(f *os.File) error { return f.Truncate(0) }
+	zero := func(f *os.File) error { _, err := f.WriteAt(make([]byte, 4096), 0); return err }
+	randomAt := func(at int64, n int) func(*os.File) error {
+		return func(f *os.File) error {
+			p := make([]byte, n)
+			_, _ = rnd.Read(p) // it never fails
+			_, err := f.WriteAt(p, at)
 			return err
+		}
+	}
+	half := func(s *Session) func(*os.File) error {
+		return func(*os.File) error {
+			old, err := s.stateSlate.Read()
+			return errors.Join(err, s.stateSlate.Write(old[:len(old)/2]))
+		}
+	}
+	for name, damage := range map[string]func(*Session) error{
+		"keyframe truncated": func(s *Session) error { return truncate(keyframe(s)) },
+		"keyframe zeroed":    func(s *Session) error { return zero(keyframe(s)) },
+		"state truncated":    func(s *Session) error { return truncate(state(s)) },
+		"state zeroed":       func(s *Session) error { return zero(state(s)) },
+		"state random":       func(s *Session) error { return randomAt(0, 4096)(state(s)) },
+		"state without end":  func(s *Session) error { return half(s)(state(s)) },
+		"ring zeroed":        func(s *Session) error { return zero(output(s)) },
+		"ring random":        func(s *Session) error { return randomAt(0, 4096)(output(s)) },
+		"ring's end":         func(s *Session) error { return randomAt(64, 8)(output(s)) },
+		"input random":       func(s *Session) error { return randomAt(64<<10, 192<<10)(output(s)) },
+		"all random": func(s *Session) error {
+			return errors.Join(randomAt(0, 4096)(output(s)), randomAt(0, 4096)(state(s)), randomAt(0, 4096)(keyframe(s)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLife(t, Config{})
-			s := create(t, l.Table, bash(`seq 1 100; echo READY; read -r; echo END; read -r`))
-			look(t, s, fromStart(s)).until(t, "READY")
-			want := text(t, s)
+			spec := bash(`seq 1 100; echo READY; read -r a; echo "got $a"; read -r a; exit 7`)
+			spec.Cols, spec.Rows = 100, 30
+			s := create(t, l.Table, spec)
+			v := look(t, s, fromStart(s))
+			v.until(t, "READY\r\n")
+			was, want := info(t, s), text(t, s)
 			l = l.restart(Heritage{}, func(s *Session) {
-				if err := damage(s.keyframeSlate.File()); err != nil {
+				if err := damage(s); err != nil {
 					t.Error(err)
 				}
 			})
-			if got := text(t, l.get(s.ID())); got != want {
+			s = l.get(s.ID())
+			now := info(t, s)
+			if now.PID != was.PID || now.Instance != was.Instance || now.Size != was.Size || now.OutputOffset < was.OutputOffset {
+				t.Errorf("the session was %+v, and is %+v", was, now)
+			}
+			if got := text(t, s); !strings.HasPrefix(name, "ring") && name != "all random" && got != want {
 				t.Errorf("the screen is %.200q, want %.200q", got, want)
 			}
+			w := look(t, s, protocol.AttachSpec{Writer: "other", Resume: &protocol.Resume{Instance: s.Instance(), Offset: was.OutputOffset}})
+			if err := w.a.Type(0, []byte("x\n")); err != nil {
+				t.Fatal(err)
+			}
+			w.until(t, "got x")
 			l = l.restart(Heritage{}, func(s *Session) {
 				if !s.display.writeKeyframe(allLines) {
 					t.Error("the keyframe is not written")
@@ -757,11 +806,16 @@ func TestNextLifeDamagedKeyframe(t *testing.T) {
 					t.Errorf("the vault has a keyframe at %d (%v), %v", offset, isThere, err)
 				}
 			})
-			w := look(t, s, protocol.AttachSpec{})
-			if err := w.a.Type(0, []byte("\n")); err != nil {
+			if got := text(t, s); !strings.Contains(got, "got x") {
+				t.Errorf("the next screen is %.200q", got)
+			}
+			u := look(t, s, protocol.AttachSpec{})
+			if err := u.a.Type(0, []byte("\n")); err != nil {
 				t.Fatal(err)
 			}
-			w.until(t, "END")
+			if x := ended(t, s); x.ExitCode != 7 || x.Outcome != protocol.OutcomeNatural {
+				t.Errorf("the session ended as %+v", x)
+			}
 		})
 	}
 }

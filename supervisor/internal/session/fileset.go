@@ -7,7 +7,9 @@ import (
 	"os"
 	"slices"
 
+	"holdfast/protocol"
 	"holdfast/supervisor/internal/journal"
+	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/vault"
 )
 
@@ -26,6 +28,13 @@ const (
 type entryMeta struct {
 	Version int      `json:"version"`
 	Files   []string `json:"files"`
+	known
+}
+
+// known is what a vault entry itself tells of a session, for a successor that finds the state damaged.
+type known struct {
+	SessionID protocol.SessionID `json:"session,omitempty"` // absent in an entry of an older program
+	PTY       *pty.State         `json:"pty,omitempty"`     // absent without a terminal; it may lack the child
 }
 
 const entryVersion = 1
@@ -38,6 +47,7 @@ const entryPrefix = "session "
 type fileSet struct {
 	master, ring, state, keyframe *os.File
 	journal                       journal.Files
+	known                         known
 }
 
 // noJournal stands for absent files of a journal.
@@ -46,7 +56,7 @@ var noJournal = journal.Files{Pipe: -1, Queue: -1}
 // entry returns a vault entry of the files.
 func (in *fileSet) entry(id string, pid int) (vault.Entry, error) {
 	r := vault.Entry{ID: id, PID: pid}
-	meta := entryMeta{Version: entryVersion}
+	meta := entryMeta{Version: entryVersion, known: in.known}
 	add := func(role string, fd int) { meta.Files, r.FDs = append(meta.Files, role), append(r.FDs, fd) }
 	var err error
 	for _, f := range []struct {
@@ -83,6 +93,7 @@ func openEntry(r vault.Entry, roles ...string) (*fileSet, error) {
 	if err != nil {
 		meta.Files = make([]string, len(r.FDs)) // their roles are unknown, so the files are closed
 	}
+	in.known = meta.known
 	for i, role := range meta.Files {
 		fd := r.FDs[i]
 		switch role {

@@ -29,10 +29,10 @@ func TestFileSet(t *testing.T) {
 		roles []string
 		isBad bool
 	}{
-		{"all", fileSet{file(fileMaster), file(fileRing), file(fileState), file(fileKeyframe), noJournal}, []string{fileMaster, fileRing, fileState, fileKeyframe}, false},
-		{"exited", fileSet{nil, file(fileRing), file(fileState), file(fileKeyframe), noJournal}, []string{fileRing, fileState, fileKeyframe}, false},
-		{"of a trial", fileSet{nil, nil, file(fileState), file(fileKeyframe), noJournal}, trialFiles, false},
-		{"without a ring", fileSet{nil, nil, file(fileState), file(fileKeyframe), noJournal}, []string{fileRing}, true},
+		{"all", fileSet{file(fileMaster), file(fileRing), file(fileState), file(fileKeyframe), noJournal, known{SessionID: "x"}}, []string{fileMaster, fileRing, fileState, fileKeyframe}, false},
+		{"exited", fileSet{nil, file(fileRing), file(fileState), file(fileKeyframe), noJournal, known{SessionID: "x"}}, []string{fileRing, fileState, fileKeyframe}, false},
+		{"of a trial", fileSet{nil, nil, file(fileState), file(fileKeyframe), noJournal, known{SessionID: "x"}}, trialFiles, false},
+		{"without a ring", fileSet{nil, nil, file(fileState), file(fileKeyframe), noJournal, known{SessionID: "x"}}, []string{fileRing}, true},
 	} {
 		if !tt.isBad { // a queue, whose descriptor the entry carries as a number
 			fd, err := unix.Open(filepath.Join(dir, "queue"), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)

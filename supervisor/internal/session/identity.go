@@ -79,7 +79,7 @@ func (i *identity) save(labels map[string]string, limits protocol.Limits) (json.
 func loadIdentity(v *savedState) (identity, map[string]string, error) {
 	var saved savedSpec
 	if err := json.Unmarshal(v.Spec, &saved); err != nil {
-		return identity{}, nil, fmt.Errorf("session %s: %w", v.ID, err)
+		return identity{}, nil, fmt.Errorf("%w: session %s: %w", errDamaged, v.ID, err)
 	}
 	i := identity{
 		id: v.ID, instance: v.Instance, spec: saved.SpawnSpec, token: saved.Token, origin: saved.Origin, account: saved.Account,

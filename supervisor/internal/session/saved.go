@@ -102,10 +102,10 @@ func (v *savedState) validate() error {
 		return fmt.Errorf("saved state has version %d, but this program reads only %d to %d", v.Version, savedVersionMin, savedVersion)
 	}
 	if err := v.ID.Validate(); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if v.Instance == "" || len(v.Turns) == 0 || v.Away == nil || (v.State == protocol.StateExited) != (v.Exit != nil) {
-		return fmt.Errorf("saved state of session %s is incomplete: instance, turns, away log or exit record is missing", v.ID)
+		return fmt.Errorf("%w: session %s: instance, turns, away log or exit record is missing", errDamaged, v.ID)
 	}
 	return nil
 }

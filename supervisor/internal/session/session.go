@@ -212,7 +212,7 @@ func (s *Session) continueFrom(op *opening) {
 
 // useFiles connects display and input with the session's files.
 func (s *Session) useFiles() {
-	s.input.journal = s.journal
+	s.input.journal, s.sessionID = s.journal, s.id
 	d := &s.display
 	d.keyframe.Slate = s.keyframeSlate
 	d.identity, d.cfg, d.log, d.saved = &s.identity, s.cfg, &s.log, &s.saved.displayState

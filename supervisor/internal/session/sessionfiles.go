@@ -22,6 +22,7 @@ type sessionFiles struct {
 	keyframeSlate *slate.Slate
 	journal       *journal.Journal // nil after the session has exited
 	terminal      *pty.PTY         // nil after the session has exited, and for the fake terminal of a test
+	sessionID     protocol.SessionID
 }
 
 // makeFiles makes the files of a new session.
@@ -53,12 +54,15 @@ func unusedJournal(input journal.Config) (*journal.Journal, error) {
 	return journal.Adopt(make([]byte, journal.RoomBytes), noJournal, input)
 }
 
-// keyframeName is the name of the keyframe's file in /proc.
-const keyframeName = "holdfast-keyframe"
+// The names of the slates in /proc.
+const (
+	stateName    = "holdfast-state"
+	keyframeName = "holdfast-keyframe"
+)
 
 // makeSlates makes the files of the state and the keyframe.
 func (f *sessionFiles) makeSlates() (err error) {
-	if f.stateSlate, err = slate.New("holdfast-state"); err != nil {
+	if f.stateSlate, err = slate.New(stateName); err != nil {
 		return err
 	}
 	f.keyframeSlate, err = slate.New(keyframeName)
@@ -67,15 +71,20 @@ func (f *sessionFiles) makeSlates() (err error) {
 
 // adoptSlates opens the files of the state and the keyframe that a predecessor has written. If the
 // keyframe is no slate, adoptSlates makes an empty one, and damage tells why: the ring suffices to
-// make a screen, so that the session can be served all the same.
+// make a screen, so that the session can be served all the same. It does the same for the state; see damage.go.
 func (f *sessionFiles) adoptSlates(in *fileSet) (damage, err error) {
-	if f.stateSlate, err = slate.Adopt(in.state); err != nil {
+	if f.stateSlate, err = slate.Adopt(in.state); in.mayReplace(err) {
+		damage = err
+		f.stateSlate, err = slate.New(stateName)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
-	if f.keyframeSlate, damage = slate.Adopt(in.keyframe); damage != nil {
+	var keyframe error
+	if f.keyframeSlate, keyframe = slate.Adopt(in.keyframe); keyframe != nil {
 		f.keyframeSlate, err = slate.New(keyframeName)
 	}
-	return damage, err
+	return errors.Join(damage, keyframe), err
 }
 
 // endInput drops journal and terminal from the entries of the session, because the session has
@@ -115,7 +124,7 @@ func (f *sessionFiles) closeSlates() (err error) {
 // liveEntry returns a vault entry with the present files, and with the id and the child's pid. done
 // must be called when the entry is not used any more; it closes duplicates.
 func (f *sessionFiles) liveEntry(id string, pid int) (r vault.Entry, done func(), err error) {
-	in := fileSet{state: f.stateSlate.File(), keyframe: f.keyframeSlate.File(), journal: noJournal}
+	in := fileSet{state: f.stateSlate.File(), keyframe: f.keyframeSlate.File(), journal: noJournal, known: known{SessionID: f.sessionID}}
 	done = func() {
 		for _, duplicate := range []*os.File{in.master, in.ring} {
 			if duplicate != nil {
@@ -127,6 +136,8 @@ func (f *sessionFiles) liveEntry(id string, pid int) (r vault.Entry, done func()
 		in.journal = f.journal.Files()
 	}
 	if f.terminal != nil {
+		st := f.terminal.State()
+		in.known.PTY = &st
 		in.master, err = f.terminal.Master()
 	}
 	var ringErr error

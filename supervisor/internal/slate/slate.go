@@ -9,6 +9,7 @@
 package slate
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -45,6 +46,9 @@ const (
 	keepBytes = 64 << 10
 )
 
+// ErrDamaged is returned by Adopt for a file that no program can adopt.
+var ErrDamaged = errors.New("the file is damaged")
+
 // A Slate must be used by one goroutine at a time, except for SetWord.
 type Slate struct {
 	file    *os.File
@@ -79,11 +83,16 @@ func Adopt(file *os.File) (*Slate, error) {
 
 func (s *Slate) load() error {
 	head := make([]byte, wordsAt)
-	if _, err := s.file.ReadAt(head, 0); err != nil {
+	if _, err := s.file.ReadAt(head, 0); errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: it is shorter than its head", ErrDamaged)
+	} else if err != nil {
 		return err
 	}
 	if string(head[:len(magic)]) != magic {
-		return errors.New("not a slate, or a slate of an unknown version")
+		if bytes.HasPrefix(head, []byte(magic[:len(magic)-1])) {
+			return errors.New("slate of an unknown version")
+		}
+		return fmt.Errorf("%w: it is no slate", ErrDamaged)
 	}
 	s.current = binary.LittleEndian.Uint64(head[currentAt:])
 	s.second = otherHalf
@@ -96,7 +105,7 @@ func (s *Slate) load() error {
 		return err
 	}
 	if n > MaxBytes || at+n > info.Size() || s.half() == 0 && at+n > s.second {
-		return fmt.Errorf("invalid place: content of %d bytes in a file of %d bytes", n, info.Size())
+		return fmt.Errorf("%w: content of %d bytes in a file of %d bytes", ErrDamaged, n, info.Size())
 	}
 	s.used = [2]int64{MaxBytes, MaxBytes} // its writer may have died while it wrote to either half
 	return nil
