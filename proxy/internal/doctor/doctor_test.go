@@ -456,7 +456,7 @@ func TestFindings(t *testing.T) {
 			m.file("hf/sessions/gone@1/"+segment, "")
 			m.file("hf/sessions/unbegun@1/key", "")
 			m.file("hf/sessions/clock", "")
-		}, "recordings", Warning, "lists as lost: empty@1, gone@1, zeroed@1", "check the disk"},
+		}, "recordings", Warning, "labels are lost: empty@1, gone@1, zeroed@1", "check the disk"},
 		{"a crash loop", func(m *machine) {
 			m.ends(10)
 			m.asked(nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, "held"))

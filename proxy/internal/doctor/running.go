@@ -125,8 +125,8 @@ func (l *inspection) recordings() []Finding {
 	const check = "recordings"
 	var all []Finding
 	if names := undescribed(l.Dirs.Recordings()); len(names) > 0 {
-		all = append(all, Finding{check, Warning, fmt.Sprintf("stored sessions without a readable meta.json, which no supervisor lists as lost: %s", strings.Join(names, ", ")),
-			"check the disk; their files stay in " + l.Dirs.Recordings() + ". If such a session does not run and its files are not needed, remove its directory"})
+		all = append(all, Finding{check, Warning, fmt.Sprintf("stored sessions without a readable meta.json, so that their commands and labels are lost: %s", strings.Join(names, ", ")),
+			"check the disk. Those that do not run are listed as lost, and show their output; if it is not needed, proxy forget them"})
 	}
 	switch {
 	case l.supervisorErr != nil:

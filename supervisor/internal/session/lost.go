@@ -117,7 +117,13 @@ func (t *Table) addLost(store *past.Store, e past.Entry, isReplaced bool) error 
 			return err
 		}
 	}
-	if e.Err != nil {
+	if errors.Is(e.Err, past.ErrDamaged) || errors.Is(e.Err, fs.ErrNotExist) {
+		t.cfg.Log.Error().Err(e.Err).Str("recording", e.Life.String()).Msg("description of a stored session not readable; it is listed as lost, without its command and labels")
+		unknown := identity{spec: unknownSpec(t.cfg.ScrollbackLines), created: e.Modified}
+		e.Meta = past.Meta{Mode: past.Mode(protocol.DurableFull), Created: e.Modified}
+		e.Meta.Spec, e.Err = unknown.save(nil, protocol.Limits{})
+	}
+	if e.Err != nil { // a later version has written it, or the disk may return it later
 		return e.Err
 	}
 	later := t.registry.get(e.ID)

@@ -901,8 +901,8 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// A recording that cannot be read is no session, and stays for a later program.
-func TestDamagedRecording(t *testing.T) {
+// A recording of a later version is no session, and stays for a later program.
+func TestLaterRecording(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "a@1"), 0o700); err != nil {
 		t.Fatal(err)
@@ -916,6 +916,41 @@ func TestDamagedRecording(t *testing.T) {
 	}
 	if all, err := m.store.List(); err != nil || len(all) != 1 {
 		t.Errorf("the store has %v, %v; want the damaged recording", all, err)
+	}
+}
+
+// A lost session whose meta.json is damaged or missing is listed, shows its output, and can be forgotten.
+func TestDamagedMeta(t *testing.T) {
+	dir := t.TempDir()
+	m := boot(t, dir)
+	damages := map[protocol.SessionID]func(string) error{
+		"a": os.Remove, "b": func(path string) error { return os.Truncate(path, 10) }, "c": func(path string) error { return os.WriteFile(path, make([]byte, 100), 0o600) },
+	}
+	for id := range damages {
+		m.ready(t, id)
+	}
+	m.cut(t)
+	for id, damage := range damages {
+		paths, _ := filepath.Glob(filepath.Join(dir, string(id)+"@*", "meta.json"))
+		if err := damage(paths[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m = boot(t, dir)
+	for id := range damages {
+		s, err := m.Get(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := info(t, s); i.State != protocol.StateLost || !strings.Contains(text(t, s), "READY") {
+			t.Errorf("the session is %+v and shows %q", i, text(t, s))
+		}
+		if err := m.Forget(id, ""); err != nil {
+			t.Error(err)
+		}
+	}
+	if all, err := m.store.List(); len(all) > 0 || err != nil {
+		t.Errorf("after the sessions were forgotten, the store has %v, %v", all, err)
 	}
 }
 
