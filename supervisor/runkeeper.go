@@ -58,6 +58,9 @@ func runKeeper(o *options) error {
 	}
 	entries, claim, err := firstEntries(dirs, log)
 	if err != nil {
+		if !errors.As(err, new(*socket.InUseError)) {
+			log.Error().Err(err).Msg("keeper not started") // a proxy that has started it does not see its standard error
+		}
 		return err
 	}
 	if !isDependedOn {

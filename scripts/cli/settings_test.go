@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -56,4 +57,21 @@ func TestSettingsBroken(t *testing.T) {
 	w.must("new", "-d", "--", "sleep", "1000")
 	w.must("send", "s", "--enter", "x")
 	w.shows("s", "got x")
+}
+
+// A supervisor that cannot start must be reported as soon as it has ended, with the place of the cause.
+func TestSupervisorDoesNotStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if err := os.Mkdir(w.Path("keeping.lock"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.fails(69, "the supervisor that was started has ended", "new", "-d", "--", "cat")
+	if log := w.read("supervisor.log"); !strings.Contains(log, "keeping.lock: is a directory") {
+		t.Errorf("the log does not tell the cause: %s", log)
+	}
+	if err := os.Remove(w.Path("keeping.lock")); err != nil {
+		t.Fatal(err)
+	}
+	w.must("new", "-d", "--", "cat")
 }

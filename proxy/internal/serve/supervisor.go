@@ -2,9 +2,11 @@ package serve
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -24,16 +26,27 @@ import (
 func (o *Options) linkClient(dirs config.Dirs, secret string, log zerolog.Logger) *linkclient.Client {
 	path := dirs.Socket(config.SupervisorSocket)
 	instance := protocol.NewInstance()
+	var started atomic.Pointer[daemon.Process]
 	return linkclient.New(linkclient.Config{
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			nc, _, err := socket.Dial(ctx, path)
 			if err != nil {
 				return nil, err
 			}
+			started.Store(nil) // it has served: if it dies now, another process takes its place
 			return nc, nil
 		},
-		Start: func(ctx context.Context) error { return o.startSupervisor(ctx, dirs, log) },
-		Held:  func() error { return keeperstate.CheckHeld(dirs.Runtime) },
+		Start: func(ctx context.Context) error {
+			p, err := o.startSupervisor(ctx, dirs, log)
+			started.Store(p)
+			return err
+		},
+		Held: func() error {
+			if p := started.Load(); p != nil && hasFailed(p, dirs) && started.CompareAndSwap(p, nil) { // the next attempt starts another one
+				return fmt.Errorf("the supervisor that was started has ended: %w; %s may tell why", p.Err(), filepath.Join(dirs.State, "supervisor.log"))
+			}
+			return keeperstate.CheckHeld(dirs.Runtime)
+		},
 		Hello: func() link.Hello {
 			return link.Hello{
 				Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(),
@@ -67,20 +80,29 @@ func managerStarts(ctx context.Context, dirs config.Dirs) bool {
 	}
 }
 
-// startSupervisor starts the supervisor in the background, unless a service manager does so.
-func (o *Options) startSupervisor(ctx context.Context, dirs config.Dirs, log zerolog.Logger) error {
+// hasFailed reports whether a supervisor that was started has ended, and not because another one runs.
+func hasFailed(p *daemon.Process, dirs config.Dirs) bool {
+	if p.Err() == nil {
+		return false
+	}
+	keeper, err := keeperstate.PID(dirs.Runtime)
+	return keeper == 0 && err == nil
+}
+
+// startSupervisor starts the supervisor in the background, unless a service manager does so. Then it returns no process.
+func (o *Options) startSupervisor(ctx context.Context, dirs config.Dirs, log zerolog.Logger) (*daemon.Process, error) {
 	if managerStarts(ctx, dirs) {
-		return nil
+		return nil, nil
 	}
 	path, err := installed.Supervisor()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	args := []string{"--background"}
 	if o.Dir != "" {
 		abs, err := filepath.Abs(o.Dir)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		args = append(args, "--dir", abs)
 	}
@@ -89,5 +111,5 @@ func (o *Options) startSupervisor(ctx context.Context, dirs config.Dirs, log zer
 	if err == nil {
 		log.Info().Int("supervisor_pid", p.PID).Msg("supervisor started")
 	}
-	return err
+	return p, err
 }

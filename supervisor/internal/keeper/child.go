@@ -194,6 +194,9 @@ func (k *keeper) handleExit(c *child, status syscall.WaitStatus) {
 // then the caller of this program has to learn of the failure.
 func (k *keeper) scheduleRestart(c *child, code int) {
 	neverServed := k.Starts == 1 && !c.Ready
+	if neverServed {
+		k.log("the first supervisor did not serve: %s", k.Last)
+	}
 	if c.Quit && code == 0 || k.holdsNoSession() && (c.Quit || k.stopSignal != 0 || neverServed) {
 		k.exitCode = code
 		return
