@@ -37,7 +37,7 @@ func (systemDisk) Create(path string) (file, error) {
 	if err != nil {
 		return nil, err // a nil *os.File must not become a file that is not nil
 	}
-	return f, nil
+	return systemFile{f}, nil
 }
 
 func (systemDisk) OpenToWrite(path string) (file, error) {
@@ -45,12 +45,24 @@ func (systemDisk) OpenToWrite(path string) (file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, nil
+	return systemFile{f}, nil
 }
 
 func (systemDisk) Rename(from, to string) error { return os.Rename(from, to) }
 func (systemDisk) Remove(path string) error     { return os.Remove(path) }
 func (systemDisk) SyncDir(path string) error    { return syncDir(path) }
+
+// A systemFile is a file of the system.
+type systemFile struct{ *os.File }
+
+// Sync also fails if the file system has become read-only under the open file, as after sysrq-u: the kernel then
+// accepts writes and syncs, and never writes them to the disk.
+func (f systemFile) Sync() error {
+	if err := f.File.Sync(); err != nil {
+		return err
+	}
+	return checkWritable(filepath.Dir(f.Name())) // the file may have been renamed
+}
 
 // makeDirs creates a directory and the missing ones above it, and makes each entry durable.
 func makeDirs(d disk, path string) error {

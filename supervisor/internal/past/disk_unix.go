@@ -17,6 +17,14 @@ func syncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// checkWritable returns EROFS if a directory is on a read-only file system. It is a variable, because tests have none.
+var checkWritable = func(path string) error {
+	if err := unix.Access(path, unix.W_OK); errors.Is(err, unix.EROFS) {
+		return &os.PathError{Op: "sync", Path: path, Err: err}
+	}
+	return nil // also if the directory was removed
+}
+
 // lockFile locks the file until it is closed.
 func lockFile(f *os.File) error {
 	raw, err := f.SyscallConn()

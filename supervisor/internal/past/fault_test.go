@@ -100,7 +100,7 @@ type forgetfulFile struct {
 }
 
 func (f forgetfulFile) Sync() error {
-	info, err := f.file.(*os.File).Stat()
+	info, err := f.file.(systemFile).Stat()
 	if f.disk.isBroken && err == nil {
 		f.disk.isBroken, f.disk.lost = false, info
 		return syscall.EIO
@@ -403,6 +403,35 @@ func TestDamageIsGap(t *testing.T) {
 			}
 		}
 		end()
+	}
+}
+
+// If the file system becomes read-only under an open segment, the kernel may accept writes and syncs that never reach the disk.
+// Sync fails nevertheless, and what it has not confirmed is stored when the disk can be written to again.
+func TestReadOnly(t *testing.T) {
+	s := New(t.TempDir(), nil)
+	w := open(t, s, Full)
+	must(t, w.Append(0, textAt(0, 1000)), w.Sync())
+	before := checkWritable
+	defer func() { checkWritable = before }()
+	checkWritable = func(path string) error { return &os.PathError{Op: "sync", Path: path, Err: syscall.EROFS} }
+	must(t, w.Append(1000, textAt(1000, 1000)))
+	if err := w.Sync(); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("the sync on a read-only file system: %v", err)
+	}
+	checkWritable = before
+	_ = w.Close() // the segment is given up
+	w = open(t, s, Full)
+	must(t, w.Append(w.End(), textAt(w.End(), int(2000-w.End()))), w.Close())
+	at := uint64(0)
+	for p, err := range reader(t, s).Range(0, 2000) {
+		must(t, err)
+		if at += uint64(len(p.Output)); p.Missing > 0 {
+			t.Errorf("output is missing at %d", p.Offset)
+		}
+	}
+	if at != 2000 {
+		t.Errorf("the store has %d bytes, want 2000", at)
 	}
 }
 
