@@ -136,11 +136,16 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 }
 
 func TestTable(t *testing.T) {
-	var w countingWriter
-	table := NewTable(&w)
-	fmt.Fprintln(table, "ID\tSTATE")
-	fmt.Fprintln(table, "build\trunning")
-	if err := table.Flush(); err != nil || w.calls != 1 || w.String() != "ID     STATE\nbuild  running\n" {
-		t.Errorf("%v, %d writes: %q", err, w.calls, w.String())
+	for _, tt := range []struct{ in, want string }{
+		{"", ""},
+		{"ID\tSTATE\nbuild\trunning\n", "ID     STATE\nbuild  running\n"},
+		{"runs\tsh\nlabel é世\te\u0301\t👍\nlabel key\tab\tc\n", "runs       sh\nlabel é世  e\u0301   👍\nlabel key  ab  c\n"},
+	} {
+		var w countingWriter
+		table := NewTable(&w)
+		fmt.Fprint(table, tt.in)
+		if err := table.Flush(); err != nil || w.calls > 1 || w.String() != tt.want {
+			t.Errorf("%v, %d writes: %q, want %q", err, w.calls, w.String(), tt.want)
+		}
 	}
 }
