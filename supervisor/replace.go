@@ -20,6 +20,7 @@ import (
 	linkconn "holdfast/shared/link"
 	"holdfast/shared/logging"
 	"holdfast/shared/machine"
+	"holdfast/shared/plain"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
 	"holdfast/supervisor/internal/cage"
@@ -410,7 +411,7 @@ func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
 		return err
 	}
 	if tried, ok := reply.(*link.Upgraded); ok && err == nil {
-		fmt.Printf("%s could continue %d sessions of %s\n", tried.Version, tried.Sessions, old.Version)
+		fmt.Printf("%s could continue %s of %s\n", tried.Version, plain.Count(tried.Sessions, "session"), old.Version)
 		return nil
 	}
 	return u.await(ctx, old)
@@ -431,13 +432,13 @@ func (u *upgrader) await(ctx context.Context, old *protocol.ProcessStatus) error
 		switch {
 		case err != nil:
 		case hasDied(old, now):
-			return true, protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("%s died after it had taken over: %s; %s, process %d, continues with %d sessions",
-				version.String(), u.why(now), now.Version, now.PID, now.Sessions))
+			return true, protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("%s died after it had taken over: %s; %s, process %d, continues with %s",
+				version.String(), u.why(now), now.Version, now.PID, plain.Count(now.Sessions, "session")))
 		case now.Upgrades == old.Upgrades:
-			return true, protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("the supervisor did not become %s, and supervisor.log says why; %s, process %d, continues with %d sessions",
-				version.String(), now.Version, now.PID, now.Sessions))
+			return true, protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("the supervisor did not become %s, and supervisor.log says why; %s, process %d, continues with %s",
+				version.String(), now.Version, now.PID, plain.Count(now.Sessions, "session")))
 		default:
-			fmt.Printf("%s became %s, %d sessions continue, pid %d, after %v\n", old.Version, now.Version, now.Sessions, now.PID,
+			fmt.Printf("%s became %s, with %s, pid %d, after %v\n", old.Version, now.Version, plain.Count(now.Sessions, "session"), now.PID,
 				time.Since(u.began).Round(time.Millisecond))
 			return true, nil
 		}
@@ -520,7 +521,7 @@ func (u *upgrader) choose(ctx context.Context, held *keeperstate.Held) (done boo
 			if keeperstate.CancelChoice(u.dirs.Runtime) || now.Version != version.String() {
 				return true, nil // the keeper has started the program that it knew before, or the silent supervisor answers now
 			}
-			fmt.Printf("%s serves, %d sessions continue, pid %d\n", now.Version, now.Sessions, now.PID)
+			fmt.Printf("%s serves with %s, pid %d\n", now.Version, plain.Count(now.Sessions, "session"), now.PID)
 			done = true
 			return true, nil
 		}

@@ -93,7 +93,7 @@ func TestDoctor(t *testing.T) {
 	}
 	w.finds("directories", "error", "0755", "chmod 700 "+w.Dir, 2)
 	w.finds("proxy", "note", "not asked", "", 2)
-	w.finds("supervisor", "ok", "1 sessions", "", 2)
+	w.finds("supervisor", "ok", "1 session", "", 2)
 	if err := os.Chmod(w.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestDoctorDoesNotTakeUnknownForDead(t *testing.T) {
 		!strings.Contains(found[0].Finding, "programs that run: 1") {
 		t.Errorf("while the supervisor is stopped: exit %d, %+v", code, found)
 	}
-	w.finds("supervisor", "ok", "1 sessions", "", 0)
+	w.finds("supervisor", "ok", "1 session", "", 0)
 
 	w.Must("supervisor", "stop", "--sessions=end")
 	w.Gone(held)

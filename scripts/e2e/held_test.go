@@ -63,7 +63,7 @@ func TestHeld(t *testing.T) {
 	w.serves()
 	w.finds("keeper", "note", "started 3 times, and the one before ended: SIGKILL", "supervisor.log", 0)
 	w.loop()
-	if out := w.Must("supervisor", "--upgrade"); !strings.Contains(out, "will start") || !strings.Contains(out, "1 sessions continue") {
+	if out := w.Must("supervisor", "--upgrade"); !strings.Contains(out, "will start") || !strings.Contains(out, "with 1 session") {
 		t.Errorf("upgrade after a crash loop: %s", out)
 	}
 	w.Must("proxy", "send", "s", "--enter", "still here")

@@ -73,6 +73,14 @@ func Cut(s string, n int) string {
 	return strings.ToValidUTF8(s[:min(len(s), n)], "")
 }
 
+// Count returns a number with its noun, which is in the singular.
+func Count[N int | uint64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // ShellWord returns s as one word of a POSIX shell's command line. It quotes s if s is empty or
 // contains a character that may have a meaning for the shell.
 func ShellWord(s string) string {

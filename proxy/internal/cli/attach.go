@@ -270,7 +270,7 @@ func noteUndelivered(att *client.Attachment, t *front.Terminal) bool {
 	n := att.Unacknowledged() + t.Refused()
 	if n > 0 {
 		Note("%s of input may not have reached session %s, because no acknowledgement came; attach again, and look before you repeat the input",
-			count(n, "byte"), att.Info().Session.ID)
+			plain.Count(n, "byte"), att.Info().Session.ID)
 	}
 	return n > 0
 }

@@ -117,7 +117,7 @@ func (r *absence) print(out io.Writer, s *protocol.SessionInfo, now time.Time) e
 	if r.Printed == 0 {
 		say("printed nothing")
 	} else if r.Printed < 1<<20 {
-		say("printed %d bytes", r.Printed)
+		say("printed %s", plain.Count(r.Printed, "byte"))
 	} else {
 		say("printed %s", ByteSize(r.Printed))
 	}

@@ -356,7 +356,7 @@ func stepText(p handoff.Progress) string {
 	case "offered":
 		return fmt.Sprintf("proxy %s, pid %d, offers its listeners and connections", cmp.Or(p.Version, "dev"), p.PID)
 	case "compared":
-		text := fmt.Sprintf("both proxies see the same output of %s", count(p.Sessions, "session"))
+		text := fmt.Sprintf("both proxies see the same output of %s", plain.Count(p.Sessions, "session"))
 		if p.Skipped > 0 {
 			text += fmt.Sprintf(" of %d", p.Sessions+p.Unseen+p.Skipped)
 		}
@@ -372,7 +372,7 @@ func stepText(p handoff.Progress) string {
 
 // movedText describes the step in which connections were moved.
 func movedText(p handoff.Progress) string {
-	text := count(p.Connections, "connection") + " moved"
+	text := plain.Count(p.Connections, "connection") + " moved"
 	if p.Connections > 0 {
 		text += fmt.Sprintf(", with a pause of %.1f ms (median), %.1f ms at most", p.StallMedianMS, p.StallMaxMS)
 	}

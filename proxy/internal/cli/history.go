@@ -14,6 +14,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/plain"
 )
 
 // historyOptions are the flags of history.
@@ -164,7 +165,7 @@ func noteCut(id protocol.SessionID, lines []protocol.HistoryLine) {
 		}
 	}
 	if n > 0 {
-		Note("only the beginning of %s follows, because long lines are cut; proxy export %s --from 0 prints all", count(n, "line"), id)
+		Note("only the beginning of %s follows, because long lines are cut; proxy export %s --from 0 prints all", plain.Count(n, "line"), id)
 	}
 }
 

@@ -213,7 +213,7 @@ func tellEvent(out io.Writer, e rollout.Event) {
 		for _, wave := range e.Waves {
 			total += len(wave)
 		}
-		fmt.Fprintf(out, "%s to upgrade, in %s\n", count(total, "host"), count(len(e.Waves), "wave"))
+		fmt.Fprintf(out, "%s to upgrade, in %s\n", plain.Count(total, "host"), plain.Count(len(e.Waves), "wave"))
 	case "wave":
 		fmt.Fprintf(out, "wave %d: %s\n", e.Wave, strings.Join(e.Waves[0], ", "))
 	case "return":
@@ -223,7 +223,7 @@ func tellEvent(out io.Writer, e rollout.Event) {
 	case "host":
 		if e.State.State == rollout.State(gate.UpgradeDone) {
 			fmt.Fprintf(out, "  %s: upgraded to %s with %s, %s moved, longest pause %.1f ms\n", e.State.Host, plain.Text(build(e.State.Proxy)),
-				count(e.State.Sessions, "session"), count(e.State.Clients, "connection"), e.State.StallMS)
+				plain.Count(e.State.Sessions, "session"), plain.Count(e.State.Clients, "connection"), e.State.StallMS)
 		}
 	case "end":
 		w := plain.NewTable(out)

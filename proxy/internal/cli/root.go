@@ -224,7 +224,7 @@ func typedArgs(cmd *cobra.Command) {
 		if err := check(cmd, args); err != nil {
 			text := "an argument is missing"
 			if len(args) > 0 {
-				text = fmt.Sprintf("the command does not take %s", count(len(args), "argument"))
+				text = fmt.Sprintf("the command does not take %s", plain.Count(len(args), "argument"))
 			}
 			return exitcode.WrongUsage(fmt.Errorf("%s\nusage: %s", text, cmd.UseLine()))
 		}

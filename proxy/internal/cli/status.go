@@ -79,16 +79,16 @@ func printStatus(out io.Writer, s *client.Status, held error) error {
 		fmt.Fprintln(out, "cages      ", cagesText(c))
 	}
 	if r := s.Supervisor.Recording; r != nil && r.Failing > 0 {
-		fmt.Fprintf(out, "recordings  %s cannot be stored on disk: %s; %s doctor tells the next step\n", count(r.Failing, "session"), plain.Text(r.Error), installed.Name())
+		fmt.Fprintf(out, "recordings  %s cannot be stored on disk: %s; %s doctor tells the next step\n", plain.Count(r.Failing, "session"), plain.Text(r.Error), installed.Name())
 	}
 	if r := s.Supervisor.Recording; r != nil && r.Sealed > 0 {
-		fmt.Fprintf(out, "sealed      %s cannot be read without the key; %s doctor tells the next step\n", count(r.Sealed, "lost session"), installed.Name())
+		fmt.Fprintf(out, "sealed      %s cannot be read without the key; %s doctor tells the next step\n", plain.Count(r.Sealed, "lost session"), installed.Name())
 	}
 	skew := "none"
 	if s.Proxy.Version != s.Supervisor.Version {
 		skew = "versions differ; they speak protocol " + agreed(s)
 	}
-	_, err := fmt.Fprintf(out, "sessions    %d running, %s, skew: %s\n", s.Supervisor.Sessions, count(s.Proxy.Clients, "client"), skew)
+	_, err := fmt.Fprintf(out, "sessions    %d running, %s, skew: %s\n", s.Supervisor.Sessions, plain.Count(s.Proxy.Clients, "client"), skew)
 	return err
 }
 
@@ -110,9 +110,9 @@ func keeperText(s *protocol.ProcessStatus) string {
 	if k == nil {
 		return "none; the sessions would end with the supervisor"
 	}
-	text := fmt.Sprintf("pid %-8d holds %s; supervisor started %s", k.PID, count(k.Sessions, "session"), times(k.Starts))
+	text := fmt.Sprintf("pid %-8d holds %s; supervisor started %s", k.PID, plain.Count(k.Sessions, "session"), times(k.Starts))
 	if k.Sessions < s.Sessions {
-		text = fmt.Sprintf("pid %-8d holds only %d of %s; supervisor started %s", k.PID, k.Sessions, count(s.Sessions, "session"), times(k.Starts))
+		text = fmt.Sprintf("pid %-8d holds only %d of %s; supervisor started %s", k.PID, k.Sessions, plain.Count(s.Sessions, "session"), times(k.Starts))
 	}
 	if k.Last != "" {
 		text += ", the previous one ended: " + k.Last

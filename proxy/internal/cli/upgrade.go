@@ -19,6 +19,7 @@ import (
 	"holdfast/shared/link"
 	"holdfast/shared/machine"
 	"holdfast/shared/pipe"
+	"holdfast/shared/plain"
 	"holdfast/shared/socket"
 	"holdfast/shared/sysexits"
 )
@@ -251,7 +252,7 @@ func (u *upgrade) try(ctx context.Context, conn *link.Conn, old *protocol.Proces
 	if !u.dryRun {
 		return nil
 	}
-	text := fmt.Sprintf("supervisor %s, pid %d, could become %s with %s", build(old.Version), old.PID, build(tried.Version), count(tried.Sessions, "session"))
+	text := fmt.Sprintf("supervisor %s, pid %d, could become %s with %s", build(old.Version), old.PID, build(tried.Version), plain.Count(tried.Sessions, "session"))
 	u.tell(upgradeStep{Step: "tried", Text: text, PID: old.PID, Version: build(tried.Version), Sessions: tried.Sessions})
 	if u.proxy == nil {
 		return nil
@@ -306,7 +307,7 @@ func (u *upgrade) become(ctx context.Context, conn *link.Conn, old *protocol.Pro
 	}
 	stall := time.Since(ended)
 	text := fmt.Sprintf("supervisor %s became %s, pid %d, with %s; it answered again after %v",
-		build(old.Version), build(now.Version), now.PID, count(now.Sessions, "session"), stall.Round(100*time.Microsecond))
+		build(old.Version), build(now.Version), now.PID, plain.Count(now.Sessions, "session"), stall.Round(100*time.Microsecond))
 	u.tell(upgradeStep{Step: "became", Text: text, PID: now.PID, Version: build(now.Version), Sessions: now.Sessions, StallMS: float64(stall.Microseconds()) / 1000})
 	return nil
 }

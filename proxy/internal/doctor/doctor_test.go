@@ -403,7 +403,7 @@ func TestFindings(t *testing.T) {
 			s := supervisor("v2")
 			s.Keeper.Sessions = 2
 			m.asked(s, nil)
-		}, "keeper", Warning, "2 sessions of 3", "supervisor.log"},
+		}, "keeper", Warning, "holds only 2 of 3 sessions", "supervisor.log"},
 		{"a supervisor that has died", func(m *machine) {
 			s := supervisor("v2")
 			s.Keeper.Starts, s.Keeper.Last = 2, "SIGSEGV"

@@ -15,6 +15,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/config"
+	"holdfast/shared/plain"
 )
 
 // supervisorRuns returns one of three findings: the supervisor runs, none runs, or it does not
@@ -23,7 +24,7 @@ func (l *inspection) supervisorRuns() []Finding {
 	const check = "supervisor"
 	if l.supervisorErr == nil {
 		s := l.supervisor
-		return orOK(nil, check, fmt.Sprintf("process %d, version %s, runs with %d sessions", s.PID, s.Version, s.Sessions))
+		return orOK(nil, check, fmt.Sprintf("process %d, version %s, runs with %s", s.PID, s.Version, plain.Count(s.Sessions, "session")))
 	}
 	if l.held != nil {
 		return []Finding{{check, Error, l.held.Error(),
@@ -76,7 +77,7 @@ func (l *inspection) keeperRuns() []Finding {
 		return []Finding{{check, Error, fmt.Sprintf("process %d was stopped by a signal; if the supervisor dies, nothing starts another one", s.Keeper.PID),
 			fmt.Sprintf("let it continue: kill -CONT %d", s.Keeper.PID)}}
 	case s.Keeper.Sessions < s.Sessions:
-		return []Finding{{check, Warning, fmt.Sprintf("process %d holds %d sessions of %d; if the supervisor dies, the others die with it", s.Keeper.PID, s.Keeper.Sessions, s.Sessions),
+		return []Finding{{check, Warning, fmt.Sprintf("process %d holds only %d of %s; if the supervisor dies, the others die with it", s.Keeper.PID, s.Keeper.Sessions, plain.Count(s.Sessions, "session")),
 			"see " + filepath.Join(l.Dirs.State, "supervisor.log") + " for the reason"}}
 	case s.Keeper.Last != "":
 		return []Finding{{check, Note, fmt.Sprintf("process %d holds all sessions; the supervisor was started %d times, and the one before ended: %s", s.Keeper.PID, s.Keeper.Starts, s.Keeper.Last),

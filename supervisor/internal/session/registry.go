@@ -121,10 +121,10 @@ func (r *registry[S]) reserve(id protocol.SessionID, token string, now time.Time
 // that is not zero. The sessions in surplus must be forgotten. mu must be held.
 func (r *registry[S]) admit(old S, account string, now time.Time) (surplus []S, err error) {
 	if live := r.liveCount(); live >= r.bounds.sessions {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions are running, which is the limit (max_sessions); end one", live))
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("sessions that run: %d, which is the limit (max_sessions); end one", live))
 	}
 	if live := r.liveOf(account); live >= r.bounds.perAccount {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions of this originator are running, which is its limit; end one", live))
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("sessions of this originator that run: %d, which is its limit; end one", live))
 	}
 	if surplus, err = r.fileRoom(old); err != nil {
 		return nil, err
