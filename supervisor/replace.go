@@ -131,7 +131,7 @@ func (r *replacer) try(ctx context.Context, program *reexec.Program) (trialVersi
 		return "", 0, err
 	}
 	trialVersion, err = program.Try(ctx, data, files, []string{"run"})
-	return trialVersion, len(entries), err
+	return trialVersion, r.sessions.Live(), err // the entries of ended sessions are on trial as well
 }
 
 func (r *replacer) builder() *builder {

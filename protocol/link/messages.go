@@ -571,7 +571,7 @@ type Upgrade struct {
 // Upgraded reports that the trial of a program has succeeded.
 type Upgraded struct {
 	Version  string `json:"version,omitempty"`
-	Sessions int    `json:"sessions"` // number of sessions in the trial
+	Sessions int    `json:"sessions"` // number of sessions that run
 }
 
 // MessageType implements protocol.Message.

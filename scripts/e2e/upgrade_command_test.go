@@ -16,6 +16,8 @@ func TestProxyUpgrade(t *testing.T) {
 	t.Parallel()
 	h := newHeld(t)
 	one, other := releases(t)
+	h.Must("proxy", "new", "-d", "--id", "ended", "--", "cat")
+	h.Must("proxy", "kill", "ended")
 	for _, to := range []release{other, one} {
 		old, was := h.Only("proxy"), h.is
 		r := h.runFrom(to.bin, "proxy", "upgrade", "--dry-run")
