@@ -502,11 +502,11 @@ func validateEnvText(env []string) error {
 // ValidateSecretEnv returns an error if there are too many names of variables, or one is invalid.
 func ValidateSecretEnv(names []string) error {
 	if len(names) > MaxSecretEnv {
-		return TooLarge(fmt.Sprintf("secret_env must have at most %d names, but there are %d", MaxSecretEnv, len(names)))
+		return TooLarge(fmt.Sprintf("at most %d names of secret variables are allowed, but there are %d", MaxSecretEnv, len(names)))
 	}
 	for _, n := range names {
 		if n == "" || len(n) > MaxSecretName || strings.ContainsAny(n, "=?[]\\/\x00") {
-			return Errorf(CodeInvalidArgument, fmt.Sprintf("secret_env must have names of 1 to %d bytes without = ? [ ] / and \\, but one is %.80q", MaxSecretName, n))
+			return Errorf(CodeInvalidArgument, fmt.Sprintf("the name of a secret variable must have 1 to %d bytes without = ? [ ] / and \\, but it is %.80q", MaxSecretName, n))
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func (p SizePolicy) Validate() error {
 	case "", SizeLatest, SizeOwner, SizeSmallest, SizeLargest, SizeFixed:
 		return nil
 	}
-	return Errorf(CodeInvalidArgument, fmt.Sprintf("size_policy must be latest, owner, smallest, largest or fixed, but it is %.40q", string(p)))
+	return Errorf(CodeInvalidArgument, fmt.Sprintf("a size policy must be latest, owner, smallest, largest or fixed, but it is %.40q", string(p)))
 }
 
 // MaxTerminalVersion is the largest length of Appearance.Version in bytes.

@@ -97,7 +97,7 @@ func TestChanges(t *testing.T) {
 		t.Errorf("changes --max-bytes 80 prints %q", got)
 	}
 	w.fails(64, "--since", "changes", "s", "--since", "!")
-	w.fails(64, "max_bytes", "changes", "s", "--max-bytes", "-1")
+	w.fails(64, "--max-bytes must", "changes", "s", "--max-bytes", "-1")
 	w.fails(64, "not a mark of changes", "changes", "s", "--since", "AAAA")
 }
 
@@ -157,8 +157,11 @@ func TestSizes(t *testing.T) {
 		t.Errorf("the policy is %v", got)
 	}
 	w.fails(64, "--policy", "resize", "s")
-	w.fails(64, "size_policy must be", "resize", "s", "--policy", "mine")
-	w.fails(64, "size_policy must be", "new", "-d", "--size-policy", "mine", "--", "true")
+	w.fails(64, "--wait-idle must", "send", "s", "x", "--wait-idle", "100h")
+	w.fails(64, "--wait-idle must", "send", "s", "x", "--wait-idle", "1us")
+	w.fails(64, "the grace time must", "kill", "s", "--grace", "2h")
+	w.fails(64, "a size policy must be", "resize", "s", "--policy", "mine")
+	w.fails(64, "a size policy must be", "new", "-d", "--size-policy", "mine", "--", "true")
 	w.fails(64, "--pace needs --exclusive", "attach", "s", "--pace")
 	w.fails(64, "--view is", "attach", "s", "--view", "mine")
 }

@@ -157,7 +157,7 @@ func (c *conn) spawn(ctx context.Context, q *request, create protocol.Message, e
 	window := s.cfg.EarlyExit
 	if earlyMS != nil {
 		if *earlyMS > maxEarlyExit.Milliseconds() {
-			return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("early_exit_ms is greater than %d", maxEarlyExit.Milliseconds()))
+			return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("the time for an early exit must be at most %v", maxEarlyExit))
 		}
 		window = time.Duration(max(0, *earlyMS)) * time.Millisecond
 	}

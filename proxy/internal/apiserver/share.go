@@ -49,7 +49,7 @@ func (c *caller) share(ctx context.Context, m *api.Share) (protocol.Message, err
 		return nil, err
 	}
 	if m.TTLMS < 0 || m.TTLMS > maxShareLife.Milliseconds() {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("a share link may last for at most %v: set ttl_ms to 0 to %d", maxShareLife, maxShareLife.Milliseconds()))
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("the time of a share link must be at most %v", maxShareLife))
 	}
 	if c.s.cfg.Web == "" {
 		return nil, protocol.Errorf(protocol.CodeUnsupported, "this proxy has no web address: set web in the settings (HOLDFAST_WEB), then proxy --handoff")

@@ -47,16 +47,14 @@ func (o *awaitOptions) check(f *pflag.FlagSet, prefix string) error {
 	switch {
 	case f.Changed(prefix+"text") && o.text == "":
 		return exitcode.WrongUsage(fmt.Errorf("--%stext needs a text", prefix))
-	case f.Changed(prefix+"idle") && o.idle == 0:
-		return exitcode.WrongUsage(fmt.Errorf("the time for --%sidle must be at least 1ms", prefix))
+	case f.Changed(prefix+"idle") && (o.idle < time.Millisecond || o.idle.Milliseconds() > protocol.MaxAwaitIdleMS):
+		return exitcode.WrongUsage(fmt.Errorf("the time for --%sidle must be 1ms to 1d", prefix))
 	case f.Changed("timeout") && o.timeout < 0:
 		return exitcode.WrongUsage(errors.New("the time for --timeout must not be negative"))
 	case !o.asked():
 		return nil
 	case o.text != "" && (o.prompt || o.idle != 0), o.prompt && o.idle != 0:
 		return exitcode.WrongUsage(fmt.Errorf("give only one of --%[1]stext, --%[1]sprompt and --%[1]sidle", prefix))
-	case o.idle != 0 && o.idle < time.Millisecond:
-		return exitcode.WrongUsage(errors.New("the time for --idle must be at least 1ms"))
 	}
 	if err := o.spec("any", nil).Validate(); err != nil {
 		return exitcode.WrongUsage(err)

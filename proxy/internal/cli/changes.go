@@ -36,6 +36,9 @@ func (a *App) changesCommand() *cobra.Command {
 		}))
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		var err error
+		if maxBytes < 0 {
+			return exitcode.WrongUsage(errors.New("--max-bytes must not be negative"))
+		}
 		if since, err = base64.StdEncoding.DecodeString(mark); err != nil {
 			return exitcode.WrongUsage(errors.New("--since must be a mark that changes has printed"))
 		}

@@ -305,7 +305,7 @@ func (s *Server) terminate(m *wire.Terminate) (protocol.Message, error) {
 	}
 	if m.GraceMS != nil {
 		if *m.GraceMS < 0 || *m.GraceMS > maxGrace.Milliseconds() {
-			return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("grace_ms must be between 0 and %v", maxGrace))
+			return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("the grace time must be between 0 and %v", maxGrace))
 		}
 		grace := time.Duration(*m.GraceMS) * time.Millisecond
 		end.Grace = &grace
