@@ -9,7 +9,7 @@ package sysexits
 const (
 	Usage       = 64
 	NoInput     = 66 // there is no such session
-	Unavailable = 69 // there is no proxy or no supervisor, or another one runs
+	Unavailable = 69 // there is no proxy or no supervisor, another one runs, or it cannot do this here
 	Software    = 70
 	OSError     = 71 // a command could not be started
 	CantCreate  = 73 // the id is in use

@@ -33,6 +33,7 @@ var byCode = map[protocol.Code]int{
 	protocol.CodeNotStored:             sysexits.NoInput,
 	protocol.CodeSupervisorUnreachable: sysexits.Unavailable,
 	protocol.CodeUnsupportedOS:         sysexits.Unavailable,
+	protocol.CodeUnsupported:           sysexits.Unavailable,
 	protocol.CodeSpawnFailed:           sysexits.OSError,
 	protocol.CodeSessionExists:         sysexits.CantCreate,
 	protocol.CodeSessionRunning:        sysexits.TempFail,

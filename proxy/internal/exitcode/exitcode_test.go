@@ -29,8 +29,10 @@ func TestTooLarge(t *testing.T) {
 			t.Errorf("%s: %v: exit code %d, want %d", name, err, code, sysexits.Usage)
 		}
 	}
-	if code := Of(protocol.Errorf(protocol.CodeLimitExceeded, "64 sessions are running")); code != sysexits.TempFail {
-		t.Errorf("exit code %d, want %d", code, sysexits.TempFail)
+	for code, want := range map[protocol.Code]int{protocol.CodeLimitExceeded: sysexits.TempFail, protocol.CodeUnsupported: sysexits.Unavailable} {
+		if got := Of(protocol.Errorf(code, "a message")); got != want {
+			t.Errorf("%s has the exit code %d, want %d", code, got, want)
+		}
 	}
 }
 

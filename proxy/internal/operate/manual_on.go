@@ -60,7 +60,7 @@ var manualSections = []manual.Section{
 			{Word: "0", Text: "The command succeeded."},
 			{Word: "64", Text: "A flag or an argument is wrong."},
 			{Word: "66", Text: "There is no such session, or it has ended."},
-			{Word: "69", Text: "No proxy or no supervisor runs here."},
+			{Word: "69", Text: "No proxy or no supervisor runs here, or this host cannot do it."},
 			{Word: "70", Text: "Another error occurred."},
 			{Word: "71", Text: "The command could not be started."},
 			{Word: "73", Text: "The session's id is in use."},
