@@ -124,12 +124,12 @@ func TestRecordAgain(t *testing.T) {
 		t.Fatal("the killed record is still attached")
 	}
 	w.fails(73, "--overwrite replaces it", "record", "s", "-o", w.Path("s.cast"))
-	b = start("--append")
+	b = start("--append", "--title", "other")
 	recorded("second")
 	if err := b.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if r := w.wait(b); r.Code != 0 {
+	if r := w.wait(b); r.Code != 0 || !strings.Contains(r.Errout, "--title and --idle-limit have no effect") {
 		t.Errorf("ctrl-c: %v", r)
 	}
 	_, events := castEvents(t, w.read("s.cast"))

@@ -102,6 +102,9 @@ func (o *recordOptions) record(cmd *cobra.Command, c *client.Client, id protocol
 	if err != nil {
 		return err
 	}
+	if length > 0 && (o.title != "" || o.idleLimit != 0) {
+		Note("--title and --idle-limit have no effect, because %s has a header already", o.output)
+	}
 	took, err := o.write(ctx, w, att, length)
 	if err := errors.Join(err, done()); err != nil {
 		return err
