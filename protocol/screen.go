@@ -53,8 +53,8 @@ func (s ScreenSpec) Validate() error {
 			return err
 		}
 	}
-	if s.Cols < 0 || s.Rows < 0 {
-		return Errorf(CodeInvalidArgument, "cols and rows must not be negative")
+	if err := (Size{s.Cols, s.Rows}).Validate(); err != nil {
+		return err
 	}
 	if s.Lines < 0 || s.Skip < 0 || s.Scrollback < AllScrollback {
 		return Errorf(CodeInvalidArgument, "lines, skip and scrollback must not be negative, except a scrollback of -1")

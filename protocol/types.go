@@ -90,6 +90,14 @@ func (s Size) Normalize() Size {
 	}
 }
 
+// Validate returns an error if a number is negative.
+func (s Size) Validate() error {
+	if s.Cols < 0 || s.Rows < 0 {
+		return Errorf(CodeInvalidArgument, "cols and rows must not be negative")
+	}
+	return nil
+}
+
 func (s Size) String() string { return fmt.Sprintf("%dx%d", s.Cols, s.Rows) }
 
 // State is the state of a session.
@@ -452,6 +460,9 @@ func (s SpawnSpec) Validate() error {
 	if err := s.SizePolicy.Validate(); err != nil {
 		return err
 	}
+	if err := (Size{s.Cols, s.Rows}).Validate(); err != nil {
+		return err
+	}
 	if err := s.Appearance().Validate(); err != nil {
 		return err
 	}
@@ -611,6 +622,9 @@ func (a AttachSpec) OwnSize() (Size, bool) {
 // Validate returns an error if the request is wrong for every session.
 func (a AttachSpec) Validate() error {
 	if err := a.SessionID.Validate(); err != nil {
+		return err
+	}
+	if err := (Size{a.Cols, a.Rows}).Validate(); err != nil {
 		return err
 	}
 	switch a.Mode {

@@ -253,6 +253,9 @@ type SizePolicy struct {
 	Rows      int                 `json:"rows,omitempty"`
 }
 
+// Validate returns an error if the size is wrong for every session.
+func (m SizePolicy) Validate() error { return protocol.Size{Cols: m.Cols, Rows: m.Rows}.Validate() }
+
 // Clear deletes the lines above a session's screen, for all viewers. The reply is OK.
 type Clear struct {
 	SessionID protocol.SessionID `json:"session_id"`
@@ -328,6 +331,9 @@ type Resize struct {
 	Cols      int                `json:"cols"`
 	Rows      int                `json:"rows"`
 }
+
+// Validate returns an error if the size is wrong for every session.
+func (m Resize) Validate() error { return protocol.Size{Cols: m.Cols, Rows: m.Rows}.Validate() }
 
 // Interrupt sends SIGINT to the foreground process group of the terminal. It is sent on an
 // attachment's stream, or as a request with SessionID. The reply to the request is OK.

@@ -540,7 +540,7 @@ func TestSentBehindAttach(t *testing.T) {
 	c.wantError(protocol.CodeNotAttached)
 }
 
-// An invalid appearance is refused, and does not end the attachment. One for an attachment that does not exist fails
+// An invalid appearance or size is refused, and does not end the attachment. One for an attachment that does not exist fails
 // with not_attached.
 func TestAppearanceRefused(t *testing.T) {
 	w := newWorld(t, nil)
@@ -553,6 +553,10 @@ func TestAppearanceRefused(t *testing.T) {
 	}
 	c.send(api.Appearance{Request: req("y"), Attachment: 2})
 	if e := c.wantError(protocol.CodeNotAttached); e.RequestID != "y" || e.Attachment == nil {
+		t.Errorf("arrived %+v", e)
+	}
+	c.send(api.Resize{Request: req("z"), Attachment: new(uint32(1)), Cols: -5, Rows: 6})
+	if e := c.wantError(protocol.CodeInvalidArgument); e.RequestID != "z" || e.Attachment != nil {
 		t.Errorf("arrived %+v", e)
 	}
 	c.send(api.Resize{Attachment: new(uint32(1)), Cols: 5, Rows: 6})

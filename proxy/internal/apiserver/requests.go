@@ -161,7 +161,12 @@ var orderedHandlers = make(orderedTable).
 		if m.Attachment == nil {
 			return false
 		}
-		c.forward(m.RequestID, *m.Attachment, wire.Resize{Cols: m.Cols, Rows: m.Rows})
+		resize := wire.Resize{Cols: m.Cols, Rows: m.Rows}
+		if err := resize.Validate(); err != nil {
+			c.fail(m.RequestID, nil, err) // without the number, because this error does not end the attachment
+			return true
+		}
+		c.forward(m.RequestID, *m.Attachment, resize)
 		return true
 	})).
 	add(ordered(func(c *conn, m *api.Interrupt) bool {

@@ -96,11 +96,16 @@ func (c *conn) terminalData(m *api.TerminalData) {
 
 // terminalResize sends the size of the client's window.
 func (c *conn) terminalResize(m *api.TerminalResize) {
-	if a := c.attachments.terminal(m.SessionID); a != nil {
-		a.link.Send(wire.Resize{Cols: m.Cols, Rows: m.Rows})
-		return
+	resize := wire.Resize{Cols: m.Cols, Rows: m.Rows}
+	a, err := c.attachments.terminal(m.SessionID), resize.Validate()
+	switch {
+	case a == nil:
+		c.send(terminalError(protocol.Request{}, m.SessionID, noTerminal(m.SessionID)))
+	case err != nil:
+		c.send(terminalError(protocol.Request{}, m.SessionID, err))
+	default:
+		a.link.Send(resize)
 	}
-	c.send(terminalError(protocol.Request{}, m.SessionID, noTerminal(m.SessionID)))
 }
 
 func noTerminal(id protocol.SessionID) error {

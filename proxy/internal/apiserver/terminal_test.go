@@ -270,6 +270,10 @@ func TestTextInputToReadOnly(t *testing.T) {
 	if m := expect[*api.TerminalError](c); m.SessionID != "s" || m.Code != protocol.CodePermissionDenied {
 		t.Errorf("received %+v", m)
 	}
+	c.send(api.TerminalResize{SessionID: "s", Cols: 50, Rows: -20})
+	if m := expect[*api.TerminalError](c); m.SessionID != "s" || m.Code != protocol.CodeInvalidArgument {
+		t.Errorf("received %+v", m)
+	}
 	c.send(api.TerminalResize{SessionID: "s", Cols: 50, Rows: 20})
 	equal(t, "heard", testkit.Within(t, patience, "the session hears it", a.heard), &wire.Resize{Cols: 50, Rows: 20})
 }

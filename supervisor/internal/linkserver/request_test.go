@@ -339,6 +339,10 @@ func TestNonsense(t *testing.T) {
 		{name: "4 GiB", raw: []byte{255, 255, 255, 255, 0}, want: protocol.CodeFrameTooLarge},
 		{name: "one byte too long", raw: frame.AppendHeader(nil, frame.Control, frame.Max), want: protocol.CodeFrameTooLarge},
 		{name: "hello again", raw: text(`{"type":"hello"}`), want: protocol.CodeUnsupported},
+		{name: "a start with negative columns", raw: text(`{"type":"create","session_id":"other","argv":["true"],"cols":-1}`), want: protocol.CodeInvalidArgument},
+		{name: "a viewer with negative rows", raw: text(`{"type":"attach","attachment":2,"session_id":"` + string(s.ID()) + `","rows":-1}`), want: protocol.CodeInvalidArgument},
+		{name: "a negative size", raw: text(`{"type":"resize","session_id":"` + string(s.ID()) + `","cols":-80,"rows":24}`), want: protocol.CodeInvalidArgument},
+		{name: "a policy with negative rows", raw: text(`{"type":"size_policy","session_id":"` + string(s.ID()) + `","policy":"fixed","rows":-1}`), want: protocol.CodeInvalidArgument},
 		{name: "a reply", raw: text(`{"type":"ok"}`), want: protocol.CodeUnsupported},
 		{name: "data before a request", raw: append(frame.AppendData(nil, frame.Input, 1, 0, []byte("x")), text(`{"type":"info","session_id":"x"}`)...), want: protocol.CodeSessionNotFound},
 	} {
