@@ -257,7 +257,7 @@ func TestNoPage(t *testing.T) {
 	w.Must("proxy", "start") // this starts proxy and supervisor
 	c := w.connect(client.Options{Name: "e2e"})
 	v := w.echo(c, "s")
-	if r := w.Run("proxy", "share", "s"); r.Code == 0 || r.Out != "" || !strings.Contains(r.Errout, "web") {
+	if r := w.Run("proxy", "share", "s"); r.Code == 0 || r.Out != "" || !strings.Contains(r.Errout, "run proxy web") {
 		t.Errorf("share: %v", r)
 	}
 	old := w.Only("proxy")

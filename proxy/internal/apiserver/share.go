@@ -52,7 +52,7 @@ func (c *caller) share(ctx context.Context, m *api.Share) (protocol.Message, err
 		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("the time of a share link must be at most %v", maxShareLife))
 	}
 	if c.s.cfg.Web == "" {
-		return nil, protocol.Errorf(protocol.CodeUnsupported, "this proxy has no web address: set web in the settings (HOLDFAST_WEB), then proxy --handoff")
+		return nil, protocol.Errorf(protocol.CodeUnsupported, "this proxy serves no web page: run proxy web, which makes it serve one, or set web in the settings (HOLDFAST_WEB) and then run proxy --handoff")
 	}
 	if c.s.cfg.NoPage {
 		return nil, protocol.Errorf(protocol.CodeUnsupported, "the proxy was built without the web page, which shows a shared session: in its sources run scripts/web, which needs Node and npm, then go build, then proxy --handoff; a release has the page built in")
