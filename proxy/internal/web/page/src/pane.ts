@@ -52,8 +52,10 @@ export class PaneView {
     const choices = this.hooks.choices().slice(0, 12);
     const asks = choices.map((s) => s.instance).join();
     if (this.asks !== asks) this.ask(choices, asks);
+    const titles = choices.map(title);
     this.element.querySelectorAll<HTMLElement>('.choices .action:not(.first)').forEach((b, i) => {
-      setText(b, (b.title = title(choices[i]!)));
+      const isUnique = titles.indexOf(titles[i]!) === titles.lastIndexOf(titles[i]!);
+      setText(b, (b.title = isUnique ? titles[i]! : `${choices[i]!.id} · ${titles[i]}`));
     });
   }
 

@@ -101,6 +101,8 @@ test('a low pane shows all choices', async () => {
   const empty = page.locator('.pane.active .empty');
   await empty.evaluate((e) => (e.scrollTop = 0));
   await picture(page, 'low');
+  const said = await empty.locator('.choices button').allInnerTexts();
+  assert.equal(new Set(said).size, said.length, `two choices have the same text: ${said}`);
   assert.ok(await empty.evaluate((e) => e.scrollHeight > e.clientHeight && e.firstElementChild.getBoundingClientRect().top >= e.getBoundingClientRect().top), 'the beginning can be reached');
   assert.deepEqual(c.wrongs, []);
 });
