@@ -126,7 +126,7 @@ func TestHistoryOfCommand(t *testing.T) {
 	}
 	w.fails(64, "--command", "history", "s", "--command", "0")
 	w.fails(64, "commands", "history", "s", "--commands", "-n")
-	if r := w.proxy("history", "s", "--command", "-3"); r.Code == 0 || !strings.Contains(r.Errout, "not_stored") {
+	if r := w.proxy("history", "s", "--command", "-3"); r.Code == 0 || !strings.Contains(r.Errout, "the ended commands that it keeps are 1 to 2") {
 		t.Errorf("history of a command that does not exist: %v", r)
 	}
 }

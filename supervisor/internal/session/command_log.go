@@ -57,7 +57,7 @@ func (l commandLog) find(number int) (*protocol.CommandInfo, error) {
 		return nil, protocol.Errorf(protocol.CodeNotStored, "the session keeps no ended command; only a shell with shell integration reports its commands")
 	}
 	if i < 0 || i >= len(l) {
-		return nil, protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("the session does not keep a command %d; it keeps %d ended commands, which the request commands lists", number, len(l)))
+		return nil, protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("the session does not keep a command %d; the ended commands that it keeps are %d to %d", number, l[0].Count, l[len(l)-1].Count))
 	}
 	c := l[i]
 	if c.Output == nil {
