@@ -9,7 +9,7 @@ func (t *Term) execute(ch rune) {
 		t.backspace()
 	case 0x09:
 		if t.b.x < t.cols {
-			t.b.x = t.nextTab()
+			t.b.x = t.nextTab(1)
 		}
 	case 0x0a, 0x0b, 0x0c:
 		t.lineFeed()

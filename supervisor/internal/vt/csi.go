@@ -95,9 +95,7 @@ func (t *Term) csi(seq uint32) {
 		t.setCursor(p.at(1, 1)-1, n-1)
 	case 'I':
 		if b.x < t.cols {
-			for n = min(n, t.cols); n > 0 && b.x < t.cols-1; n-- {
-				b.x = t.nextTab()
-			}
+			b.x = t.nextTab(n)
 		}
 	case 'J':
 		t.eraseInDisplay(int(p.v[0]), false)
@@ -121,9 +119,7 @@ func (t *Term) csi(seq uint32) {
 		t.eraseChars(n)
 	case 'Z':
 		if b.x < t.cols {
-			for n = min(n, t.cols); n > 0 && b.x > 0; n-- {
-				b.x = t.previousTab()
-			}
+			b.x = t.previousTab(n)
 		}
 	case 'b':
 		t.repeat(n)

@@ -46,23 +46,36 @@ func (b *buffer) widenTabs(cols int) {
 
 func (t *Term) setTab() { t.b.addTab(t.b.x) }
 
-func (t *Term) nextTab() int {
+// nextTab returns the column of the n-th tab stop behind the cursor.
+func (t *Term) nextTab(n int) int {
 	b := t.b
-	x := b.x + 1
-	for ; x>>6 < len(b.tabs); x = x&^63 + 64 {
-		if later := b.tabs[x>>6] >> (x & 63); later != 0 {
-			return min(x+bits.TrailingZeros64(later), t.cols-1)
+	for x := b.x + 1; x < t.cols && x>>6 < len(b.tabs); x = x&^63 + 64 {
+		later := b.tabs[x>>6] >> (x & 63)
+		if k := bits.OnesCount64(later); k < n {
+			n -= k
+			continue
 		}
+		for ; n > 1; n-- {
+			later &= later - 1
+		}
+		return min(x+bits.TrailingZeros64(later), t.cols-1)
 	}
 	return t.cols - 1
 }
 
-func (t *Term) previousTab() int {
+// previousTab returns the column of the n-th tab stop before the cursor.
+func (t *Term) previousTab(n int) int {
 	b := t.b
 	for x := min(b.x, len(b.tabs)*64) - 1; x > 0; x = x&^63 - 1 {
-		if before := b.tabs[x>>6] << (63 - x&63); before != 0 {
-			return x - bits.LeadingZeros64(before)
+		before := b.tabs[x>>6] << (63 - x&63)
+		if k := bits.OnesCount64(before); k < n {
+			n -= k
+			continue
 		}
+		for ; n > 1; n-- {
+			before &^= 1 << (63 - bits.LeadingZeros64(before))
+		}
+		return x - bits.LeadingZeros64(before)
 	}
 	return 0
 }
