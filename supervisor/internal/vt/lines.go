@@ -237,17 +237,26 @@ func (r *lineReader) gather(p rowPlace) {
 // the screen, before the column x of the row y, which belongs to the line. It stops counting when
 // the text is longer than one answer allows.
 func (r *lineReader) bytesBefore(first, x, y int) int {
-	p := rowPlace{len(r.t.hist.arenas), first}
-	for row := r.read(p); p.at < y; {
-		columns, blank := r.put(row)
-		if r.full() {
-			return len(r.text)
-		}
-		p = row.next
-		row = r.read(p)
-		r.fill(columns, blank, row.text)
+	row := r.b.row(y)
+	if first == y && row.ascii {
+		return x
 	}
-	cells := r.t.rowCells(r.b.row(y))
+	if p := (rowPlace{len(r.t.hist.arenas), first}); first < y {
+		for row := r.read(p); p.at < y; {
+			columns, blank := r.put(row)
+			if r.full() {
+				return len(r.text)
+			}
+			p = row.next
+			row = r.read(p)
+			r.fill(columns, blank, row.text)
+		}
+	}
+	cells := row.cells
+	if !row.inCells {
+		r.t.scratch = r.t.decode(r.t.scratch[:0], row.text, row.runs)
+		cells = r.t.scratch
+	}
 	var ascii bool
 	r.buf, r.runs, _, ascii = r.t.encode(r.buf[:0], r.runs[:0], cells[:min(x, len(cells))])
 	r.looksAt = r.looksAt[:0]
