@@ -24,8 +24,8 @@ func (t *Term) Copy(history int) *Term {
 	}
 	c.normal.t, c.alt.t = &c, &c
 	c.styles = t.styles.copy()
-	c.clusters.all, c.clusters.ids, c.clusters.free = slices.Clone(t.clusters.all), maps.Clone(t.clusters.ids), slices.Clone(t.clusters.free)
-	c.clusters.combined = nil
+	c.clusters.all, c.clusters.from = slices.Clone(t.clusters.all), slices.Clone(t.clusters.from)
+	c.clusters.slots, c.clusters.free = slices.Clone(t.clusters.slots), slices.Clone(t.clusters.free)
 	c.links.byName = maps.Clone(t.links.byName)
 	c.pictures.all, c.graphics = slices.Clone(t.pictures.all), t.graphics.copy()
 	c.str = slices.Clone(t.str)

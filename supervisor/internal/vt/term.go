@@ -290,7 +290,7 @@ func (t *Term) tidy() {
 				}
 			}
 		}
-		t.clusters.sweep(live)
+		t.clusters.sweep(live, t.cols*t.rows/32)
 	}
 }
 
