@@ -39,11 +39,14 @@ func moveNow(t *Term, x, n int, insert bool) {
 	}
 }
 
-// eraseNow executes DECSED at once, which eraseRows would defer.
-func eraseNow(t *Term, mode int) {
+// eraseNow executes DECSED, or DECSEL 2 if line is set, at once, which eraseRows would defer.
+func eraseNow(t *Term, mode int, line bool) {
 	t.clampCursor(t.cols)
 	b := t.b
 	top, bot := 0, t.rows-1
+	if line {
+		top, bot = b.y, b.y
+	}
 	switch mode {
 	case 0:
 		t.eraseFromCursor(b.row(b.y), true)
@@ -59,7 +62,11 @@ func eraseNow(t *Term, mode int) {
 	}
 	for y := top; y <= bot; y++ {
 		r := b.row(y)
-		t.eraseUnprotected(r, 0, r.w)
+		x1 := r.w
+		if line {
+			x1 = t.cols
+		}
+		t.eraseUnprotected(r, 0, x1)
 		r.wrapped = false
 	}
 }
@@ -116,8 +123,12 @@ func TestColumns(t *testing.T) {
 			})
 		}
 		erase := func() {
-			mode := r.IntN(3)
-			deferred(fmt.Sprintf("\x1b[?%dJ", mode), func() { eraseNow(want, mode) })
+			mode := r.IntN(4)
+			data := fmt.Sprintf("\x1b[?%dJ", mode)
+			if mode == 3 {
+				data = "\x1b[?2K"
+			}
+			deferred(data, func() { eraseNow(want, mode, mode == 3) })
 		}
 		for range 20 + r.IntN(200) {
 			switch k := r.IntN(100); {
@@ -152,12 +163,12 @@ func TestColumns(t *testing.T) {
 				check("a copy", term.Copy(100))
 			}
 			for _, b := range []*buffer{&term.normal, &term.alt} {
-				if len(b.maps) > max(b.maxMaps(), 0) && len(b.rows) > 0 {
-					t.Fatalf("seed %d: a screen of %d rows has %d maps", seed, len(b.rows), len(b.maps))
+				if len(b.deferrals) > b.deferralLimit() {
+					t.Fatalf("seed %d: a screen of %d rows has %d deferrals", seed, len(b.rows), len(b.deferrals))
 				}
-				for _, m := range b.maps {
-					if len(m.mends) > 2*len(m.from) {
-						t.Fatalf("seed %d: a map of %d columns has %d mends", seed, len(m.from), len(m.mends))
+				for _, d := range b.deferrals[min(1, len(b.deferrals)):] {
+					if len(d.mends) > 2*d.width || len(d.parts) > d.width {
+						t.Fatalf("seed %d: a map of %d columns has %d parts and %d mends", seed, d.width, len(d.parts), len(d.mends))
 					}
 				}
 			}
@@ -242,8 +253,8 @@ func TestColumnsCopied(t *testing.T) {
 	c.Write([]byte("\x1b['}"))
 	c.State()
 	unsettled := 0
-	for _, r := range term.normal.rows {
-		if r.moved != nil {
+	for _, n := range term.normal.late {
+		if n != 0 {
 			unsettled++
 		}
 	}

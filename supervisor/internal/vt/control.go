@@ -40,7 +40,7 @@ func (t *Term) lineFeed() {
 		t.scroll(false)
 	case b.y+1 < t.rows:
 		b.y++
-		b.rowAsIs(b.y).wrapped = false
+		b.rows[b.order[b.y]].wrapped = false // the row does not have to be settled for that
 	}
 	if b.x >= t.cols {
 		b.x--
@@ -145,15 +145,16 @@ func (t *Term) reverseIndex() {
 // screen, that row is copied to the history, even if the region ends above the last row.
 func (t *Term) scroll(wrapped bool) {
 	b := t.b
-	r := b.rowAsIs(b.top)
-	first := b.order[b.top]
 	if b.top == 0 && b == &t.normal {
-		t.push(r)
-		t.work += len(r.cells)
+		t.push()
 	}
+	r, first := b.drop(b.top), b.order[b.top]
 	copy(b.order[b.top:b.bot], b.order[b.top+1:b.bot+1])
 	b.order[b.bot] = first
-	b.last = max(b.last, b.bot)
+	if b.lateRows > 0 {
+		copy(b.late[b.top:b.bot], b.late[b.top+1:b.bot+1])
+		b.late[b.bot] = 0
+	}
 	r.clear(t.eraseID)
 	r.w, r.wrapped = t.cols, wrapped
 }
@@ -179,11 +180,12 @@ func (t *Term) insertRows(y, n int, fill styleID) {
 // rotateRows moves n rows at y behind the other ones down to the end of the region.
 func (t *Term) rotateRows(y, n int) {
 	b := t.b
-	part := b.order[y : b.bot+1]
-	if n > 0 && n < len(part) {
+	if part := b.order[y : b.bot+1]; n > 0 && n < len(part) {
 		rotate(part, n)
-		b.mayBeFilled(y, b.bot)
-		t.work += len(part)
+		if b.lateRows > 0 {
+			rotate(b.late[y:b.bot+1], n)
+		}
+		t.work += len(part) / 8
 	}
 }
 
@@ -193,14 +195,14 @@ func (t *Term) clearRows(top, bot int, fill styleID) {
 	b.emptyRows(top, bot, fill)
 	if b.uneven {
 		for _, i := range b.order[top : bot+1] {
-			b.rows[i&^unfilled].w = t.cols
+			b.rows[i].w = t.cols
 		}
 		t.work += rowWork * (bot + 1 - top)
 	}
 }
 
 // rotate moves the first n elements of s behind the others.
-func rotate(s []uint16, n int) {
+func rotate[T any](s []T, n int) {
 	switch n {
 	case 1:
 		first := s[0]
@@ -213,13 +215,12 @@ func rotate(s []uint16, n int) {
 		s[0] = last
 		return
 	}
-	reverse(s[:n])
-	reverse(s[n:])
-	reverse(s)
-}
-
-func reverse(s []uint16) {
-	for i, j := 0, len(s)-1; i < j; i, j = i+1, j-1 {
-		s[i], s[j] = s[j], s[i]
+	var room [64]T // copies are faster than a loop
+	for n > 0 {
+		k := min(n, len(room))
+		copy(room[:k], s)
+		copy(s, s[k:])
+		copy(s[len(s)-k:], room[:k])
+		n -= k
 	}
 }

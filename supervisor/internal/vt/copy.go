@@ -36,15 +36,7 @@ func (t *Term) Copy(history int) *Term {
 	}
 	c.scratch, c.unmoved, c.replies, c.requiredReplies, c.replyLost, c.config.Events = nil, nil, nil, nil, false, nil
 	c.copyHistory(&t.hist, history)
-	for _, b := range []*buffer{&c.normal, &c.alt} { // the maps belong to t, so the rows must be settled
-		for i := range b.rows {
-			if r := &b.rows[i]; r.moved != nil {
-				c.settle(r)
-			}
-		}
-		b.maps = nil
-	}
-	c.unmoved = nil
+	c.settleAll() // the deferrals belong to t
 	return &c
 }
 
@@ -84,16 +76,17 @@ func (t *Term) copyHistory(old *history, n int) {
 func (b *buffer) copy() buffer {
 	c := *b
 	c.rows, c.order, c.tabs = slices.Clone(b.rows), slices.Clone(b.order), slices.Clone(b.tabs)
-	for _, i := range b.order {
-		if i >= unfilled {
-			c.rows[i&^unfilled] = row{w: b.rows[i&^unfilled].w}
+	c.late = slices.Clone(b.late)
+	for y, i := range b.order {
+		if n := b.late[y]; n != 0 && b.deferrals[n].fills {
+			c.rows[i] = row{w: b.rows[i].w}
 		}
 	}
 	text, runs, cells := 0, 0, 0
 	for i := range c.rows {
 		r := &c.rows[i]
 		text, runs = text+len(r.text), runs+len(r.runs)
-		if r.inCells || r.moved != nil {
+		if r.inCells {
 			cells += max(r.w, len(r.cells))
 		}
 	}
@@ -102,7 +95,7 @@ func (b *buffer) copy() buffer {
 		r := &c.rows[i]
 		r.text, s.text = copyIntoSlab(s.text, r.text, len(r.text))
 		r.runs, s.runs = copyIntoSlab(s.runs, r.runs, len(r.runs))
-		if r.inCells || r.moved != nil {
+		if r.inCells {
 			r.cells, s.cells = copyIntoSlab(s.cells, r.cells, max(r.w, len(r.cells))) // with the capacity that toCells would give them
 		} else {
 			r.cells = nil

@@ -58,9 +58,31 @@ func (t *Term) eraseUnprotected(r *row, x0, x1 int) {
 	if x1 > 0 && x1 < r.w && r.cells[x1-1].isWide() && !t.isProtected(r.cells[x1]) {
 		r.cells[x1] = sb
 	}
-	for x := x0; x < x1; x++ {
-		if !t.isProtected(r.cells[x]) {
-			r.cells[x] = sb
+	t.blankUnprotected(r.cells[x0:max(x0, x1)], sb)
+}
+
+// eraseRow empties the cells of a row that DECSCA does not protect, in the style s.
+func (t *Term) eraseRow(r *row, s styleID) {
+	if !t.mayProtect(r) {
+		r.erase(s)
+		return
+	}
+	t.toCells(r)
+	t.work += r.w
+	r.reach(r.w)
+	t.blankUnprotected(r.cells, s.cell())
+}
+
+// blankUnprotected replaces the cells that are not protected.
+func (t *Term) blankUnprotected(cells []cell, blank cell) {
+	var last styleID // most cells have the style of the one before
+	protected := false
+	for x, c := range cells {
+		if s := c.style(); s != last {
+			last, protected = s, t.isProtected(c)
+		}
+		if !protected {
+			cells[x] = blank
 		}
 	}
 }
@@ -92,26 +114,23 @@ func (t *Term) eraseRows(top, bot int, selective bool) {
 		b.emptyRows(top, bot, t.eraseID)
 		return
 	}
-	blank := b.filling == filling{style: t.eraseID}
-	for y := top; y <= bot; y++ {
-		if blank && b.order[y] >= unfilled {
-			continue
+	s := t.eraseID
+	b.deferRows(top, bot, s, func(d *deferral) { t.eraseDeferred(d, s) }, func(r *row, _ bool) bool {
+		if t.mayProtect(r) {
+			return false
 		}
-		if r := b.rowAsIs(y); !t.protected || r.moved == nil && !t.mayProtect(r) {
-			r.erase(t.eraseID)
-			r.wrapped = false
-		}
-	}
-	t.work += rowWork * (bot + 1 - top)
-	if t.protected {
-		blank := t.eraseID.cell()
-		t.mapRows(top, bot, func(m *columnMap) { m.erase(blank) }, func(r *row) { t.eraseUnprotected(r, 0, r.w) })
-	}
+		r.erase(s)
+		return true
+	})
 }
 
 // eraseInLine executes EL, or DECSEL if selective is set.
 func (t *Term) eraseInLine(mode int, selective bool) {
 	t.clampCursor(t.cols)
+	if mode == 2 && selective && !t.b.uneven { // columns that are not visible stay
+		t.eraseRows(t.b.y, t.b.y, true)
+		return
+	}
 	r := t.b.row(t.b.y)
 	switch mode {
 	case 0:

@@ -36,12 +36,12 @@ func TestMarkedRows(t *testing.T) {
 			}
 			early.settleAll()
 			for _, b := range []*buffer{&late.normal, &late.alt} {
-				for y, i := range b.order {
-					if i < unfilled && (y < b.first || y > b.last) {
-						t.Fatalf("seed %d, %s: the row %d is not marked, but only rows from %d to %d may be", seed, change, y, b.first, b.last)
-					}
-					if !b.uneven && b.rows[i&^unfilled].w != late.cols {
-						t.Fatalf("seed %d, %s: the row %d has %d columns, want %d", seed, change, y, b.rows[i&^unfilled].w, late.cols)
+				if late := len(b.late) - bytes.Count(b.late, []byte{0}); b.lateRows != late {
+					t.Fatalf("seed %d, %s: %d rows have a deferral, but %d are counted", seed, change, late, b.lateRows)
+				}
+				for _, r := range b.rows {
+					if !b.uneven && r.w != late.cols {
+						t.Fatalf("seed %d, %s: a row has %d columns, want %d", seed, change, r.w, late.cols)
 					}
 				}
 			}

@@ -78,18 +78,17 @@ const (
 	linkOverhead = 96
 )
 
-// push appends the row r to the history. The line keeps all visible content of the row.
-func (t *Term) push(r *row) {
-	h := &t.hist
+// push appends the first row of the normal screen to the history. The line keeps all visible content of the row.
+func (t *Term) push() {
+	h, b := &t.hist, &t.normal
 	if h.maxLines == 0 {
-		if b := &t.normal; b.bot == 0 || !b.rowAsIs(1).wrapped {
+		if b.bot == 0 || !b.wrapped(1) {
 			h.first++
 		}
 		return
 	}
-	if r.moved != nil {
-		r.settle()
-	}
+	r := b.row(0)
+	t.work += len(r.cells)
 	text, runs := r.text, r.runs
 	flags := 0
 	if r.inCells {
@@ -341,7 +340,7 @@ func (h *history) clear() {
 // keeps its number there.
 func (t *Term) clearHistory() {
 	h := &t.hist
-	ends := h.lines > 0 && t.normal.rowAsIs(0).wrapped
+	ends := h.lines > 0 && t.normal.wrapped(0)
 	h.clear()
 	if ends {
 		h.first--
@@ -362,8 +361,8 @@ func (t *Term) Clear(screen bool) {
 	t.hist.first = line
 	b := &t.normal
 	b.order[0], b.order[b.y] = b.order[b.y], b.order[0]
+	b.late[0], b.late[b.y] = b.late[b.y], b.late[0]
 	b.y = 0
-	b.mayBeFilled(0, len(b.order)-1)
 	b.emptyRows(1, len(b.order)-1, 0) // none if the screen has one row
 }
 

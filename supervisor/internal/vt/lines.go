@@ -120,7 +120,7 @@ func (t *Term) begins(rows []int) []int {
 // beginsLine reports whether a line begins in the row y of the normal screen. It does so in
 // the first row if there is no history, even if the row continues a dropped row.
 func (t *Term) beginsLine(y int) bool {
-	return !t.normal.rowAsIs(y).wrapped || y == 0 && t.hist.lines == 0
+	return !t.normal.wrapped(y) || y == 0 && t.hist.lines == 0
 }
 
 // LinesBefore returns the lines with numbers below before, the newest first. It returns at

@@ -35,7 +35,7 @@ func (t *Term) print(p []byte) {
 		return
 	}
 	b := t.b
-	r := b.rowAsIs(b.y)
+	r := b.row(b.y)
 	if !t.printing {
 		t.beginPrinting(r)
 	}
@@ -136,21 +136,17 @@ func (t *Term) printEach(p []byte) {
 	}
 }
 
-// beginPrinting settles r, the cursor's row. If the cursor is on the second half of a wide
+// beginPrinting begins to print in r, the cursor's row. If the cursor is on the second half of a wide
 // character, which printing will overwrite, it empties the first half.
 func (t *Term) beginPrinting(r *row) {
 	t.printing = true
-	if r.moved != nil || !r.ascii { // ASCII has one byte for each column
+	if !r.ascii { // ASCII has one byte for each column
 		t.mendLeft(r)
 	}
 }
 
-// mendLeft settles the cursor's row, and empties the column left of the cursor if it has the first half
-// of a wide character.
+// mendLeft empties the column left of the cursor if it has the first half of a wide character. r is the cursor's row.
 func (t *Term) mendLeft(r *row) {
-	if r.moved != nil {
-		r.settle()
-	}
 	x := t.b.x
 	if x == 0 || x > r.n || x == r.n && !r.inCells {
 		return
@@ -164,7 +160,7 @@ func (t *Term) mendLeft(r *row) {
 // printed must be called after one or more calls of printRune. It empties the rest of a wide
 // character that they have overwritten in part.
 func (t *Term) printed() {
-	if r := t.b.rowAsIs(t.b.y); r.inCells {
+	if r := t.b.row(t.b.y); r.inCells {
 		t.mendRight(r)
 	}
 }
@@ -219,7 +215,7 @@ func (t *Term) printText(p []byte) int {
 			continue
 		}
 		if !t.printing {
-			t.beginPrinting(b.rowAsIs(b.y))
+			t.beginPrinting(b.row(b.y))
 		}
 		if b.x+w > t.cols {
 			if !t.modes.Wraparound {
@@ -227,7 +223,7 @@ func (t *Term) printText(p []byte) int {
 			}
 			t.wrapWide(0)
 		}
-		r := b.rowAsIs(b.y)
+		r := b.row(b.y)
 		if alwaysCells || r.inCells || b.x < r.n {
 			done += t.printCells(r, p[done:], ch, n, w)
 			continue
@@ -301,7 +297,7 @@ func (t *Term) printCells(r *row, p []byte, ch rune, n, w int) (done int) {
 // is at the end of a row in text form. It reports whether it has added it.
 func (t *Term) combineText(p []byte) bool {
 	b := t.b
-	r := b.rowAsIs(b.y)
+	r := b.row(b.y)
 	if !t.printing || t.join.width() == 0 || r.inCells || b.x != r.n || r.n == 0 {
 		return false
 	}
@@ -352,7 +348,7 @@ func decodeRune(p []byte) (rune, int) {
 func (t *Term) printRune(ch rune) {
 	b := t.b
 	if !t.printing {
-		t.beginPrinting(b.rowAsIs(b.y))
+		t.beginPrinting(b.row(b.y))
 	}
 	if ch < 0x7f && t.cs != nil {
 		ch = t.cs.at(byte(ch))
@@ -371,12 +367,12 @@ func (t *Term) printRune(ch rune) {
 			b.x = t.cols - 1
 			if w == 2 { // the character neither has room in the last column nor joins the one there
 				t.join = 0
-				t.toCells(b.rowAsIs(b.y)) // because the caller calls printed next
+				t.toCells(b.row(b.y)) // because the caller calls printed next
 				return
 			}
 		}
 	}
-	r := b.rowAsIs(b.y)
+	r := b.row(b.y)
 	t.toCells(r)
 	sb := t.penID.cell()
 	if joins && b.x > 0 {
@@ -434,7 +430,7 @@ func (t *Term) printRune(ch rune) {
 func (t *Term) wrapWide(old int) {
 	b := t.b
 	from := b.x - old
-	left := b.rowAsIs(b.y)
+	left := b.row(b.y)
 	var moved [2]cell
 	if old > 0 {
 		t.toCells(left)
@@ -461,7 +457,7 @@ func (t *Term) wrapWide(old int) {
 	}
 	t.wrap(old)
 	if old > 0 {
-		r := b.rowAsIs(b.y)
+		r := b.row(b.y)
 		t.toCells(r)
 		for i := range old {
 			r.set(i, moved[i])

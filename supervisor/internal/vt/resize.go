@@ -59,9 +59,8 @@ func (t *Term) resizeAlternate(cols, rows int) {
 }
 
 func (b *buffer) setRows(rows []row) {
-	b.rows = rows
-	b.order = make([]uint16, len(rows))
-	b.first, b.last = 0, len(rows)-1
+	b.rows, b.order, b.late = rows, make([]uint16, len(rows)), make([]uint8, len(rows))
+	b.lateRows, b.deferrals, b.changed, b.spare, b.filled = 0, nil, nil, nil, 0
 	for y := range b.order {
 		b.order[y] = uint16(y)
 	}

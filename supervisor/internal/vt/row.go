@@ -16,7 +16,6 @@ type row struct {
 	ascii   bool // text form, and one byte is one column
 	wrapped bool // the row continues the row above
 	marks   []shellMark
-	moved   *columnMap // map of its columns, if its cells still have to move (settle)
 }
 
 // run begins a style at the column col.
@@ -45,7 +44,7 @@ const maxCluster = 255
 func (r *row) clear(fill styleID) {
 	r.text, r.runs, r.cells = r.text[:0], r.runs[:0], r.cells[:0]
 	r.n, r.fill = 0, fill
-	r.inCells, r.ascii, r.wrapped, r.marks, r.moved = false, true, false, nil, nil
+	r.inCells, r.ascii, r.wrapped, r.marks = false, true, false, nil
 }
 
 // erase empties the row as clear does, but keeps its marks and whether it continues the row

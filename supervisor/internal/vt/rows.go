@@ -159,7 +159,7 @@ func (r *Rows) Wrapped(i int) bool {
 	if i < r.Above() {
 		return r.rows.wrapped(i)
 	}
-	return r.t.b.rowAsIs(i - r.Above()).wrapped
+	return r.t.b.wrapped(i - r.Above())
 }
 
 // sweepAt is the number of styles or texts up to which reading rows keeps those that no row

@@ -52,7 +52,7 @@ type Term struct {
 	pictures pictures
 	graphics graphics
 	scratch  []cell
-	unmoved  []cell // scratch space of settle
+	unmoved  []cell // scratch space of applyMap
 	work     int    // cells touched since the beginning of WriteSome
 
 	parser
@@ -92,16 +92,19 @@ type Term struct {
 type buffer struct {
 	t        *Term
 	rows     []row
-	order    []uint16 // order[y] is the index in rows of the row y, plus unfilled if the row is marked
-	filling  filling  // content of the marked rows
-	first    int      // all rows before first, and all behind last, are marked
-	last     int
-	uneven   bool // a row may have more columns than are visible
+	order    []uint16 // order[y] is the index in rows of the row y
+	late     []uint8  // late[y] is the number of the deferral of the row y, or 0
+	uneven   bool     // a row may have more columns than are visible
 	x, y     int
 	top, bot int // scroll region, both inclusive
 	tabs     []uint64
 	saved    saved
-	maps     []*columnMap // rows refer to these; a map without rows is used again
+
+	lateRows  int         // number of rows with a deferral
+	deferrals []*deferral // by number
+	changed   []*deferral // scratch space of deferRows
+	spare     []uint8     // numbers that are free
+	filled    uint8       // number of a deferral that has filled rows, or 0
 }
 
 // saved is the cursor that DECSC saves. As in xterm.js, y counts from the oldest line of the
@@ -110,26 +113,6 @@ type saved struct {
 	x, y int
 	pen  style // without extended and link
 	cs   *charset
-}
-
-// row returns the row y. It settles the row, so that each cell is in its column.
-func (b *buffer) row(y int) *row {
-	r := b.rowAsIs(y)
-	if r.moved != nil {
-		r.settle()
-	}
-	return r
-}
-
-// rowAsIs returns the row y without settling it, so its cells may still have to move. It may
-// be used for a row that is cleared, for fields that columns do not move, and for the cursor's
-// row while t.printing is set, because beginPrinting and wrap settle that row.
-func (b *buffer) rowAsIs(y int) *row {
-	i := b.order[y]
-	if i >= unfilled {
-		return b.fillRow(y)
-	}
-	return &b.rows[i]
 }
 
 // New returns a terminal that has printed nothing.
@@ -274,7 +257,7 @@ func (t *Term) WriteSome(p []byte, budget int) (n, cost int) {
 // tidy frees the numbers of styles and texts that no cell has any more, if there are many.
 func (t *Term) tidy() {
 	if t.styles.used() > t.styles.limit || t.clusters.used() > t.clusters.limit {
-		t.settleAll() // a map may hold the last cell of a style
+		t.settleAll() // a deferral may hold the last cell of a style
 	}
 	if t.styles.used() > t.styles.limit {
 		t.sweepStyles()
