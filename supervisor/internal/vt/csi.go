@@ -1,6 +1,10 @@
 package vt
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"slices"
+	"unicode/utf8"
+)
 
 // esc executes an escape sequence. seq holds its intermediates and, in the lowest byte, its
 // final byte.
@@ -202,8 +206,8 @@ func (t *Term) setCursorStyle(n int) {
 	}
 }
 
-// REP prints at most as many bytes as repeatRows rows have columns, or repeatMin if that is
-// more. Without a bound a few bytes could fill any history.
+// REP prints at most as many columns as a row has, and at most as many bytes as repeatRows rows have columns, or
+// repeatMin if that is more. Without a bound a few bytes could fill any history.
 const (
 	repeatRows = 4
 	repeatMin  = 300
@@ -219,54 +223,91 @@ func (t *Term) repeat(n int) {
 	if x < 0 || x >= r.n {
 		return
 	}
-	var c cell
-	switch ch, _ := utf8.DecodeLastRune(r.text); {
-	case r.inCells:
-		c = r.cells[x]
-	case r.ascii:
-		c = cell(r.text[x])
-	case x+2 == r.n && ch >= utf8.RuneSelf && runeWidth(ch) == 2: // the row may stay in text form
-		c = cell(ch) | wideCell
-	default:
+	var buf [maxCluster]byte
+	text := buf[:0]
+	if i := lastCharacter(r); r.ascii {
+		text = append(text, r.text[x])
+	} else if i >= 0 && t.b.x == r.n { // the row stays in text form
+		text = append(text, r.text[i:]...)
+	} else {
 		t.toCells(r)
-		c = r.cells[x]
+		text = t.appendContent(text, r.cells[x])
 	}
-	if !c.hasContent() {
+	if len(text) == 0 || text[0] == markEmpty {
 		return
 	}
-	var buf [maxCluster]byte
-	text := t.appendContent(buf[:0], c)
-	n = min(n, max(repeatRows*t.cols, repeatMin)/len(text)+1)
-	var line [512]byte
-	copies := min(n, len(line)/len(text))
-	for k := copy(line[:], text); k < copies*len(text); {
-		k += copy(line[k:copies*len(text)], line[:k])
-	}
+	n = min(n, max(t.cols, repeatMin)/max(t.join.width(), 1), max(repeatRows*t.cols, repeatMin)/len(text)+1)
 	t.printing = false
 	t.work += n
-	t.following = n * t.columnsOfEach(text)
-	for ; n > 0; n -= copies {
-		t.printAll(line[:min(n, copies)*len(text)])
+	if len(text) == 1 && t.cs == nil && t.join == narrow && (t.modes.Wraparound || !t.modes.Insert) {
+		var line [512]byte
+		setBytes(line[:min(n, len(line))], text[0])
+		for ; n > 0; n -= len(line) {
+			t.print(line[:min(n, len(line))])
+		}
+		return
 	}
-	t.following = 0
+	for n > 0 {
+		x, before := t.b.x, t.join
+		t.printAll(text)
+		n--
+		switch w := t.b.x - x; {
+		case t.join != before:
+		case w > 0 && w <= 2:
+			// The next characters have the effect of this one, as long as the row has room for them.
+			k := min(n, (t.cols-t.b.x)/w)
+			t.printAgain(text, w, k)
+			n -= k
+		case w == 0 && !t.modes.Wraparound && !t.b.uneven:
+			return // the row is full
+		}
+	}
 }
 
-// columnsOfEach returns the number of columns that each of several equal texts takes. It returns 0
-// if they do not take the same number, or may join each other or the character before them.
-func (t *Term) columnsOfEach(text []byte) int {
-	ch, size := utf8.DecodeRune(text)
-	if size < len(text) {
-		return 0
+// lastCharacter returns the index of the last character of a row in the text form, with the combining characters behind
+// it. It returns -1 if the row has another form, or ends with a mark.
+func lastCharacter(r *row) int {
+	i := len(r.text)
+	for i > 0 && !r.inCells {
+		ch, n := utf8.DecodeLastRune(r.text[:i])
+		if i -= n; ch < 0x20 {
+			break
+		}
+		if runeWidth(ch) > 0 {
+			return i
+		}
 	}
-	if ch < 0x7f && t.cs != nil {
-		ch = t.cs.at(byte(ch))
+	return -1
+}
+
+// printAgain prints n copies of the character before the cursor, which has w columns and was just printed as text. The
+// row must have room for them.
+func (t *Term) printAgain(text []byte, w, n int) {
+	if n == 0 {
+		return
 	}
-	first := joinWidth(ch, t.join, t.modes.Graphemes)
-	next := joinWidth(ch, first, t.modes.Graphemes)
-	if first.joins() || next.joins() || first.width() != next.width() || joinWidth(ch, next, t.modes.Graphemes) != next {
-		return 0
+	b := t.b
+	r := b.row(b.y)
+	if t.modes.Insert {
+		t.insertAtCursor(r, n*w, w)
 	}
-	return first.width()
+	from := b.x
+	b.x += n * w
+	if !r.inCells && from == r.n && bytes.HasSuffix(r.text, text) {
+		at := len(r.text)
+		r.text = slices.Grow(r.text, n*len(text))[:at+n*len(text)]
+		for k := copy(r.text[at:], text); k < len(r.text)-at; {
+			k += copy(r.text[at+k:], r.text[at:at+k])
+		}
+		r.n = b.x
+		return
+	}
+	t.toCells(r)
+	r.reach(b.x)
+	for k := from - w; k < b.x-w; { // twice as many with each copy
+		k += copy(r.cells[k+w:b.x], r.cells[from-w:k+w])
+	}
+	t.mendRight(r)
 }
 
 // printAll prints p, which must be UTF-8 without controls.

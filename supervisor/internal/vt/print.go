@@ -30,7 +30,7 @@ const narrow joinState = 1 << 1
 
 // print prints p, which must be printable ASCII.
 func (t *Term) print(p []byte) {
-	if t.cs != nil || t.modes.Insert || t.join>>3 != 0 {
+	if t.cs != nil || t.join>>3 != 0 {
 		t.printEach(p)
 		return
 	}
@@ -44,12 +44,18 @@ func (t *Term) print(p []byte) {
 		if b.x >= t.cols {
 			if t.modes.Wraparound {
 				r = t.wrap(0)
+			} else if t.modes.Insert {
+				t.printEach(p)
+				return
 			} else { // each character overwrites the one before in the last column
 				b.x = t.cols - 1
 				p = p[len(p)-1:]
 			}
 		}
 		n := min(len(p), t.cols-b.x)
+		if t.modes.Insert { // at once, because that moves all cells behind the cursor
+			t.insertAtCursor(r, n, 1)
+		}
 		if b.x >= r.n && !r.inCells && !alwaysCells {
 			r.prepare(b.x, t.penID)
 			r.text = appendText(r.text, p[:n])
@@ -123,16 +129,24 @@ func (t *Term) overwrite(r *row, p []byte) {
 
 // printEach prints p, which must be printable ASCII, in any state of the terminal.
 func (t *Term) printEach(p []byte) {
-	alike := t.following == 0 && t.cs == nil && t.join>>3 == 0
-	if alike {
-		t.following = len(p)
-	}
 	for _, c := range p {
 		t.printRune(rune(c))
 	}
 	t.printed()
-	if alike {
-		t.following = 0
+}
+
+// insertAtCursor inserts n columns for characters of w columns that are printed next.
+func (t *Term) insertAtCursor(r *row, n, w int) {
+	if t.b.x >= r.n && !r.inCells || t.b.x > r.n {
+		return // no cell moves, and the inserted columns are overwritten
+	}
+	t.insertCells(r, t.b.x, n, t.penID)
+	// A row may have more columns than are visible. As in xterm.js, a wide character that an insertion moves
+	// into the last visible column loses its first half.
+	for x := t.cols - 1; x < min(t.cols-1+n, r.w); x += w {
+		if r.cells[x].isWide() {
+			r.cells[x] = t.penID.cell()
+		}
 	}
 }
 
@@ -196,7 +210,7 @@ const maxCombined = 8
 // long as the fast path can print them. It returns the number of bytes that it has printed. If
 // it is 0, printRune must print the first character.
 func (t *Term) printText(p []byte) int {
-	if t.modes.Insert || t.modes.Graphemes {
+	if t.modes.Graphemes {
 		return 0
 	}
 	b := t.b
@@ -225,6 +239,9 @@ func (t *Term) printText(p []byte) int {
 		}
 		r := b.row(b.y)
 		if alwaysCells || r.inCells || b.x < r.n {
+			if t.modes.Insert {
+				break
+			}
 			done += t.printCells(r, p[done:], ch, n, w)
 			continue
 		}
@@ -398,23 +415,7 @@ func (t *Term) printRune(ch rune) {
 		return
 	}
 	if t.modes.Insert {
-		if t.inserted == 0 {
-			t.inserted = w - old
-			if t.following > 0 {
-				room := t.cols - b.x
-				t.inserted = min(t.following, room-room%w)
-			}
-			t.insertCells(r, b.x, t.inserted, t.penID)
-			// A row may have more columns than are visible. As in xterm.js, a wide character that an insertion moves
-			// into the last visible column loses its first half.
-			for x := t.cols - 1; x < min(t.cols-1+t.inserted, r.w); x += max(w-old, 1) {
-				if r.cells[x].isWide() {
-					r.cells[x] = sb
-				}
-			}
-		}
-		t.inserted -= w - old
-		t.following = max(t.following-w, 0)
+		t.insertAtCursor(r, w-old, max(w-old, 1))
 	}
 	r.set(b.x, cell(ch)|sb|widthBits(w))
 	b.x++

@@ -62,11 +62,6 @@ type Term struct {
 	join     joinState
 	printing bool // the last byte was part of printed text
 
-	// Inserting columns moves all of a row behind them, so under IRM they are inserted at once for
-	// several characters of the same width.
-	following int // columns of the characters that are printed next, if they are known
-	inserted  int // columns at the cursor that were inserted for these
-
 	gsets [4]*charset
 	gl    int
 	cs    *charset // the set in use; after DECRC it may differ from gsets[gl]
