@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // getenv returns a function that looks up variables in a map.
@@ -25,9 +26,7 @@ func load(t *testing.T, file string, env map[string]string, args ...string) (Con
 	t.Helper()
 	dir := t.TempDir()
 	if file != "" {
-		if err := os.WriteFile(filepath.Join(dir, FileName), []byte(file), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, FileName), []byte(file), 0o600))
 	}
 	set := flag.NewFlagSet("test", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
@@ -90,9 +89,7 @@ func TestLoadOrder(t *testing.T) {
 func TestIdleTimeoutIsNeverRewritten(t *testing.T) {
 	for _, v := range []string{"0", "0s", "-1ns", "-5m", "1ns", "60m", "87600h"} {
 		want, err := time.ParseDuration(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for how, load := range map[string]func() (Config, error){
 			"file": func() (Config, error) { return load(t, `{"idle_timeout": "`+v+`"}`, nil) },
 			"env":  func() (Config, error) { return load(t, "", map[string]string{"HOLDFAST_IDLE_TIMEOUT": v}) },
@@ -165,12 +162,8 @@ func TestSecret(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "secret")
-			if err := os.WriteFile(path, []byte(tt.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chmod(path, tt.mode); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(path, []byte(tt.content), 0o600))
+			testkit.Must(t, os.Chmod(path, tt.mode))
 			got, err := Config{SecretFile: path}.Secret()
 			if got != tt.want || (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("got %q, %v", got, err)

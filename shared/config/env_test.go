@@ -45,9 +45,7 @@ func TestCleanEnv(t *testing.T) {
 func TestDaemonEnv(t *testing.T) {
 	base := testkit.Dir(t)
 	own := filepath.Join(base, strconv.Itoa(os.Geteuid()))
-	if err := os.Mkdir(own, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(own, 0o700))
 	s := system{goos: "linux", uid: os.Geteuid(), users: base, home: func() string { return "/h" }}
 	keep := []string{
 		"HOME=/h", "PATH=/bin", "SSH_AUTH_SOCK=/a", "DBUS_SESSION_BUS_ADDRESS=unix:path=/r/bus", "XDG_STATE_HOME=/s", "GORACE=x", "PYTHONPATH=/p", "AWS_PROFILE=p", "AWS_SHARED_CREDENTIALS_FILE=/c",
@@ -73,15 +71,11 @@ func TestLoginShell(t *testing.T) {
 	dir := t.TempDir()
 	program, text := filepath.Join(dir, "shell"), filepath.Join(dir, "text")
 	for path, mode := range map[string]os.FileMode{program: 0o700, text: 0o600} {
-		if err := os.WriteFile(path, nil, mode); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, nil, mode))
 	}
 	passwd := filepath.Join(dir, "passwd")
 	lines := fmt.Sprintf("root:x:0:0::/root:/bin/none\nbroken\nme:x:1000:1000:,,,:/h:%s\n", program)
-	if err := os.WriteFile(passwd, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(passwd, []byte(lines), 0o600))
 	for _, tt := range []struct {
 		name, env string
 		uid       int

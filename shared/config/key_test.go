@@ -11,14 +11,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 // A pipe in the place of the key or of the settings is refused, and not waited for. So is a file without an end.
 func TestNoRegularFile(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Mkfifo(pipe, 0o600))
 	if _, err := (Config{DurableKey: pipe}).ReadDurableKey(context.Background()); err == nil {
 		t.Error("the pipe was read as a key")
 	}
@@ -28,9 +28,7 @@ func TestNoRegularFile(t *testing.T) {
 		}
 	}
 	long := filepath.Join(filepath.Dir(pipe), "long")
-	if err := errors.Join(os.WriteFile(long, nil, 0o600), os.Truncate(long, maxFile+1)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.WriteFile(long, nil, 0o600), os.Truncate(long, maxFile+1)))
 	if _, err := readFile(long); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("settings in a long file: %v", err)
 	}
@@ -39,9 +37,7 @@ func TestNoRegularFile(t *testing.T) {
 // The key must be read from a private file, or from a command, whose output must not be in an error.
 func TestReadDurableKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, []byte("the key\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte("the key\n"), 0o600))
 	for _, tt := range []struct{ setting, want, wrong string }{
 		{path, "the key\n", ""},
 		{"!cat " + path, "the key\n", ""},
@@ -54,9 +50,7 @@ func TestReadDurableKey(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", tt.setting, len(got), err)
 		}
 	}
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(path, 0o644))
 	if _, err := (Config{DurableKey: path}).ReadDurableKey(context.Background()); err == nil {
 		t.Error("ReadDurableKey accepts a file that other users can read")
 	}

@@ -20,9 +20,7 @@ func TestResolve(t *testing.T) {
 	home := map[string]string{"HOME": "/h"}
 	xdg := map[string]string{"HOME": "/h", "XDG_RUNTIME_DIR": "/run/user/1", "XDG_STATE_HOME": "/s", "XDG_CONFIG_HOME": "/c/"}
 	wd, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, tt := range []struct {
 		name, goos, flag string
 		env              map[string]string
@@ -61,9 +59,7 @@ func TestOnePlacePerUser(t *testing.T) {
 	xdg, other := filepath.Join(own, "holdfast"), filepath.Join(base, "other")
 	old := filepath.Join(home, ".local/state/holdfast/run")
 	for _, dir := range []string{xdg, old, other} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(dir, 0o700))
 	}
 	s := system{goos: "linux", uid: os.Geteuid(), users: users, home: func() string { return home }}
 	login := map[string]string{"HOME": home, "XDG_RUNTIME_DIR": own}
@@ -71,9 +67,7 @@ func TestOnePlacePerUser(t *testing.T) {
 	serve := func(dir string) (stop func()) {
 		t.Helper()
 		ln, err := socket.Listen(filepath.Join(dir, SupervisorSocket), socket.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return func() { _ = ln.Close() }
 	}
 	expect := func(name, want string, elsewhere ...string) {
@@ -111,16 +105,12 @@ func TestOnePlacePerUser(t *testing.T) {
 	stopNew()
 
 	if os.Geteuid() == 0 { // su keeps the variable of the calling user
-		if err := os.Chown(other, 4711, 4711); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chown(other, 4711, 4711))
 		if d, err := s.resolve("", getenv(moved)); err != nil || d.Runtime != xdg {
 			t.Errorf("XDG_RUNTIME_DIR of another user: %s, %v, want %s", d.Runtime, err, xdg)
 		}
 	}
-	if err := os.Chmod(own, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(own, 0o750))
 	if d, err := s.resolve("", getenv(cron)); err != nil || d.Runtime != old {
 		t.Errorf("/run/user/UID is not private: %s, %v, want %s", d.Runtime, err, old)
 	}
@@ -155,9 +145,7 @@ func TestEnsure(t *testing.T) {
 	base := t.TempDir()
 	d := Dirs{filepath.Join(base, "a/b/run"), filepath.Join(base, "a/b"), filepath.Join(base, "c")}
 	for range 2 {
-		if err := d.Ensure(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, d.Ensure())
 		for _, dir := range []string{d.Runtime, d.State, d.Config, filepath.Join(base, "a")} {
 			if fi, err := os.Lstat(dir); err != nil || fi.Mode() != os.ModeDir|0o700 {
 				t.Errorf("%s: %v, %v", dir, fi.Mode(), err)
@@ -165,9 +153,7 @@ func TestEnsure(t *testing.T) {
 		}
 	}
 
-	if err := os.Chmod(d.Config, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(d.Config, 0o755))
 	if err := d.Ensure(); !errors.Is(err, socket.ErrUnsafeDir) || !strings.Contains(err.Error(), "chmod 700 "+d.Config) {
 		t.Errorf("Ensure of a directory that others can read: %v", err)
 	}
@@ -176,9 +162,7 @@ func TestEnsure(t *testing.T) {
 	}
 
 	link := filepath.Join(base, "link")
-	if err := os.Symlink(d.State, link); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(d.State, link))
 	if err := (Dirs{link, link, link}).Ensure(); !errors.Is(err, socket.ErrUnsafeDir) {
 		t.Errorf("Ensure of a symbolic link: %v", err)
 	}

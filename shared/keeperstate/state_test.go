@@ -57,12 +57,8 @@ func start(t *testing.T, dir string) *keeper {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"="+dir)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, cmd.Start())
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 	k := &keeper{cmd, bufio.NewReader(out)}
 	k.says(t, "holds")
@@ -139,9 +135,7 @@ func TestChosen(t *testing.T) {
 		"a pipe":      func() error { return syscall.Mkfifo(path, 0o600) },
 		"a long one":  func() error { return os.WriteFile(path, bytes.Repeat([]byte("x"), 1<<20), 0o600) },
 	} {
-		if err := put(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, put())
 		if got := Chosen(dir); got != "" {
 			t.Errorf("%s: Chosen returns %.50q, want none", name, got)
 		}
@@ -156,16 +150,10 @@ func TestChosen(t *testing.T) {
 func TestClaim(t *testing.T) {
 	dir := testkit.Dir(t)
 	f, err := Claim(dir, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dup, err := machine.Duplicate(f, "a duplicate")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, f.Close())
 	k := start(t, dir)
 	_, err = Claim(dir, 0)
 	var inUse *socket.InUseError
@@ -187,19 +175,13 @@ func TestRenew(t *testing.T) {
 	dir := t.TempDir()
 	k := start(t, dir)
 	claim, err := Claim(dir, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = claim.Close() }()
-	if err := WriteHeld(dir, 5); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, WriteHeld(dir, 5))
 	files := []string{"keeper.lock", "keeping.lock", "keeper.held"}
 	old := time.Now().Add(-72 * time.Hour)
 	for _, name := range files {
-		if err := os.Chtimes(filepath.Join(dir, name), old, old); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chtimes(filepath.Join(dir, name), old, old))
 	}
 	Renew(dir)
 	for _, name := range files {

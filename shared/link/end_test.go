@@ -48,9 +48,7 @@ func TestEndOfMany(t *testing.T) {
 					request = link.Attach{}
 				}
 				st, _, err := proxy.Open(testkit.Soon(t), request)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if i%50 != 0 {
 					here.Go(func() {
 						if _, err := st.Next(); !errors.Is(err, io.EOF) {
@@ -85,9 +83,7 @@ func TestLastWords(t *testing.T) {
 			close(said)
 		})
 		st, _, err := proxy.Open(testkit.Soon(t), link.Events{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		<-said
 		supervisor.Close()
 		<-proxy.Done()
@@ -119,9 +115,7 @@ func TestLateReader(t *testing.T) {
 		close(closed)
 	})
 	st, _, err := proxy.Open(testkit.Soon(t), link.Events{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	<-closed
 	time.Sleep(proxyCloseTimeout + time.Second)
 	if m, ok := receiveMessage(t, st).(*link.Event); !ok || m.Seq != 1 {

@@ -24,9 +24,7 @@ func TestHello(t *testing.T) {
 	sessions := []protocol.SessionInfo{{ID: "one", Instance: "i1", State: protocol.StateRunning}, {ID: "two", Instance: "i2"}}
 	got := accept(t, b, func(*link.Hello) (link.Welcome, []protocol.SessionInfo, error) { return someWelcome, sessions, nil })
 	c, welcome, enumerated, err := Dial(a, someHello, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.Close()
 	end := <-got
 	if end.err != nil || !reflect.DeepEqual(*end.hello, someHello) {
@@ -158,9 +156,7 @@ func TestManySessions(t *testing.T) {
 	a, b := pair(t)
 	got := accept(t, b, func(*link.Hello) (link.Welcome, []protocol.SessionInfo, error) { return someWelcome, all, nil })
 	c, _, enumerated, err := Dial(a, someHello, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.Close()
 	if end := <-got; end.err != nil {
 		t.Error(end.err)
@@ -342,15 +338,11 @@ func TestSlowHello(t *testing.T) {
 	got := accept(t, b, welcomed)
 	peer := bareProxy(t, a)
 	hello, err := protocol.Encode(someHello)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	raw := frame.Append(nil, frame.Control, hello)
 	st := peer.stream(t, nil)
 	for i := range raw { // each byte in a yamux frame of its own
-		if err := st.SendRaw(raw[i : i+1]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, st.SendRaw(raw[i:i+1]))
 	}
 	if m, ok := receiveMessage(t, st).(*link.Welcome); !ok || m.Agreed != protocol.Version {
 		t.Errorf("received %+v, want welcome", m)

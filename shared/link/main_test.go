@@ -26,16 +26,12 @@ const silence = 5 * time.Second
 func pair(t testing.TB) (proxy, supervisor net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("unix", filepath.Join(testkit.Dir(t), "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer ln.Close()
 	if proxy, err = net.Dial("unix", ln.Addr().String()); err == nil {
 		supervisor, err = ln.Accept()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { proxy.Close(); supervisor.Close() })
 	return proxy, supervisor
 }
@@ -78,9 +74,7 @@ func linked(t testing.TB) (proxy, supervisor *Conn) {
 	a, b := pair(t)
 	got := accept(t, b, welcomed)
 	proxy, _, _, err := Dial(a, someHello, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { proxy.Close() })
 	return proxy, (<-got).conn
 }
@@ -115,9 +109,7 @@ func bareSupervisor(t testing.TB, nc net.Conn) bare { return newBare(t, nc, supe
 func newBare(t testing.TB, nc net.Conn, side func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) bare {
 	t.Helper()
 	c, err := newConn(nc, zerolog.Nop(), side)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return bare{c}
 }
@@ -129,9 +121,7 @@ func (b bare) stream(t testing.TB, raw []byte) *Stream {
 	if err == nil && len(raw) > 0 {
 		err = st.SendRaw(raw)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return st
 }
 

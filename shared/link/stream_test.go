@@ -130,9 +130,7 @@ func TestAbort(t *testing.T) {
 		other <- st
 	})
 	st, _, err := proxy.Open(testkit.Soon(t), link.Status{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	peer := <-other
 	reading, writing := make(chan error, 1), make(chan error, 1)
 	go func() { _, err := st.Next(); reading <- err }()
@@ -263,9 +261,7 @@ func TestSlowStream(t *testing.T) {
 		}()
 	})
 	st, _, err := proxy.Open(testkit.Soon(t), link.Attach{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	<-flooding
 	for range 100 {
 		if _, err := proxy.Call(testkit.Soon(t), link.Info{SessionID: "s"}); err != nil {

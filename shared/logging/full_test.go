@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // full limits the size of each file until the returned function is called, as a full disk does.
@@ -17,13 +19,9 @@ func full(t *testing.T, size uint64) (end func()) {
 	t.Helper()
 	signal.Ignore(syscall.SIGXFSZ)
 	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &was))
 	set := func(l unix.Rlimit) {
-		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &l); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &l))
 	}
 	set(unix.Rlimit{Cur: size, Max: was.Max})
 	return func() { set(was) }
@@ -37,9 +35,7 @@ func TestTornLine(t *testing.T) {
 		for _, reopened := range []bool{false, true} {
 			path := filepath.Join(t.TempDir(), "p.log")
 			r, err := openRotated(path, 1<<20, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer func() { _ = r.Close() }()
 			if _, err := r.Write([]byte(before)); err != nil {
 				t.Fatal(err)
@@ -52,9 +48,7 @@ func TestTornLine(t *testing.T) {
 			}
 			end()
 			if reopened {
-				if err := r.Close(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, r.Close())
 				if r, err = openRotated(path, 1<<20, 1); err != nil {
 					t.Fatal(err)
 				}

@@ -19,17 +19,11 @@ import (
 // lines.
 func TestHungDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe.log")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Mkfifo(path, 0o600))
 	log, closer, err := New(Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	pipe, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	const count = 10
 	logged := make(chan struct{})
 	go func() {

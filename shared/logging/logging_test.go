@@ -34,19 +34,13 @@ func TestMain(m *testing.M) {
 func TestLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.log")
 	log, closer, err := New(Options{Path: path, Process: "proxy", Level: "info"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	log.Debug().Msg("not at this level")
 	narrow := log.With().Str(Session, "s1").Logger()
 	narrow.Info().Uint64(Offset, 7).Dur(Took, 1500*time.Microsecond).Msg("resumed")
-	if err := closer.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, closer.Close())
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var line map[string]any
 	if err := json.Unmarshal(data, &line); err != nil {
 		t.Fatalf("%q: %v", data, err)
@@ -70,9 +64,7 @@ func TestNewMistakes(t *testing.T) {
 		t.Error("New accepts a path in a missing directory")
 	}
 	log, closer, err := New(Options{Level: "error"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	log.Info().Msg("not at this level")
 	if err := closer.Close(); err != nil {
 		t.Error(err)
@@ -84,13 +76,9 @@ func TestNewMistakes(t *testing.T) {
 
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.log")
-	if err := os.WriteFile(path, []byte("old\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte("old\n"), 0o644))
 	r, err := openRotated(path, 10, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	for _, line := range []string{"12345\n", "a\n", "b\n", "longer than a whole file\n", "c\n", "d\n"} {
 		if n, err := r.Write([]byte(line)); n != len(line) || err != nil {
@@ -120,9 +108,7 @@ func TestRotationByTwo(t *testing.T) {
 	var two [2]*rotated
 	for i := range two {
 		r, err := openRotated(path, 8, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer r.Close()
 		two[i] = r
 	}
@@ -155,9 +141,7 @@ func TestRotationByTwo(t *testing.T) {
 func TestRotationByAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	r, err := openRotated(path, 1000, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	for _, line := range []string{"first\n", "second\n"} {
 		if _, err := r.Write([]byte(line)); err != nil {
@@ -166,9 +150,7 @@ func TestRotationByAnother(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || string(got) != line {
 			t.Errorf("the file has %q, %v, want %q", got, err, line)
 		}
-		if err := os.Rename(path, path+".1"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Rename(path, path+".1"))
 		r.asked = r.asked.Add(-askEvery) // the next line comes later
 	}
 }
@@ -176,13 +158,9 @@ func TestRotationByAnother(t *testing.T) {
 // If the file cannot be rotated, no line may be lost.
 func TestRotationFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.log")
-	if err := os.MkdirAll(filepath.Join(path+".1", "in the way"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Join(path+".1", "in the way"), 0o700))
 	r, err := openRotated(path, 4, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	for i, line := range []string{"abc\n", "def\n"} {
 		if n, err := r.Write([]byte(line)); n != 4 || (err != nil) != (i == 1) {
@@ -198,9 +176,7 @@ func TestConcurrentWrites(t *testing.T) {
 	const writers, lines = 8, maxLines / 8 // so that all lines have room while a pause of the machine lasts
 	path := filepath.Join(t.TempDir(), "p.log")
 	log, closer, err := New(Options{Path: path, MaxBytes: 8 << 10, Keep: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
@@ -210,9 +186,7 @@ func TestConcurrentWrites(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := closer.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, closer.Close())
 	var files []string
 	testkit.Eventually(t, 10*time.Second, func() bool { // Close does not wait for a line for longer than lineTime
 		files, err = filepath.Glob(path + "*")
@@ -260,9 +234,7 @@ func TestCrashOutput(t *testing.T) {
 		t.Errorf("%d crashes, mode %v, %v:\n%s", n, fi.Mode(), err, data)
 	}
 
-	if err := os.Truncate(path, maxCrash+1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Truncate(path, maxCrash+1))
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), crashEnv+"="+path)
 	_ = cmd.Run() // crashes

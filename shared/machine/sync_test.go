@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"holdfast/shared/testkit"
 )
 
 // A file is replaced whole, or stays as it is and leaves no temporary file behind.
@@ -24,9 +26,7 @@ func TestReplaceFile(t *testing.T) {
 			t.Errorf("the directory has %v, %v, want the file alone", files, err)
 		}
 	}
-	if err := CreateFile(path, strings.NewReader("first"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, CreateFile(path, strings.NewReader("first"), 0o600))
 	check("first")
 	if err := CreateFile(path, strings.NewReader("second"), 0o600); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a file that exists: %v", err)
@@ -37,9 +37,7 @@ func TestReplaceFile(t *testing.T) {
 		t.Errorf("a write that fails: %v", err)
 	}
 	check("first")
-	if err := ReplaceFile(path, strings.NewReader("second"), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, ReplaceFile(path, strings.NewReader("second"), 0o640))
 	check("second")
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o640 {
 		t.Errorf("mode %v, %v", info.Mode(), err)

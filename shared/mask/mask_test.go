@@ -7,18 +7,15 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 func newMasker(t testing.TB, env []string, names, patterns string) *Masker {
 	t.Helper()
 	n, err := ParseNames(names)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	p, err := ParsePatterns(patterns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m, _ := New(env, n, p)
 	return m
 }

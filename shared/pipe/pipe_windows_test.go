@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"holdfast/shared/socket"
+	"holdfast/shared/testkit"
 )
 
 const roleEnv = "PIPE_TEST_ROLE"
@@ -41,9 +42,7 @@ func TestMain(m *testing.M) {
 func ownName(t *testing.T) string {
 	t.Helper()
 	name, err := Own(fmt.Sprintf(`C:\%s\%d`, t.Name(), os.Getpid()), "test.sock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return name
 }
 
@@ -51,9 +50,7 @@ func mustListen(t *testing.T) *Listener {
 	t.Helper()
 	name := ownName(t)
 	ln, err := Listen(name, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
 	if underWine() {
 		takeFirst(t, name)
@@ -71,9 +68,7 @@ func underWine() bool {
 func takeFirst(t *testing.T, name string) {
 	t.Helper()
 	conn, err := winio.DialPipeContext(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 }
 
@@ -91,9 +86,7 @@ func pair(t *testing.T, ln *Listener) (server, client net.Conn, dialer, listener
 		done <- err
 	}()
 	server, dialer, err := ln.Accept()
-	if err := errors.Join(<-done, err); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(<-done, err))
 	t.Cleanup(func() { _ = server.Close(); _ = client.Close() })
 	return server, client, dialer, listener
 }
@@ -133,19 +126,13 @@ func TestPeers(t *testing.T) {
 func TestPeersAcrossProcesses(t *testing.T) {
 	ln := mustListen(t)
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cmd := exec.Command(exe, ln.Name())
 	cmd.Env = append(os.Environ(), roleEnv+"=dial")
 	cmd.Stdout = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	server, peer, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if peer.PID != cmd.Process.Pid {
 		t.Errorf("the peer of the server is process %d, want the client, %d", cmd.Process.Pid, peer.PID)
 	}
@@ -171,9 +158,7 @@ func TestOneListener(t *testing.T) {
 		t.Errorf("a second Listen: %v, %v", second, err)
 	}
 	pair(t, ln) // the first listener still serves
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, ln.Close())
 	again, err := Listen(ln.Name(), Options{})
 	if err != nil {
 		t.Fatalf("Listen after Close of the first: %v", err)
@@ -186,14 +171,10 @@ func TestOneListener(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	server, client, _, _ := pair(t, mustListen(t))
 	own, err := ownSID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for side, conn := range map[string]net.Conn{"server": server, "client": client} {
 		sd, err := windows.GetSecurityInfo(handle(conn), windows.SE_KERNEL_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		// The system may have mapped GA to FA, which is all access to a file.
 		got := strings.ReplaceAll(sd.String(), ";FA;", ";GA;")
 		if want := SecurityDescriptor(own); got != want {
@@ -207,9 +188,7 @@ func TestPermissions(t *testing.T) {
 // demand: S12
 func TestSquatter(t *testing.T) {
 	own, err := ownSID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	name := ownName(t)
 	const other = "S-1-5-32-544" // administrators; a user in this group may make it an owner
 	ln, err := winio.ListenPipe(name, &winio.PipeConfig{SecurityDescriptor: "O:" + other + "D:P(A;;GA;;;WD)"})
@@ -292,30 +271,22 @@ func TestRefused(t *testing.T) {
 // demand: S12
 func TestDeadline(t *testing.T) {
 	server, client, _, _ := pair(t, mustListen(t))
-	if err := client.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, client.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
 	if n, err := client.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("read: %d, %v", n, err)
 	}
-	if err := client.SetDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, client.SetDeadline(time.Time{}))
 	// A deadline that is set during a read must end the read.
 	ended := make(chan error, 1)
 	go func() {
 		_, err := client.Read(make([]byte, 1))
 		ended <- err
 	}()
-	if err := client.SetReadDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, client.SetReadDeadline(time.Unix(1, 0)))
 	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("read: %v", err)
 	}
-	if err := client.SetReadDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, client.SetReadDeadline(time.Time{}))
 	// No byte may be lost by that, and a write into a full pipe must end at its deadline.
 	if _, err := server.Write([]byte("x")); err != nil {
 		t.Fatal(err)
@@ -356,9 +327,7 @@ func TestClose(t *testing.T) {
 func TestConnectionsOutliveTheListener(t *testing.T) {
 	ln := mustListen(t)
 	server, client, _, _ := pair(t, ln)
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, ln.Close())
 	go func() { _, _ = server.Write([]byte("x")) }()
 	if n, err := client.Read(make([]byte, 1)); n != 1 || err != nil {
 		t.Errorf("read: %d, %v", n, err)
@@ -368,9 +337,7 @@ func TestConnectionsOutliveTheListener(t *testing.T) {
 		_, err := client.Read(make([]byte, 1))
 		ended <- err
 	}()
-	if err := server.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, server.Close())
 	if err := <-ended; !errors.Is(err, io.EOF) {
 		t.Errorf("read after the close of the other side: %v", err)
 	}

@@ -15,29 +15,22 @@ import (
 	"time"
 
 	"holdfast/shared/rawio"
+	"holdfast/shared/testkit"
 )
 
 // pair returns the two ends of a Unix socket, the first one as a raw connection.
 func pair(t *testing.T) (raw, plain net.Conn) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "raw")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	ln, err := net.Listen("unix", filepath.Join(dir, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer ln.Close()
 	a, err := net.Dial("unix", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	b, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = a.Close(); _ = b.Close() })
 	return rawio.Conn(a), b
 }
@@ -132,9 +125,7 @@ func TestPipe(t *testing.T) {
 // A file that the netpoller knows must be read and written like any other file. File must return a regular file unchanged.
 func TestFile(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	wrote := make(chan error, 1)
 	sent := bytes.Repeat([]byte("0123456789"), 100_000) // more than the pipe holds
@@ -151,9 +142,7 @@ func TestFile(t *testing.T) {
 		t.Error(err)
 	}
 	regular, err := os.Create(filepath.Join(t.TempDir(), "f"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer regular.Close()
 	if rawio.File(regular) != io.ReadWriter(regular) {
 		t.Error("a regular file was wrapped")

@@ -11,14 +11,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 func mustFiles(t *testing.T, ln *Listener) []*os.File {
 	t.Helper()
 	files, err := ln.Files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return files
 }
 
@@ -39,9 +39,7 @@ func isBlocking(t *testing.T, ln *Listener) bool {
 		blocking = flags&unix.O_NONBLOCK == 0
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return blocking
 }
 
@@ -52,12 +50,8 @@ func TestCheckTakesTheLockAgain(t *testing.T) {
 	for _, isTaken := range []bool{false, true} {
 		old := mustListen(t, path, Options{})
 		next, err := Adopt(path, mustFiles(t, old), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := old.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, old.Close())
 		if isTaken {
 			other := mustListen(t, path, Options{})
 			var inUse *InUseError
@@ -90,9 +84,7 @@ func TestAdoptKeepsTheLock(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
 	old := mustListen(t, path, Options{})
 	next, err := Adopt(path, mustFiles(t, old), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer next.Close()
 	if isBlocking(t, old) || isBlocking(t, next) {
 		t.Error("a listener became blocking")
@@ -100,9 +92,7 @@ func TestAdoptKeepsTheLock(t *testing.T) {
 	if !isInUse(path) {
 		t.Error("a third Listen succeeded while both holders live")
 	}
-	if err := old.Release(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, old.Release())
 	if _, _, err := old.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept after Release: %v", err)
 	}
@@ -110,9 +100,7 @@ func TestAdoptKeepsTheLock(t *testing.T) {
 		t.Error("a third Listen succeeded while the successor lives")
 	}
 	echoOne(t, next)
-	if err := next.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, next.Close())
 	if isInUse(path) {
 		t.Error("the path is in use after Close of the last holder")
 	}
@@ -123,12 +111,8 @@ func TestAdoptTakenBack(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
 	old := mustListen(t, path, Options{})
 	next, err := Adopt(path, mustFiles(t, old), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := next.Release(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, next.Release())
 	if !isInUse(path) {
 		t.Error("Release of the successor has released the lock")
 	}
@@ -144,23 +128,15 @@ func TestAdoptAcrossASocket(t *testing.T) {
 	old := mustListen(t, path, Options{})
 	here, there := pair(t)
 	files := mustFiles(t, old)
-	if err := SendFiles(here, []byte("listener"), files); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, SendFiles(here, []byte("listener"), files))
 	closeAll(files)
 	buf := make([]byte, 64)
 	_, got, err := RecvFiles(there, buf, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	next, err := Adopt(path, got, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer next.Close()
-	if err := old.Release(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, old.Release())
 	echoOne(t, next)
 }
 
@@ -170,9 +146,7 @@ func TestAdoptRefusesOtherFiles(t *testing.T) {
 	other := mustListen(t, filepath.Join(dir, "b.sock"), Options{})
 	open := func() *os.File {
 		f, err := os.Open(os.DevNull)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return f
 	}
 	ours, theirs := mustFiles(t, ln), mustFiles(t, other)
@@ -215,26 +189,18 @@ func TestCheckRebinds(t *testing.T) {
 				}
 				accepted <- err
 			}()
-			if err := tt.harm(path); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, tt.harm(path))
 			if rebound, err := ln.Check(); rebound != tt.rebound || err != nil {
 				t.Fatalf("Check: %v, %v", rebound, err)
 			}
 			conn, _, err := Dial(t.Context(), path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer conn.Close()
-			if err := <-accepted; err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, <-accepted)
 			if !isInUse(path) {
 				t.Error("the lock was released")
 			}
-			if err := ln.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, ln.Close())
 			if _, err := os.Lstat(path); err == nil {
 				t.Error("the socket exists after Close")
 			}
@@ -266,13 +232,9 @@ func TestCheckRestoresDirectory(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := filepath.Join(testDir(t), "d")
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Mkdir(dir, 0o700))
 			ln := mustListen(t, filepath.Join(dir, "a.sock"), Options{})
-			if err := tt.harm(dir); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, tt.harm(dir))
 			if rebound, err := ln.Check(); rebound != tt.rebound || (err == nil) != tt.rebound {
 				t.Fatalf("Check: %v, %v", rebound, err)
 			}
@@ -297,9 +259,7 @@ func TestCheckRestoresDirectory(t *testing.T) {
 func TestCheckAndCloseLeaveOthersAlone(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
 	ln := mustListen(t, path, Options{})
-	if err := errors.Join(os.Remove(path), os.Remove(path+".lock")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.Remove(path), os.Remove(path+".lock")))
 	other := mustListen(t, path, Options{})
 	var inUse *InUseError
 	if rebound, err := ln.Check(); rebound || !errors.As(err, &inUse) {

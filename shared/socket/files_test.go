@@ -13,21 +13,19 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 func pair(t *testing.T) (a, b *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var conns [2]*net.UnixConn
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), "pair")
 		c, err := net.FileConn(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_ = f.Close()
 		t.Cleanup(func() { _ = c.Close() })
 		conns[i] = c.(*net.UnixConn)
@@ -47,9 +45,7 @@ func numbered(t *testing.T, n int) []*os.File {
 	var files []*os.File
 	for i := range n {
 		f, err := os.CreateTemp(t.TempDir(), "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		fmt.Fprint(f, i)
 		files = append(files, f)
 	}
@@ -60,9 +56,7 @@ func numbered(t *testing.T, n int) []*os.File {
 func openFDs(t *testing.T) int {
 	t.Helper()
 	names, err := os.ReadDir("/dev/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return len(names)
 }
 
@@ -92,9 +86,7 @@ func TestSendRecvFiles(t *testing.T) {
 			buf := make([]byte, MaxPayload)
 			for range 2 {
 				n, got, err := RecvFiles(b, buf, tt.want)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				defer closeAll(got)
 				if !bytes.Equal(buf[:n], payload) || len(got) != tt.files {
 					t.Fatalf("%d bytes and %d files", n, len(got))
@@ -108,9 +100,7 @@ func TestSendRecvFiles(t *testing.T) {
 					checkCloseOnExec(t, f)
 				}
 			}
-			if err := <-sent; err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, <-sent)
 			_ = a.Close()
 			if _, _, err := RecvFiles(b, buf, 0); err != io.EOF {
 				t.Errorf("after the last message: %v, want EOF", err)
@@ -170,9 +160,7 @@ func TestRecvFilesRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := pair(t)
-			if err := sendMsg(a, tt.msg, numbered(t, tt.files)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, sendMsg(a, tt.msg, numbered(t, tt.files)))
 			_ = a.Close()
 			before := openFDs(t)
 			n, files, err := RecvFiles(b, make([]byte, 100), tt.want)
@@ -189,22 +177,14 @@ func TestRecvFilesRefuses(t *testing.T) {
 // If descriptors are short, the kernel drops files without an error. RecvFiles must notice it.
 func TestRecvFilesOutOfDescriptors(t *testing.T) {
 	a, b := pair(t)
-	if err := SendFiles(a, []byte("hi"), numbered(t, 3)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, SendFiles(a, []byte("hi"), numbered(t, 3)))
 	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	free, err := unix.Dup(0) // the lowest free number
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_ = unix.Close(free)
 	// At most two of the three files fit, or none if lower numbers are used.
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(free + 2), Max: was.Max}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(free + 2), Max: was.Max}))
 	_, files, err := RecvFiles(b, make([]byte, 100), 3)
 	if e := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); e != nil {
 		t.Fatal(e)

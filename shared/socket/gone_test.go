@@ -7,21 +7,17 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 func TestAwaitGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	write := func() os.FileInfo {
-		if err := os.WriteFile(path+".new", nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path+".new", nil, 0o600))
+		testkit.Must(t, os.Rename(path+".new", path))
 		info, err := os.Lstat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return info
 	}
 	was := write()
@@ -34,9 +30,7 @@ func TestAwaitGone(t *testing.T) {
 	if err := AwaitGone(t.Context(), path, was); err != nil {
 		t.Errorf("AwaitGone after the file was replaced: %v", err)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(path))
 	if err := AwaitGone(t.Context(), path, was); err != nil {
 		t.Errorf("AwaitGone after the file was removed: %v", err)
 	}

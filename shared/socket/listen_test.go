@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // roles are the programs that the test binary runs as a child of a test; see spawn.
@@ -79,9 +81,7 @@ func listenRole(args []string) error {
 func spawn(t *testing.T, role string, args ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := os.Stat("/proc/self/exe"); err == nil {
 		exe = "/proc/self/exe"
 	}
@@ -97,9 +97,7 @@ func spawnAsNobody(t *testing.T, role string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := spawn(t, role, args...)
 	exe, err := os.Executable()
-	if err := errors.Join(err, os.Chmod(exe, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(err, os.Chmod(exe, 0o755)))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	return cmd
 }
@@ -108,9 +106,7 @@ func spawnAsNobody(t *testing.T, role string, args ...string) *exec.Cmd {
 func testDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "hfs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -118,9 +114,7 @@ func testDir(t *testing.T) string {
 func mustListen(t *testing.T, path string, opts Options) *Listener {
 	t.Helper()
 	ln, err := Listen(path, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
 	return ln
 }
@@ -138,17 +132,13 @@ func echoOne(t *testing.T, ln *Listener) {
 		done <- err
 	}()
 	conn, peer, err := Dial(t.Context(), ln.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	got, err := io.ReadAll(conn)
 	if string(got) != "hello" || err != nil || peer.UID != os.Geteuid() {
 		t.Fatalf("got %q from %+v, %v", got, peer, err)
 	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, <-done)
 }
 
 func TestListenModesAndPeer(t *testing.T) {
@@ -183,21 +173,13 @@ func TestListenRefusesPlaces(t *testing.T) {
 	dir := testDir(t)
 	mk := func(name string, mode fs.FileMode) string {
 		d := filepath.Join(dir, name)
-		if err := errors.Join(os.Mkdir(d, 0o700), os.Chmod(d, mode)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(os.Mkdir(d, 0o700), os.Chmod(d, mode)))
 		return d
 	}
 	real := mk("real", 0o700)
-	if err := os.Symlink(real, filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(real, "plain.sock"), []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(real, filepath.Join(dir, "link")))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(real, "plain.sock"), []byte("precious"), 0o600))
 	tests := []struct {
 		name, path string
 		err        error
@@ -214,9 +196,7 @@ func TestListenRefusesPlaces(t *testing.T) {
 	}
 	if os.Geteuid() == 0 {
 		theirs := mk("theirs", 0o700)
-		if err := os.Chown(theirs, 65534, 65534); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chown(theirs, 65534, 65534))
 		tests = append(tests, tests[0])
 		last := &tests[len(tests)-1]
 		last.name, last.path, last.says = "another user's directory", filepath.Join(theirs, "a.sock"), "belongs to uid 65534"
@@ -254,9 +234,7 @@ func TestLongestPath(t *testing.T) {
 func stale(t *testing.T, path string) {
 	t.Helper()
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ln.SetUnlinkOnClose(false)
 	_ = ln.Close()
 }
@@ -267,9 +245,7 @@ func TestStaleSocket(t *testing.T) {
 	stale(t, (&Listener{path: path}).tmpPath()) // the file of a listener that died before the rename
 
 	lock, err := acquire(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	writePID(lock)
 	before, _ := idOf(path)
 	var inUse *InUseError
@@ -301,9 +277,7 @@ func TestCheckLetsTheDiskRest(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			at := time.Now().Add(-tt.age).Truncate(time.Second)
 			name := lockPath(l.path)
-			if err := errors.Join(os.WriteFile(name, []byte(tt.text), 0o600), os.Chtimes(name, at, at)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errors.Join(os.WriteFile(name, []byte(tt.text), 0o600), os.Chtimes(name, at, at)))
 			if _, err := l.Check(); err != nil {
 				t.Fatal(err)
 			}
@@ -378,9 +352,7 @@ func TestFullDisk(t *testing.T) {
 func TestLiveSocketWithoutLock(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
 	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer old.Close()
 	var inUse *InUseError
 	if _, err := Listen(path, Options{}); !errors.As(err, &inUse) || inUse.PID != os.Getpid() {
@@ -419,9 +391,7 @@ func TestRaceOfGoroutines(t *testing.T) {
 		}
 		ln := <-won
 		echoOne(t, ln)
-		if err := ln.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, ln.Close())
 	}
 }
 
@@ -436,9 +406,7 @@ func TestRaceOfProcesses(t *testing.T) {
 		cmd := spawn(t, "listen", path)
 		in, _ := cmd.StdinPipe()
 		out, _ := cmd.StdoutPipe()
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.Start())
 		stop, cmds = append(stop, in), append(cmds, cmd)
 		go func() {
 			line := make([]byte, 64)
@@ -479,9 +447,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 			ended <- err
 		}()
 		conn, _, err := Dial(t.Context(), ln.Path())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer conn.Close()
 		if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil {
 			t.Errorf("read %d, %v", n, err)
@@ -503,9 +469,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 		path := filepath.Join(testDir(t), "a.sock")
 		ln := mustListen(t, path, Options{OnRefuse: func(p Peer, _ error) { refused <- p }})
 		// Open the directory and the socket, whose modes otherwise refuse other users first.
-		if err := errors.Join(os.Chmod(filepath.Dir(path), 0o711), os.Chmod(path, 0o666)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(os.Chmod(filepath.Dir(path), 0o711), os.Chmod(path, 0o666)))
 		cmd := spawnAsNobody(t, "dial", path)
 		accepted := make(chan Peer, 1)
 		go func() {
@@ -525,9 +489,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 		}
 		// The listener must still accept connections of its own user.
 		conn, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer conn.Close()
 		if got, _ := io.ReadAll(conn); string(got) != "hello" {
 			t.Errorf("the own user's connection received %q", got)
@@ -543,16 +505,12 @@ func TestDialRefusesAnotherUsersListener(t *testing.T) {
 		t.Skip("only root can listen as another user")
 	}
 	dir := testDir(t)
-	if err := os.Chown(dir, 65534, 65534); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chown(dir, 65534, 65534))
 	path := filepath.Join(dir, "a.sock")
 	cmd := spawnAsNobody(t, "listen", path)
 	in, _ := cmd.StdinPipe()
 	out, _ := cmd.StdoutPipe()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	defer func() { _ = in.Close(); _ = cmd.Wait() }()
 	said := make([]byte, 8)
 	if n, _ := out.Read(said); string(said[:n]) != "won\n" {
@@ -579,17 +537,11 @@ func TestDialNobody(t *testing.T) {
 func TestFullBacklog(t *testing.T) {
 	path := filepath.Join(testDir(t), "a.sock")
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer unix.Close(fd)
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 0)))
 	first, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer first.Close()
 	if _, err := net.Dial("unix", path); !errors.Is(err, unix.EAGAIN) {
 		t.Skipf("this system answers differently to a full backlog: %v", err)
@@ -612,9 +564,7 @@ func TestFullBacklog(t *testing.T) {
 		dialed <- err
 	}()
 	accepted, _, err := unix.Accept(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer unix.Close(accepted)
 	if err := <-dialed; err != nil {
 		t.Errorf("Dial after an accept: %v", err)
@@ -625,23 +575,15 @@ func TestFullBacklog(t *testing.T) {
 func TestAcceptOutlivesShortage(t *testing.T) {
 	ln := mustListen(t, filepath.Join(testDir(t), "a.sock"), Options{})
 	conn, err := net.Dial("unix", ln.Path()) // the connection waits in the backlog
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 
 	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	free, err := os.Open("/dev/null") // its number is higher than all others
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer free.Close()
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}))
 	restore := func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &was) }
 	defer restore()
 	if _, err := unix.Dup(0); !errors.Is(err, unix.EMFILE) {
@@ -673,15 +615,11 @@ func TestSetDeadlinePausesAccept(t *testing.T) {
 		_, _, err := ln.Accept()
 		ended <- err
 	}()
-	if err := ln.SetDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, ln.SetDeadline(time.Unix(1, 0)))
 	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("Accept ended with %v", err)
 	}
-	if err := ln.SetDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, ln.SetDeadline(time.Time{}))
 	echoOne(t, ln)
 }
 
@@ -691,15 +629,11 @@ func TestLocked(t *testing.T) {
 		t.Errorf("Locked without a lock: %v, %v", held, err)
 	}
 	ln, err := Listen(path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if held, err := Locked(path); !held || err != nil {
 		t.Errorf("Locked with a listener: %v, %v", held, err)
 	}
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, ln.Close())
 	if held, err := Locked(path); held || err != nil {
 		t.Errorf("Locked after Close: %v, %v", held, err)
 	}
@@ -713,9 +647,7 @@ func TestListenWhileAsked(t *testing.T) {
 	}
 	shared := func() *os.File {
 		f, err := os.Open(lockPath(path))
-		if err := errors.Join(err, flock(f, unix.LOCK_SH|unix.LOCK_NB)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(err, flock(f, unix.LOCK_SH|unix.LOCK_NB)))
 		return f
 	}
 	asking := shared()
@@ -729,9 +661,7 @@ func TestListenWhileAsked(t *testing.T) {
 	if !isInUse(path) || time.Since(begun) > askedTime/2 {
 		t.Errorf("Listen of a served path took %v", time.Since(begun))
 	}
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, ln.Close())
 	stopped := shared() // as if its process was stopped in the middle of Locked
 	defer stopped.Close()
 	var inUse *InUseError

@@ -20,9 +20,7 @@ func TestCheckParents(t *testing.T) {
 	byLink := filepath.Join(base, "links", "b", "hf")
 	must := func(errs ...error) {
 		t.Helper()
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(errs...))
 	}
 	must(os.MkdirAll(path, 0o700), os.Mkdir(filepath.Join(base, "links"), 0o700), os.Symlink("../a/b", filepath.Join(base, "links", "b")),
 		os.Symlink("loop", filepath.Join(base, "loop")))
@@ -108,13 +106,9 @@ func TestAdviceAboutDirectories(t *testing.T) {
 	base := testkit.Dir(t)
 	made := func(name string, mode fs.FileMode, file string) string {
 		dir := filepath.Join(base, name)
-		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, mode)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, mode)))
 		if file != "" {
-			if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, file), nil, 0o600))
 		}
 		return dir
 	}

@@ -34,14 +34,10 @@ func LimitFiles(t *testing.T, n uint64) (lift func()) {
 	t.Helper()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGXFSZ) // the signal would end the process
 	var before syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before))
 	set := func(limit syscall.Rlimit) {
 		t.Helper()
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
 	}
 	set(syscall.Rlimit{Cur: n, Max: before.Max})
 	return func() { t.Helper(); set(before) }

@@ -26,9 +26,7 @@ const hexWidth = 32
 func Golden(t testing.TB, path string, got []byte) {
 	t.Helper()
 	if *update {
-		if err := writeFile(path, got); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, writeFile(path, got))
 		return
 	}
 	want, err := os.ReadFile(path)
@@ -50,9 +48,7 @@ func GoldenHex(t testing.TB, path string, got []byte) {
 func GoldenJSON(t testing.TB, path string, got any) {
 	t.Helper()
 	data, err := json.MarshalIndent(got, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	Golden(t, path, append(data, '\n'))
 }
 
@@ -61,9 +57,7 @@ func GoldenJSON(t testing.TB, path string, got any) {
 func ReadHex(t testing.TB, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	data, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)

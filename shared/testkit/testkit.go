@@ -19,14 +19,20 @@ import (
 	"time"
 )
 
+// Must ends the test if err is not nil.
+func Must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
 // Dir returns an empty directory of mode 0700 that is removed after the test. Unlike the path of
 // t.TempDir, its path is short enough for sockets.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "hf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Errorf("remove the test's directory: %v", err)
@@ -42,9 +48,7 @@ func WriteProgram(t testing.TB, path string, content []byte) {
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(path, content, 0o755)
 	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 }
 
 // FreeAddress returns a HOST:PORT of this machine on which nothing listens. Another process may take it before the
@@ -68,9 +72,7 @@ func FreeAddress(t testing.TB) string {
 func FreePort(t testing.TB) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(FreeAddress(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return port
 }
 

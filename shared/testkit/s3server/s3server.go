@@ -47,9 +47,7 @@ func Start(t testing.TB) *Server {
 		t.Skip("compiles an S3 server; HOLDFAST_LONG=1 runs it")
 	}
 	s := &Server{t: t, Dir: t.TempDir(), exe: filepath.Join(t.TempDir(), "gateway"), address: testkit.FreeAddress(t)}
-	if err := os.Mkdir(filepath.Join(s.Dir, Bucket), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(filepath.Join(s.Dir, Bucket), 0o700))
 	source := strings.TrimSpace(run(t, "go", "list", "-f", "{{.Dir}}", "holdfast/shared/testkit/s3server"))
 	run(t, "go", "build", "-C", filepath.Join(source, "gateway"), "-o", s.exe, ".")
 	t.Cleanup(func() {
@@ -68,15 +66,11 @@ func (s *Server) Endpoint() string { return "http://" + s.address }
 func (s *Server) Restart() {
 	s.t.Helper()
 	log, err := os.OpenFile(s.exe+".log", os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Must(s.t, err)
 	defer func() { _ = log.Close() }() // the server has a duplicate
 	s.cmd = exec.Command(s.exe, s.address, s.Dir)
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = append(os.Environ(), "AWS_ACCESS_KEY_ID="+KeyID, "AWS_SECRET_ACCESS_KEY="+Secret), log, log
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Must(s.t, s.cmd.Start())
 	testkit.Eventually(s.t, startLimit, func() bool {
 		c, err := net.Dial("tcp", s.address)
 		if err == nil {

@@ -38,9 +38,7 @@ type Host struct {
 // value of a variable counts. If the machine has no sshd, Start skips the test.
 func Start(t testing.TB, name, dir string, env []string) *Host {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(dir, 0o700))
 	sshd := program(t, "sshd", "/usr/sbin/sshd")
 	program(t, "ssh")
 	h := &Host{Name: name, dir: dir, Command: []string{"ssh", "-F", filepath.Join(dir, "ssh_config")}}
@@ -48,9 +46,7 @@ func Start(t testing.TB, name, dir string, env []string) *Host {
 		h.run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", h.path(key))
 	}
 	if os.Getuid() == 0 { // sshd of root requires its directory for privilege separation
-		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll("/run/sshd", 0o755))
 	}
 	port := testkit.FreePort(t)
 	set := []string{}
@@ -62,20 +58,14 @@ func Start(t testing.TB, name, dir string, env []string) *Host {
 		"SetEnv "+strings.Join(set, " "))
 	h.write(t, "known_hosts", "[127.0.0.1]:"+port+" "+h.read(t, "host.pub"))
 	me, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	h.write(t, "ssh_config", "Host "+h.Name, "HostName 127.0.0.1", "Port "+port, "User "+me.Username, "IdentityFile "+h.path("user"),
 		"IdentitiesOnly yes", "UserKnownHostsFile "+h.path("known_hosts"), "StrictHostKeyChecking yes")
 	cmd := exec.Command(sshd, "-D", "-e", "-f", h.path("sshd_config"))
 	log, err := os.Create(h.path("sshd.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGKILL) // it has not ended, so its pid is its own
 		_ = cmd.Wait()
@@ -99,17 +89,13 @@ func (h *Host) path(name string) string { return filepath.Join(h.dir, name) }
 
 func (h *Host) write(t testing.TB, name string, lines ...string) {
 	t.Helper()
-	if err := os.WriteFile(h.path(name), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(h.path(name), []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 }
 
 func (h *Host) read(t testing.TB, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(h.path(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(b)
 }
 

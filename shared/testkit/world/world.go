@@ -70,9 +70,7 @@ func New(t testing.TB, root, state, bin string, env ...string) *World {
 func makeHome(t testing.TB, root string) string {
 	t.Helper()
 	home := filepath.Join(root, "home")
-	if err := os.MkdirAll(filepath.Join(home, ".local/share/fish/generated_completions"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Join(home, ".local/share/fish/generated_completions"), 0o700))
 	return home
 }
 
@@ -265,9 +263,7 @@ type Daemon struct {
 func (w *World) Start(cmd *exec.Cmd) *Daemon {
 	w.T.Helper()
 	d, err := w.Launch(cmd)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	return d
 }
 
