@@ -1,6 +1,9 @@
 package protocol
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Lines of a session are numbered from 0 in the order of their first characters. A line is the
 // output up to a line feed, in however many rows it is displayed. A line that has left the screen
@@ -78,6 +81,15 @@ type HistoryLine struct {
 	Spans []Span `json:"spans"`
 	Cut   bool   `json:"cut,omitempty"`  // the line is longer than its text here
 	Open  bool   `json:"open,omitempty"` // the end of the line is on the screen, so the line may grow
+}
+
+// Text returns the line without its styles.
+func (l HistoryLine) Text() string {
+	var b strings.Builder
+	for _, s := range l.Spans {
+		b.WriteString(s.Text)
+	}
+	return b.String()
 }
 
 // Span is text of one style.

@@ -334,7 +334,7 @@ func (b *bridge) text(ctx context.Context, t *terminal) (*outputResult, error) {
 			return nil, err
 		}
 		for _, l := range h.Lines {
-			text := lineText(l)
+			text := l.Text()
 			if before = l.Line; text == "" && len(lines) == 0 { // the screen below the output
 				continue
 			}
@@ -349,14 +349,6 @@ func (b *bridge) text(ctx context.Context, t *terminal) (*outputResult, error) {
 	}
 	slices.Reverse(lines)
 	return cut(append(lines, rows...), t.limit, truncated || hasCut), nil
-}
-
-func lineText(l protocol.HistoryLine) string {
-	var b strings.Builder
-	for _, s := range l.Spans {
-		b.WriteString(s.Text)
-	}
-	return b.String()
 }
 
 // cut returns lines as one text of at most limit bytes. If it is longer, its beginning is cut off at a character.

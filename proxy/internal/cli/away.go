@@ -69,14 +69,9 @@ type absence struct {
 func (r *absence) addLines(h *protocol.HistoryContent, n int) {
 	all := dropBlank(h.Lines)
 	for _, l := range all[max(0, len(all)-n):] {
-		if r.Left != nil && l.Line < r.Left.Line {
-			continue
+		if r.Left == nil || l.Line >= r.Left.Line {
+			r.Lines = append(r.Lines, l.Text())
 		}
-		var b strings.Builder
-		for _, s := range l.Spans {
-			b.WriteString(s.Text)
-		}
-		r.Lines = append(r.Lines, b.String())
 	}
 }
 

@@ -182,7 +182,7 @@ func hasLine(r *protocol.ChangesContent, line string) bool {
 func (t *text) earlier(h *protocol.HistoryContent, room int) {
 	var lines []string
 	for _, l := range slices.Backward(h.Lines) {
-		lines = append(lines, lineText(l))
+		lines = append(lines, l.Text())
 	}
 	isCut := len(lines) > 0 && h.Lines[0].Cut
 	n := fitting(lines, room)
@@ -255,15 +255,6 @@ func (t *text) lastLines(all []string, room int) {
 		return
 	}
 	t.lines(all[first:])
-}
-
-// lineText returns a line without its styles.
-func lineText(l protocol.HistoryLine) string {
-	var b strings.Builder
-	for _, span := range l.Spans {
-		b.WriteString(span.Text)
-	}
-	return b.String()
 }
 
 // codeText names an exit code, if a shell has reported it.
