@@ -159,7 +159,7 @@ func (w *world) serve(nc net.Conn) {
 	if err != nil {
 		return // the client has left, which it may
 	}
-	if c.hello, err = parseHello(kind, payload); err != nil {
+	if err := checkHello(kind, payload); err != nil {
 		w.faultf("%v", err)
 		return
 	}
@@ -204,24 +204,24 @@ func welcome() api.Welcome {
 	return api.Welcome{Protocol: protocol.Supported(), Agreed: protocol.Version, PID: 7, Version: "conformance", Instance: "9f86d081884c7d65"}
 }
 
-func parseHello(kind frame.Kind, payload []byte) (*api.Hello, error) {
+func checkHello(kind frame.Kind, payload []byte) error {
 	m, err := parse(kind, payload)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	hello, ok := m.(*api.Hello)
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("the first message is %s, not hello", m.MessageType())
+		return fmt.Errorf("the first message is %s, not hello", m.MessageType())
 	case len(hello.Client) < 1 || len(hello.Client) > 256:
-		return nil, fmt.Errorf("hello has the client %q, and it must have 1 to 256 bytes", hello.Client)
+		return fmt.Errorf("hello has the client %q, and it must have 1 to 256 bytes", hello.Client)
 	case len(payload) > frame.MaxHello-1:
-		return nil, fmt.Errorf("hello has %d bytes", len(payload))
+		return fmt.Errorf("hello has %d bytes", len(payload))
 	}
 	if _, err := protocol.Agree(protocol.Supported(), hello.Protocol); err != nil {
-		return nil, fmt.Errorf("hello: %w", err)
+		return fmt.Errorf("hello: %w", err)
 	}
-	return hello, nil
+	return nil
 }
 
 // parse returns a control message of the client.

@@ -52,7 +52,6 @@ type conn struct {
 	isWeb bool
 	rd    *frame.Reader // of a Unix socket
 	began time.Time     // when the connection was accepted
-	hello *api.Hello
 
 	mu    sync.Mutex // held while bytes are written
 	ended chan struct{}
