@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -35,32 +34,15 @@ type world struct {
 	*fakelink.Supervisor
 	t      testing.TB
 	server *Server
-	log    *syncBuffer
+	log    *testkit.Log
 	wg     sync.WaitGroup
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // newWorld starts a server that serves until the test's end. Then it checks that no connection or goroutine is left.
 // change may be nil, or change the configuration.
 func newWorld(t testing.TB, change func(*Config)) *world {
 	t.Helper()
-	w := &world{Supervisor: fakelink.New(t), t: t, log: &syncBuffer{}}
+	w := &world{Supervisor: fakelink.New(t), t: t, log: &testkit.Log{}}
 	w.Welcome(wire.Welcome{PID: 7, Instance: "supervisor"})
 	w.Listen()
 	links := linkclient.New(linkclient.Config{

@@ -3,7 +3,6 @@
 package policyhost
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -170,22 +169,7 @@ func wantUnavailable(t *testing.T, what string, err error) *protocol.Error {
 }
 
 // logs keeps the log.
-type logs struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logs) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
+type logs struct{ testkit.Log }
 
 // with returns the log lines with a message.
 func (l *logs) with(message string) (lines []map[string]any) {

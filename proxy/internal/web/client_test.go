@@ -2,7 +2,6 @@ package web
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,31 +38,14 @@ type env struct {
 	sup    *fakeSupervisor
 	link   *linkclient.Client
 	server *apiserver.Server
-	log    *logBuffer
+	log    *testkit.Log
 	ctx    context.Context // the context of connections
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 }
 
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func newEnv(t *testing.T) *env {
-	e := &env{t: t, sup: newFakeSupervisor(t), log: &logBuffer{}}
+	e := &env{t: t, sup: newFakeSupervisor(t), log: &testkit.Log{}}
 	log := zerolog.New(e.log)
 	e.link = linkclient.New(linkclient.Config{
 		Dial:  e.sup.Pipe,

@@ -77,23 +77,12 @@ func (r *rules) refusals() (n int) {
 }
 
 // lines collects a log.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
+type lines struct{ testkit.Log }
 
 // security returns the number of security events with a message.
 func (l *lines) security(t *testing.T, message string) (n int) {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.b.String()) {
+	for line := range strings.Lines(l.String()) {
 		var e struct {
 			Security bool   `json:"security"`
 			Message  string `json:"message"`
