@@ -392,3 +392,42 @@ func (c *Client) Ticket(ctx context.Context, id protocol.SessionID) (string, err
 	}
 	return t.Ticket, nil
 }
+
+// Away returns what has happened in a session since its last viewer that could type has detached,
+// or since the session's start if it had none. While such a viewer is attached, Away describes
+// the absence before it.
+//
+// Its error is session_not_found.
+func (c *Client) Away(ctx context.Context, id protocol.SessionID) (*protocol.AwayInfo, error) {
+	a, err := ask[*api.AwayContent](ctx, c, &api.Away{SessionID: id})
+	if err != nil {
+		return nil, err
+	}
+	return &a.AwayInfo, nil
+}
+
+// Environment returns the environment that the last viewer of a session has sent
+// (AttachOptions.Env), as K=V. It is empty if no viewer has sent one. The errors are those of
+// Away.
+func (c *Client) Environment(ctx context.Context, id protocol.SessionID) ([]string, error) {
+	e, err := ask[*api.EnvironmentContent](ctx, c, &api.Environment{SessionID: id})
+	if err != nil {
+		return nil, err
+	}
+	return e.Env, nil
+}
+
+// Share returns a link with which a browser can view a session read-only, and the time when the
+// link expires. If ttl is 0, the link is valid for an hour; ttl may be at most 30 days. The error
+// is unsupported if the proxy does not serve the web page, or if the client has entered the host through a gate: the
+// link would lead to an address that only the host itself reaches.
+func (c *Client) Share(ctx context.Context, id protocol.SessionID, ttl time.Duration) (url string, expires time.Time, err error) {
+	if c.o.Gate != nil {
+		return "", time.Time{}, protocol.Errorf(protocol.CodeUnsupported, "a gate serves no share links: make the link on the host itself, or let the viewer attach with --read-only through the gate")
+	}
+	m, err := ask[*api.Shared](ctx, c, &api.Share{SessionID: id, TTLMS: ttl.Milliseconds()})
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	return m.URL, m.ExpiresAt, nil
+}

@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
@@ -459,4 +460,12 @@ func webToken(dirs config.Dirs, proxy string) (token string, isNew bool, err err
 		return "", false, fmt.Errorf("token: %w", err)
 	}
 	return token, true, os.Chmod(path, 0o600)
+}
+
+// notifyReady notifies a service manager that the service is ready, and that the process with the
+// given pid is its main process now.
+func notifyReady(pid int, log zerolog.Logger) {
+	if _, err := daemon.SdNotify(false, fmt.Sprintf("%s\nMAINPID=%d", daemon.SdNotifyReady, pid)); err != nil {
+		log.Warn().Err(err).Msg("service manager not notified")
+	}
 }
