@@ -13,6 +13,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/shared/config"
 	"holdfast/shared/sysexits"
+	"holdfast/shared/testkit"
 )
 
 // A command about a running supervisor does not make a directory, even if --dir is mistyped.
@@ -55,9 +56,7 @@ func TestFlagsOfProxy(t *testing.T) {
 // A mistake in the command line or in a setting has the exit code that the commands of the proxy give to it.
 func TestExitCodeOfMistake(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(dir, 0o755))
 	for _, tt := range []struct {
 		args []string
 		want int
@@ -84,9 +83,7 @@ func TestSilentSupervisorOfUnknownPID(t *testing.T) {
 		pid     string
 		advises bool
 	}{{"", false}, {"123", true}} {
-		if err := os.WriteFile(lock, []byte(tt.pid), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(lock, []byte(tt.pid), 0o600))
 		text := u.silent(errors.New("timeout")).Error()
 		if strings.Contains(text, "supervisor 0") || strings.Contains(text, "kill -9 "+tt.pid) != tt.advises || !strings.Contains(text, "timeout") {
 			t.Errorf("with pid %q in the lock: %s", tt.pid, text)

@@ -34,9 +34,7 @@ func TestGoldenManifest(t *testing.T) {
 	b.Keeper = &b.add(50)[0]
 	testkit.GoldenJSON(t, path, b.manifest)
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m, err := readManifest(data, len(b.fds))
 	if err != nil || !reflect.DeepEqual(*m, b.manifest) {
 		t.Fatalf("the manifest was read as %+v, %v", m, err)
@@ -59,9 +57,7 @@ func TestManifestRefused(t *testing.T) {
 		"lost keeper": {Version: 1, Keeper: &four},
 	} {
 		data, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := readManifest(data, 4); err == nil {
 			t.Errorf("%s: taken", name)
 		}

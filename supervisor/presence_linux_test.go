@@ -22,22 +22,14 @@ func TestAwaitSeatedWithoutState(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "all")
 			dirs := config.Dirs{State: filepath.Join(dir, "state"), Runtime: filepath.Join(dir, "runtime")}
 			makeRuntime := func() {
-				if err := os.MkdirAll(dirs.Runtime, 0o700); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.MkdirAll(dirs.Runtime, 0o700))
 			}
 			makeRuntime()
 			lock, err := socket.Acquire(dirs.Socket(config.SupervisorSocket))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			p, err := (&before{}).showPresence(dirs, "1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := takeAway(dir); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
+			testkit.Must(t, takeAway(dir))
 			makeRuntime()
 			begun := func() <-chan error {
 				ended := make(chan error, 1)
@@ -46,9 +38,7 @@ func TestAwaitSeatedWithoutState(t *testing.T) {
 			}
 			ended := begun()
 			again, err := socket.Acquire(dirs.Socket(config.SupervisorSocket))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if err := testkit.Within(t, 30*time.Second, "the wait for the lock", ended); !errors.As(err, new(*socket.InUseError)) {
 				t.Errorf("the other supervisor has its lock again: got %v", err)
 			}

@@ -20,26 +20,18 @@ import (
 func TestPresence(t *testing.T) {
 	dirs := config.Dirs{State: t.TempDir()}
 	first, err := new(before).showPresence(dirs, "first")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	second, err := new(before).showPresence(dirs, "second")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !second.isRunning("first") || !first.isRunning("second") || second.isRunning("other") || second.isRunning("") || second.isRunning("../supervisors/first") {
 		t.Error("the presences are not known")
 	}
-	if err := first.lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, first.lock.Close())
 	if second.isRunning("first") {
 		t.Error("a presence does not end with its supervisor")
 	}
 	third, err := new(before).showPresence(dirs, "third")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _, _ = third.lock.Close(), second.lock.Close() }()
 	files, err := os.ReadDir(filepath.Join(dirs.State, presenceDir))
 	if err != nil || len(files) != 2 || !third.isRunning("second") {
@@ -51,9 +43,7 @@ func TestPresence(t *testing.T) {
 func TestPresenceOfKeeper(t *testing.T) {
 	dirs := config.Dirs{State: t.TempDir()}
 	keeper, err := new(before).showPresence(dirs, "self")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := new(before).showPresence(dirs, "self"); err != nil {
 		t.Errorf("the keeper has the presence: %v", err)
 	}
@@ -79,9 +69,7 @@ func TestAwaitSeated(t *testing.T) {
 		t.Errorf("no other supervisor runs: %v", err)
 	}
 	other, err := new(before).showPresence(dirs, "other")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := testkit.Within(t, 30*time.Second, "the start in another directory", begun(config.Dirs{State: state, Runtime: t.TempDir()})); err != nil {
 		t.Errorf("a supervisor of another runtime directory runs: %v", err)
 	}
@@ -91,32 +79,22 @@ func TestAwaitSeated(t *testing.T) {
 
 	ended := begun(dirs)
 	lock, err := socket.Acquire(dirs.Socket(config.SupervisorSocket))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := testkit.Within(t, 30*time.Second, "the wait for the lock", ended); !errors.As(err, new(*socket.InUseError)) {
 		t.Errorf("the other supervisor has its lock again: got %v", err)
 	}
-	if err := lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, lock.Close())
 
 	ended = begun(dirs)
-	if err := other.lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, other.lock.Close())
 	if err := testkit.Within(t, 30*time.Second, "the wait for the end", ended); err != nil {
 		t.Errorf("the other supervisor has ended: %v", err)
 	}
 
 	third, err := new(before).showPresence(dirs, "third")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = third.lock.Close() }()
-	if err := os.WriteFile(filepath.Join(state, presenceDir, "third.lock"), fmt.Appendf(nil, "%-*d%s", seatAt, 1, "another boot "+runtime), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(state, presenceDir, "third.lock"), fmt.Appendf(nil, "%-*d%s", seatAt, 1, "another boot "+runtime), 0o600))
 	if err := testkit.Within(t, 30*time.Second, "the start after another boot", begun(dirs)); err != nil {
 		t.Errorf("the presence is of another boot: %v", err)
 	}

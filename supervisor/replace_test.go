@@ -26,30 +26,20 @@ import (
 func newReplacer(t *testing.T) (*replacer, <-chan string) {
 	t.Helper()
 	end, file, err := message.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _, _ = end.Close(), file.Close() })
 	end.Now = false
 	ops := make(chan string, 8)
 	go fakeKeeper(end, ops)
 	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0) // the vault owns its descriptor
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	v, _, _, err := vault.Connect(fd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ln, err := socket.Listen(testkit.Dir(t)+"/s.sock", socket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
 	s, err := newSelf()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s.ln = ln
 	sessions := session.NewTable(session.Config{})
 	store := past.New(t.TempDir(), nil)
@@ -107,12 +97,8 @@ func TestHungDisk(t *testing.T) {
 	r, ops := newReplacer(t)
 	l := past.Life{ID: "a", Instance: "1"}
 	w, err := r.recording.Store().OpenWriter(l, past.Full)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(w.SetMeta(past.Meta{}), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, errors.Join(w.SetMeta(past.Meta{}), w.Close()))
 	waits, answers := make(chan struct{}), make(chan struct{})
 	r.recording.ChangeMeta(l, func(*past.Meta) { close(waits); <-answers })
 	<-waits

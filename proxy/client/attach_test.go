@@ -12,6 +12,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/shared/testkit"
 )
 
 // demand: R4
@@ -59,9 +60,7 @@ func TestTakeOver(t *testing.T) {
 	p.output(frame.Output, 0, "over the client's connection")
 	q.output(frame.Output, 0, "over another one")
 	a, err := attach()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = p.Close(); _ = a.Detach() })
 	equal(t, "read", readFull(t, a, 28), "over the client's connection")
 	equal(t, "read", readFull(t, other, 16), "over another one")
@@ -200,9 +199,7 @@ func TestWhatTheClientSends(t *testing.T) {
 		t.Fatalf("write: %d, %v", n, err)
 	}
 	p.wantInput(0, "ls\n")
-	if err := a.Resize(120, 50); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.Resize(120, 50))
 	m := want[*api.Resize](p)
 	if m.Attachment == nil || *m.Attachment != number || m.Cols != 120 || m.Rows != 50 {
 		t.Errorf("got %+v", m)
@@ -299,16 +296,12 @@ func TestDetachDuringWrite(t *testing.T) {
 	sent := 0
 	for {
 		kind, payload, err := p.r.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if kind != frame.Input {
 			break
 		}
 		_, _, data, err := frame.ParseData(payload)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		sent += len(data)
 	}
 	if n, err := wrote(); n != sent || !errors.Is(err, io.ErrClosedPipe) {
@@ -351,9 +344,7 @@ func TestReceiveTimeout(t *testing.T) {
 	}
 	raw := frame.AppendData(nil, frame.Output, number, 0, []byte("whole"))
 	for i := range raw { // sends one byte at a time, and lets a Receive time out after each
-		if err := p.write(raw[i : i+1]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.write(raw[i:i+1]))
 		if i == len(raw)-1 {
 			break
 		}

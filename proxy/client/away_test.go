@@ -7,6 +7,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/shared/testkit"
 )
 
 func TestAwayAndEnvironment(t *testing.T) {
@@ -17,18 +18,14 @@ func TestAwayAndEnvironment(t *testing.T) {
 	info := protocol.AwayInfo{Instance: "i", Left: &protocol.Left{Offset: 5, Line: 6}, Printed: 7, Commands: []protocol.CommandInfo{{Line: "make", Count: 1}}, Ended: 1}
 	p.answer(away, &api.AwayContent{AwayInfo: info})
 	got, err := waitAway()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, "away", *got, info)
 
 	waitEnv := start(t, func() ([]string, error) { return c.Environment(t.Context(), "s") })
 	m := want[*api.Environment](p)
 	p.answer(m, &api.EnvironmentContent{Env: []string{"A=1"}})
 	env, err := waitEnv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, "environment", env, []string{"A=1"})
 
 	waitAway = start(t, func() (*protocol.AwayInfo, error) { return c.Away(t.Context(), "s") })

@@ -74,9 +74,7 @@ func TestCalls(t *testing.T) {
 			equal(t, "asked", asked, tt.want)
 			p.answer(asked.(interface{ ID() string }), tt.answer)
 			got, err := wait()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if tt.got != nil {
 				equal(t, "got", got, tt.got)
 			}
@@ -105,9 +103,7 @@ func TestStorm(t *testing.T) {
 		})
 		o.Redial = 10 * time.Second
 		c, err := Dial(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -160,9 +156,7 @@ func TestCancelledSend(t *testing.T) {
 			p.next()
 			_ = p.Close()
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer c.Close()
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -279,9 +273,7 @@ func TestClosedClientConnectsNowhere(t *testing.T) {
 		return open(ctx)
 	}
 	c, err := Dial(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f.accept()
 	_ = c.Close()
 	for name, call := range map[string]func() error{

@@ -13,6 +13,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/shared/testkit"
 )
 
 // patience is the time after which a test fails if a call hangs.
@@ -32,9 +33,7 @@ func newFake(t *testing.T, hello func(*api.Hello) protocol.Message) *fake {
 	t.Helper()
 	f := &fake{t: t, addr: filepath.Join(t.TempDir(), "s"), peers: make(chan *peer, 16)}
 	ln, err := net.Listen("unix", f.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	done := make(chan struct{})
 	t.Cleanup(func() { _ = ln.Close(); <-done })
 	go func() {
@@ -77,9 +76,7 @@ func dialed(t *testing.T) (*fake, *Client, *peer) {
 	t.Helper()
 	f := newFake(t, welcome)
 	c, err := Dial(t.Context(), f.options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return f, c, f.accept()
 }
@@ -160,9 +157,7 @@ func (p *peer) send(ms ...protocol.Message) {
 	for _, m := range ms {
 		b = append(b, p.control(m)...)
 	}
-	if err := p.write(b); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, p.write(b))
 }
 
 // answer sends the reply to a request.
@@ -177,9 +172,7 @@ func (p *peer) answer(r interface{ ID() string }, m interface {
 
 func (p *peer) output(kind frame.Kind, offset uint64, data string) {
 	p.t.Helper()
-	if err := p.write(frame.AppendData(nil, kind, number, offset, []byte(data))); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, p.write(frame.AppendData(nil, kind, number, offset, []byte(data))))
 }
 
 type result[T any] struct {
@@ -231,9 +224,7 @@ func attached(t *testing.T, f *fake, c *Client, o AttachOptions, info protocol.A
 	m := want[*api.Attach](p)
 	p.answer(m, &api.Attached{Attachment: number, AttachInfo: info})
 	a, err := wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = p.Close(); _ = a.Detach() })
 	return a, p, m
 }
@@ -262,9 +253,7 @@ func readFull(t *testing.T, a *Attachment, n int) string {
 func receive(t *testing.T, a *Attachment) *Message {
 	t.Helper()
 	m, err := a.Receive(patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return m
 }
 

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // Input is sent in order and trimmed as the vectors tell, which are for clients in all languages.
@@ -24,12 +26,8 @@ func TestInputBuffer(t *testing.T) {
 		}
 	}
 	b, err := os.ReadFile(filepath.Join("..", "..", "protocol", "testdata", "client-v1.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, &vectors); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, json.Unmarshal(b, &vectors))
 	if len(vectors.Inputs) == 0 {
 		t.Fatal("there are no inputs")
 	}

@@ -37,9 +37,7 @@ func TestGoawayAtTheBeginning(t *testing.T) {
 	f.accept().Close() // the connection that received goaway
 	f.accept()
 	c, err := dial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.Close()
 
 	attach := start(t, func() (*Attachment, error) { return c.Attach(t.Context(), "s", AttachOptions{}) })
@@ -51,9 +49,7 @@ func TestGoawayAtTheBeginning(t *testing.T) {
 	p = f.accept()
 	p.answer(want[*api.Attach](p), &api.Attached{Attachment: number, AttachInfo: exact(0)})
 	a, err := attach()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	p.Close() // the attachment resumes
 	f.accept().Close()
 	resumed := f.accept()
@@ -72,9 +68,7 @@ func TestGoawayAtTheBeginning(t *testing.T) {
 	p = f.accept()
 	p.answer(want[*api.Events](p), &api.Subscribed{})
 	e, err := events()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	e.Close()
 	detach := startErr(t, a.Detach)
 	want[*api.Detach](resumed)
@@ -142,9 +136,7 @@ func TestStart(t *testing.T) {
 		return nil
 	}
 	c, err := start(t, func() (*Client, error) { return Dial(t.Context(), o) })()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.Close()
 	f.accept()
 	equal(t, "starts", starts.Load(), int64(1))
@@ -168,9 +160,7 @@ func TestDetachWhileAway(t *testing.T) {
 	if n, err := a.Write([]byte("abc")); n != 3 || err != nil {
 		t.Fatalf("write: %d, %v", n, err)
 	}
-	if err := a.Resize(90, 30); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.Resize(90, 30))
 	p.answer(want[*api.Attach](p), &api.Attached{Attachment: number, AttachInfo: exact(0)})
 	if m := want[*api.Resize](p); m.Cols != 90 || m.Rows != 30 {
 		t.Errorf("got %+v", m)
@@ -291,14 +281,10 @@ func attachable(t *testing.T, then func(p *peer)) Options {
 func attachedBy(t *testing.T, o Options) *Attachment {
 	t.Helper()
 	c, err := Dial(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	a, err := c.Attach(t.Context(), "s", AttachOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return a
 }
 

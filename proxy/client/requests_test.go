@@ -52,9 +52,7 @@ func TestSpawn(t *testing.T) {
 	created := time.Unix(1_700_000_000, 0).UTC()
 	p.answer(m, &api.Spawned{SessionID: "s", PID: 41, CreatedAt: created, Session: session})
 	got, err := wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, "spawned", *got, Spawned{SessionID: "s", PID: 41, CreatedAt: created, Session: session})
 }
 
@@ -163,9 +161,7 @@ func TestList(t *testing.T) {
 	p.answer(m, &api.Sessions{Sessions: []protocol.SessionInfo{b}, More: true})
 	p.answer(m, &api.Sessions{Sessions: []protocol.SessionInfo{d}})
 	got, err := wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, "list", got, []protocol.SessionInfo{a, b, d})
 
 	labels := map[string]string{"team": "core"}
@@ -216,9 +212,7 @@ func TestSessionInfo(t *testing.T) {
 	equal(t, "id", m.SessionID, protocol.SessionID("s"))
 	p.answer(m, &api.Session{Session: session})
 	got, err := wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, "info", *got, session)
 }
 
@@ -237,9 +231,7 @@ func TestScrollback(t *testing.T) {
 		p.answer(m, &api.ScreenContent{ScreenContent: protocol.ScreenContent{Lines: part.lines, Truncated: part.more}})
 	}
 	got, err := wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, "lines", got, []string{"a", "b", "c", "d", "e"})
 }
 
@@ -312,9 +304,7 @@ func TestFailures(t *testing.T) {
 			f := newFake(t, welcome)
 			o := f.options()
 			conn, err := dial(t.Context(), &o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			p := f.accept()
 			wait := start(t, func() (protocol.Message, error) {
 				if err := conn.send(api.Info{SessionID: "s"}); err != nil {
@@ -379,9 +369,7 @@ func TestHello(t *testing.T) {
 	o := f.options()
 	o.Token, o.Secret = "t", "x"
 	c, err := Dial(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	got := f.accept().hello
 	equal(t, "hello", *got, api.Hello{Protocol: protocol.Supported(), Client: "tester", PID: got.PID, Token: "t", Secret: "x"})
 	equal(t, "pid", c.ProxyPID(), 7)
@@ -537,15 +525,11 @@ func TestEventsResume(t *testing.T) {
 	equal(t, "first", *m, api.Events{Request: m.Request})
 	p.answer(m, &api.Subscribed{Instance: "v", Seq: 10})
 	e, err := wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	next := func() *Event {
 		t.Helper()
 		got, err := start(t, e.Next)()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return got
 	}
 	p.send(api.Event{Seq: 11, Event: protocol.EventCreated, Session: &session}, api.PTYExited{Seq: 12, SessionID: "s", ExitCode: 4, ExitedAt: time.Unix(1000, 0)})
@@ -605,9 +589,7 @@ func TestEventsDropConnections(t *testing.T) {
 	answer()
 	p := answer()
 	e, err := wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer e.Close()
 	var replaced []weak.Pointer[conn]
 	for seq := uint64(5); seq < 8; seq++ {

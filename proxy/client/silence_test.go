@@ -13,6 +13,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/shared/testkit"
 )
 
 // gatesOfTest are two gates. Connections that were made before stop answer no more after it, and do not end.
@@ -82,19 +83,13 @@ func TestStoppedGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gatesOfTest{t: t, ponged: api.OK{Request: protocol.Request{RequestID: pingID}}}
 		c, err := Dial(t.Context(), g.options())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer func() { _ = c.Close() }()
 		a, err := c.Attach(t.Context(), "s", AttachOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer func() { _ = a.Close() }()
 		events, err := c.Events(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer func() { _ = events.Close() }()
 		go func() { _, _ = events.Next() }()
 		waits := make(chan error, 1)
@@ -147,14 +142,10 @@ func TestCalmConnection(t *testing.T) {
 				o := g.options()
 				o.Gate.Addresses = addresses
 				c, err := Dial(t.Context(), o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				defer func() { _ = c.Close() }()
 				a, err := c.Attach(t.Context(), "s", AttachOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				defer func() { _ = a.Close() }()
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer cancel()

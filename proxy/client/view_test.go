@@ -8,6 +8,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/shared/testkit"
 )
 
 // own returns an attachment with its own view of 80 by 24, and its peer, which has sent a snapshot and a view.
@@ -150,15 +151,11 @@ func TestTerminalIsTold(t *testing.T) {
 	dark, light := protocol.Appearance{Background: "#000000"}, protocol.Appearance{Background: "#ffffff", CellWidth: 9}
 	wantErr(t, "no size", a.Resize(-5, 24), &protocol.Error{Code: protocol.CodeInvalidArgument})
 	wantErr(t, "no colour", a.SetAppearance(protocol.Appearance{Background: "black"}), &protocol.Error{Code: protocol.CodeInvalidArgument})
-	if err := a.SetAppearance(dark); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.SetAppearance(dark))
 	if _, err := a.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Resize(90, 30); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.Resize(90, 30))
 	equal(t, "appearance", *want[*api.Appearance](p), api.Appearance{Attachment: number, Appearance: dark})
 	p.wantInput(0, "x")
 	equal(t, "size", *want[*api.Resize](p), api.Resize{Request: protocol.Request{RequestID: "size-1"}, Attachment: &n, Cols: 90, Rows: 30})
@@ -171,13 +168,9 @@ func TestTerminalIsTold(t *testing.T) {
 		t.Errorf("the resume is %+v", m.AttachSpec)
 	}
 	for _, size := range []int{100, 110} {
-		if err := a.Resize(size, 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, a.Resize(size, 0))
 	}
-	if err := a.SetAppearance(light); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.SetAppearance(light))
 	p.answer(m, &api.Attached{Attachment: number, AttachInfo: exact(60)})
 	equal(t, "size", *want[*api.Resize](p), api.Resize{Request: protocol.Request{RequestID: "size-2"}, Attachment: &n, Cols: 110})
 	equal(t, "appearance", *want[*api.Appearance](p), api.Appearance{Attachment: number, Appearance: light})
@@ -196,9 +189,7 @@ func TestTerminalIsTold(t *testing.T) {
 func TestSizeIsSentAgain(t *testing.T) {
 	f, a, p := view(t)
 	n := uint32(number)
-	if err := a.Resize(90, 30); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.Resize(90, 30))
 	for _, id := range []string{"size-1", "size-2"} {
 		equal(t, "size", *want[*api.Resize](p), api.Resize{Request: protocol.Request{RequestID: id}, Attachment: &n, Cols: 90, Rows: 30})
 		if id == "size-2" {
@@ -332,9 +323,7 @@ func TestHistory(t *testing.T) {
 	}
 	p.answer(m, &api.HistoryContent{HistoryContent: content})
 	got, err := wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, "history", *got, content)
 }
 

@@ -207,18 +207,12 @@ func TestStoppedAndContinued(t *testing.T) {
 	w.shell("s", "stty raw -echo; echo ready; exec cat -v")
 	p := w.open("attach", "s")
 	p.expect("ready")
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.cmd.Process.Signal(syscall.SIGSTOP))
 	if !eventually(func() bool { state, _ := testkit.Stat(p.cmd.Process.Pid); return state == "T" }) {
 		t.Fatal("the viewer does not stop")
 	}
-	if err := unix.IoctlSetTermios(int(p.slave.Fd()), unix.TCSETS, &p.before); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.IoctlSetTermios(int(p.slave.Fd()), unix.TCSETS, &p.before))
+	testkit.Must(t, p.cmd.Process.Signal(syscall.SIGCONT))
 	if !eventually(func() bool { return p.attributes() != p.before }) {
 		t.Fatal("the terminal is not raw again")
 	}
@@ -236,9 +230,7 @@ func TestSuspended(t *testing.T) {
 	w.shell("s", `printf '\033[?1049h\033[?1000hready'; exec cat`)
 	alone := w.open("attach", "s")
 	alone.expect("ready")
-	if err := alone.cmd.Process.Signal(syscall.SIGTSTP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, alone.cmd.Process.Signal(syscall.SIGTSTP))
 	alone.typ("typed\r")
 	alone.expect("typed") // the echo, which a terminal that is not raw shows as well
 	alone.expect("typed")
@@ -253,9 +245,7 @@ func TestSuspended(t *testing.T) {
 	} else if _, err := fmt.Sscan(string(children), &viewer); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(viewer, syscall.SIGTSTP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(viewer, syscall.SIGTSTP))
 	for _, sequence := range []string{"\x1b[?1000l", "\x1b[?1049l", "\x1b[23;0t"} {
 		p.expect(sequence)
 	}
@@ -288,9 +278,7 @@ func TestOutputClosed(t *testing.T) {
 	if p.attributes() == p.before {
 		t.Error("the terminal is not raw")
 	}
-	if err := p.piped.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.piped.Close())
 	w.must("send", "s", "--enter")
 	p.ends(70, "")
 }
@@ -303,9 +291,7 @@ func TestTerminalGone(t *testing.T) {
 	w.shell("s", "echo ready; read x")
 	p := w.open("attach", "s")
 	p.expect("ready")
-	if err := p.master.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.master.Close())
 	if code := p.wait(); code != 129 {
 		t.Errorf("exit code %d, want 129", code)
 	}
@@ -330,9 +316,7 @@ func TestTerminalGoneWithoutSignal(t *testing.T) {
 		} else {
 			p.expect(">1")
 		}
-		if err := p.master.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.master.Close())
 		p.wait()
 		if got, err := os.ReadFile(rc); err != nil || string(got) != "129\n" {
 			t.Errorf("%s: exit code %q, %v, want 129", args, got, err)
@@ -494,9 +478,7 @@ func TestSizeFollows(t *testing.T) {
 	w := newWorld(t)
 	p := w.openSize(91, 33, exec.Command(filepath.Join(w.Bin, "proxy"), "new", "--id", "s", "--", "bash", "--norc", "--noprofile"))
 	p.ask("stty size", "33 91")
-	if err := p.resize(120, 40); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.resize(120, 40))
 	w.hasSize("s", 120, 40)
 	p.ask("stty size", "40 120")
 	p.typ("\x1cd")
@@ -532,9 +514,7 @@ func TestOwnView(t *testing.T) {
 		p.expect(key)
 	}
 	w.hasSize("s", 100, 30)
-	if err := looker.resize(40, 12); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, looker.resize(40, 12))
 	second.typ("@")
 	w.hasSize("s", 50, 10)
 	for _, p := range []*terminal{first, second, looker} {
@@ -553,9 +533,7 @@ func TestOwnView(t *testing.T) {
 func (w *world) startWithCells(cmd *exec.Cmd) *terminal {
 	w.T.Helper()
 	p := w.terminal(80, 24, cmd)
-	if err := unix.IoctlSetWinsize(int(p.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 80, Row: 24, Xpixel: 80 * 9, Ypixel: 24 * 17}); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, unix.IoctlSetWinsize(int(p.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 80, Row: 24, Xpixel: 80 * 9, Ypixel: 24 * 17}))
 	cmd.Stdout = p.slave
 	w.start(p, p.master)
 	p.expect(viewerAsks)

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 func TestAway(t *testing.T) {
@@ -54,9 +56,7 @@ func TestAway(t *testing.T) {
 func agentAt(t *testing.T, path string) net.Listener {
 	t.Helper()
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -89,9 +89,7 @@ func TestAgentLink(t *testing.T) {
 	answers := func() string {
 		t.Helper()
 		c, err := net.Dial("unix", link)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer func() { _ = c.Close() }()
 		b := make([]byte, 10)
 		n, _ := c.Read(b)

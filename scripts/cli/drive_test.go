@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // The child must receive text, pastes and keys unchanged and in order.
@@ -138,9 +139,7 @@ func TestWaitFor(t *testing.T) {
 	told := func(args ...string) {
 		t.Helper()
 		info = protocol.AwaitedInfo{}
-		if err := json.Unmarshal([]byte(w.must(append(args, "--json")...)), &info); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(w.must(append(args, "--json")...)), &info))
 	}
 	if told("wait", "s", "--text", "re(ady)"); info.Line != "ready" || len(info.Groups) != 2 || info.Groups[1] != "ady" {
 		t.Errorf("wait --text --json prints %+v", info)
@@ -254,9 +253,7 @@ func TestSendToFullQueue(t *testing.T) {
 	w := newWorld(t)
 	reads := w.Path("reads")
 	long := w.write("long", strings.Repeat("0123456789abcde\n", (9<<20)/16))
-	if err := unix.Mkfifo(reads, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Mkfifo(reads, 0o600))
 	w.shell("s", "stty raw -echo; echo ready; cat "+reads+"; exec cat >/dev/null")
 	w.shows("s", "ready")
 	var waiting []*terminal
@@ -265,9 +262,7 @@ func TestSendToFullQueue(t *testing.T) {
 		p.expect("proxy: session s accepts no more input, because its program does not read")
 		waiting = append(waiting, p)
 	}
-	if err := os.WriteFile(reads, nil, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(reads, nil, 0))
 	for _, p := range waiting {
 		if p.ends(0, ""); strings.Count(p.text(), "does not read") != 1 {
 			t.Errorf("send says %q, want one message", p.text())

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // A package has holdfast in bin and the other programs in libexec/holdfast, and bin/proxy may be a program of
@@ -21,13 +23,9 @@ func TestHoldfast(t *testing.T) {
 	built := w.Bin
 	bin, libexec := w.mkdir("usr/bin"), w.mkdir("usr/libexec/holdfast")
 	for name, dir := range map[string]string{"holdfast": bin, "proxy": libexec, "supervisor": libexec} {
-		if err := copyFile(filepath.Join(built, name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, copyFile(filepath.Join(built, name), filepath.Join(dir, name)))
 	}
-	if err := os.WriteFile(filepath.Join(bin, "proxy"), []byte("#!/bin/sh\necho another program\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(bin, "proxy"), []byte("#!/bin/sh\necho another program\n"), 0o700))
 	holdfast := func(args ...string) result {
 		return w.run(exec.Command(filepath.Join(bin, "holdfast"), args...), nil)
 	}
@@ -65,12 +63,8 @@ func TestHoldfast(t *testing.T) {
 	if path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", w.Only("proxy").PID)); err != nil || path != filepath.Join(libexec, "proxy") {
 		t.Errorf("the running proxy is %s, %v", path, err)
 	}
-	if err := os.Remove(filepath.Join(libexec, "proxy")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(bin, "proxy")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(filepath.Join(libexec, "proxy")))
+	testkit.Must(t, os.Remove(filepath.Join(bin, "proxy")))
 	if r := holdfast("gate"); r.Code != 69 || !strings.Contains(r.Errout, "../libexec/holdfast") {
 		t.Errorf("without the program proxy: %v", r)
 	}

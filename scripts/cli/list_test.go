@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 // fields returns the sorted names in a JSON object.
@@ -147,12 +149,8 @@ func (w *world) lines(args ...string) (next func() string) {
 	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), args...)
 	cmd.Env, cmd.Dir = w.Env, w.Dir
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
+	testkit.Must(w.T, cmd.Start())
 	lines := make(chan string)
 	done := make(chan struct{})
 	go func() {

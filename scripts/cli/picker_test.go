@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // If there are several sessions, a user at a terminal chooses one. The terminal must be restored however the
@@ -54,17 +56,13 @@ func TestPicker(t *testing.T) {
 	}
 	for code, sig := range map[int]syscall.Signal{143: syscall.SIGTERM, 130: syscall.SIGINT, 131: syscall.SIGQUIT} {
 		p := open()
-		if err := p.cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.cmd.Process.Signal(sig))
 		p.ends(code, "\x1b[?1049l")
 	}
 
 	// The list must be drawn again if the size of the terminal changes.
 	p = open()
-	if err := p.resize(30, 3); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.resize(30, 3))
 	p.expect("Attach to")
 	p.expect(">1  two ")
 	p.typ("2")
@@ -78,9 +76,7 @@ func TestPicker(t *testing.T) {
 	// Without a terminal, or on a terminal without escape sequences, attach must not offer a choice.
 	pipe := w.openPipe(exec.Command(filepath.Join(w.Bin, "proxy"), "attach"))
 	pipe.expect("on-top")
-	if err := unix.Kill(pipe.cmd.Process.Pid, unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Kill(pipe.cmd.Process.Pid, unix.SIGTERM))
 	if code := pipe.wait(); code != 143 {
 		t.Errorf("attach without a terminal: exit code %d", code)
 	}

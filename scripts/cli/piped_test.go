@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // piped starts a command whose standard output the test reads.
@@ -26,9 +28,7 @@ func (w *world) piped(args ...string) (cmd *exec.Cmd, out io.Reader, errout *byt
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	return cmd, out, errout
 }
 
@@ -86,9 +86,7 @@ func TestOutputFull(t *testing.T) {
 	w.shell("s", "echo ready; exec cat")
 	w.shows("s", "ready")
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer full.Close()
 	commands := []string{
 		"ls --json", "status", "screen s", "search s ready", "export s", "events --since 1h", "--help", "--version", "new -d --id t -- sleep 1000", "run -- echo ready",
@@ -125,33 +123,23 @@ func TestInputLeft(t *testing.T) {
 	w.shell("s", "stty raw -echo; echo ready; exec sleep 1000")
 	w.shows("s", "ready")
 	in, err := os.Create(w.Path("in"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer in.Close()
-	if err := in.Truncate(32 << 20); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, in.Truncate(32<<20))
 	const queue, window = 8 << 20, 1 << 20 // what the session accepts, and what the client keeps without an acknowledgement
 	offset := func() int64 {
 		n, err := in.Seek(0, io.SeekCurrent) // the command shares the offset of the file
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return n
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer null.Close()
 	b := w.beginWith(null, in, "attach", "s")
 	if !eventually(func() bool { return offset() >= queue+window }) {
 		t.Fatalf("attach has read %d bytes", offset())
 	}
-	if err := b.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.Signal(syscall.SIGTERM))
 	r := w.wait(b)
 	said := regexp.MustCompile(`(\d+) bytes of input may not have reached session s`).FindStringSubmatch(r.Errout)
 	if r.Code != 128+15 || said == nil {
@@ -170,9 +158,7 @@ func TestUpgradeOutputClosed(t *testing.T) {
 	w.must("start")
 	before := w.object("status", "--json")
 	r, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_ = r.Close()
 	b := w.beginWith(out, nil, "upgrade")
 	_ = out.Close() // the program has its own duplicate
@@ -190,9 +176,7 @@ func (w *world) serveInto(out *os.File) (cmd *exec.Cmd, ended <-chan struct{}) {
 	w.T.Helper()
 	cmd = exec.Command(w.Program("proxy"), "serve")
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = w.Env, w.Dir, out, out
-	if err := cmd.Start(); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, cmd.Start())
 	end := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(end) }()
 	if !eventually(func() bool {
@@ -215,9 +199,7 @@ func TestLogClosed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_ = r.Close()
 	defer out.Close()
 	cmd, ended := w.serveInto(out)
@@ -233,9 +215,7 @@ func TestLogUnread(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	w.serveInto(out)
 	w.fill(out)

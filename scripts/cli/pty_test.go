@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // A terminal is a PTY with a program in it. The test acts as the user.
@@ -57,9 +59,7 @@ func (w *world) openPipe(cmd *exec.Cmd) *terminal {
 	w.T.Helper()
 	p := w.terminal(80, 24, cmd)
 	r, out, err := os.Pipe()
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	p.piped, cmd.Stdout = r, out
 	w.start(p, r)
 	_ = out.Close() // the program has its own duplicate
@@ -69,9 +69,7 @@ func (w *world) openPipe(cmd *exec.Cmd) *terminal {
 func (w *world) terminal(cols, rows uint16, cmd *exec.Cmd) *terminal {
 	w.T.Helper()
 	p := &terminal{t: w.T, cmd: cmd, changed: make(chan struct{}), ended: make(chan struct{})}
-	if err := p.make(cols, rows); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, p.make(cols, rows))
 	return p
 }
 
@@ -85,9 +83,7 @@ func (w *world) start(p *terminal, out *os.File) {
 		cmd.Env = w.Env
 	}
 	cmd.Dir = w.Dir
-	if err := cmd.Start(); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, cmd.Start())
 	go p.read(out)
 	w.T.Cleanup(p.close)
 }
@@ -120,9 +116,7 @@ func (p *terminal) make(cols, rows uint16) error {
 
 func (p *terminal) attributes() unix.Termios {
 	attr, err := unix.IoctlGetTermios(int(p.slave.Fd()), unix.TCGETS)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	return *attr
 }
 
@@ -192,9 +186,7 @@ func (p *terminal) expect(want string) {
 // typ types text. A terminal accepts input only as fast as the program reads it.
 func (p *terminal) typ(text string) {
 	p.t.Helper()
-	if err := p.master.SetWriteDeadline(time.Now().Add(limit)); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, p.master.SetWriteDeadline(time.Now().Add(limit)))
 	if _, err := p.master.WriteString(text); err != nil {
 		p.t.Fatal(err)
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // Until a command has made the terminal raw, the terminal makes SIGQUIT of the first detach key. It must end the command as other
@@ -24,15 +26,11 @@ func TestDetachKeysBeforeAttach(t *testing.T) {
 			w := newWorld(t)
 			w.mkdir("")
 			l, err := net.Listen("unix", w.Path("proxy.sock")) // a proxy that does not answer
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer func() { _ = l.Close() }()
 			p := w.open(args...)
 			nc, err := l.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer func() { _ = nc.Close() }()
 			p.typ("\x1cd")
 			p.ends(131, "")
@@ -49,16 +47,12 @@ func TestDetachKeysAfterPaste(t *testing.T) {
 	w := newWorld(t)
 	reads := w.Path("reads")
 	w.mkdir("")
-	if err := unix.Mkfifo(reads, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Mkfifo(reads, 0o600))
 	w.shell("s", fmt.Sprintf("stty raw -echo; echo ready; cat %s; head -c %d | md5sum; exec sleep 1000", reads, len(paste)))
 	p := w.open("attach", "s")
 	p.expect("ready")
 	p.typ(paste)
-	if err := os.WriteFile(reads, nil, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(reads, nil, 0))
 	p.expect(fmt.Sprintf("%x", md5.Sum([]byte(paste))))
 	p.typ(paste)
 	p.typ("\x1cd")

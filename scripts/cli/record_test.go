@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // castEvents returns the header and the events of a recording.
@@ -116,9 +118,7 @@ func TestRecordAgain(t *testing.T) {
 	}
 	b := start()
 	recorded("first")
-	if err := b.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.Kill())
 	w.wait(b)
 	if !eventually(func() bool { return w.object("info", "s", "--json")["attachments"] == 0.0 }) {
 		t.Fatal("the killed record is still attached")
@@ -126,9 +126,7 @@ func TestRecordAgain(t *testing.T) {
 	w.fails(73, "--overwrite replaces it", "record", "s", "-o", w.Path("s.cast"))
 	b = start("--append", "--title", "other")
 	recorded("second")
-	if err := b.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.Signal(syscall.SIGINT))
 	if r := w.wait(b); r.Code != 0 || !strings.Contains(r.Errout, "--title and --idle-limit have no effect") {
 		t.Errorf("ctrl-c: %v", r)
 	}

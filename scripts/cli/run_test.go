@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 func TestRun(t *testing.T) {
@@ -72,9 +74,7 @@ func (w *world) begin(args ...string) *background {
 	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), args...)
 	var out, errout bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = &out, &errout, w.Env, w.Dir
-	if err := cmd.Start(); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, cmd.Start())
 	b := &background{cmd.Process, make(chan result, 1)}
 	go func() {
 		_ = cmd.Wait() // the exit code contains the result
@@ -265,9 +265,7 @@ func TestRunSignals(t *testing.T) {
 			t.Fatal("the run does not start")
 		}
 		w.shows(id, "ready")
-		if err := p.Signal(tt.signal); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.Signal(tt.signal))
 		r := w.wait(p)
 		if r.Code != tt.code {
 			t.Errorf("%q, %v: %v", tt.name, tt.signal, r)
@@ -329,17 +327,13 @@ func TestRunEndsWhileDetaching(t *testing.T) {
 		id := fmt.Sprintf("r%d", i)
 		p := w.open("run", "--id", id, "--", "sh", "-c", "echo ready; read x; exit 7")
 		p.expect("ready")
-		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.cmd.Process.Signal(syscall.SIGSTOP))
 		p.typ("\x1cd")
 		w.must("send", id, "--enter", "x")
 		if r := w.proxy("wait", id); r.Code != 7 {
 			t.Fatal(r)
 		}
-		if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.cmd.Process.Signal(syscall.SIGCONT))
 		if p.ends(7, ""); strings.Contains(p.text(), "[detached") != strings.Contains(p.text(), "run "+id+" has ended") || strings.Contains(p.text(), "continues") {
 			t.Errorf("run says %q", p.text())
 		}

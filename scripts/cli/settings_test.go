@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // A mistake in holdfast.json must not cost a session, whatever program dies: keeper and supervisor must
@@ -19,14 +20,10 @@ func TestSettingsBroken(t *testing.T) {
 	w.shell("s", "echo ready; read x; echo got $x; read x")
 	w.shows("s", "ready")
 	c, err := client.Dial(t.Context(), client.Options{Dir: w.Dir, Name: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = c.Close() }()
 	life, err := c.SessionInfo(t.Context(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	lives := func(what string) {
 		t.Helper()
 		if !eventually(func() bool {
@@ -63,15 +60,11 @@ func TestSettingsBroken(t *testing.T) {
 func TestSupervisorDoesNotStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if err := os.Mkdir(w.Path("keeping.lock"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(w.Path("keeping.lock"), 0o700))
 	w.fails(69, "the supervisor that was started has ended", "new", "-d", "--", "cat")
 	if log := w.read("supervisor.log"); !strings.Contains(log, "keeping.lock: is a directory") {
 		t.Errorf("the log does not tell the cause: %s", log)
 	}
-	if err := os.Remove(w.Path("keeping.lock")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(w.Path("keeping.lock")))
 	w.must("new", "-d", "--", "cat")
 }

@@ -16,15 +16,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // silence starts a command whose standard output is a pipe that nobody reads, and returns it when a write to the pipe waits.
 func (w *world) silence(args ...string) *background {
 	w.T.Helper()
 	r, out, err := os.Pipe()
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	w.T.Cleanup(func() { _ = r.Close() })
 	if _, err := unix.FcntlInt(r.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
 		w.T.Fatal(err)
@@ -53,9 +53,7 @@ func waitsInWrite(pid, fd int) bool {
 func (w *world) fill(pipe *os.File) {
 	w.T.Helper()
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", pipe.Fd()), unix.O_WRONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	defer func() { _ = unix.Close(fd) }()
 	for _, size := range []int{4096, 1} {
 		for err = nil; err == nil; {
@@ -82,9 +80,7 @@ func (w *world) beginWith(out, in *os.File, args ...string) *background {
 	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), args...)
 	var errout bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = in, out, &errout, w.Env, w.Dir
-	if err := cmd.Start(); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, cmd.Start())
 	w.T.Cleanup(func() { _ = cmd.Process.Kill() })
 	b := &background{cmd.Process, make(chan result, 1)}
 	go func() {
@@ -97,9 +93,7 @@ func (w *world) beginWith(out, in *os.File, args ...string) *background {
 // signal sends a signal to a process twice, as timeout(1) does.
 func (w *world) signal(p *os.Process, s syscall.Signal) {
 	w.T.Helper()
-	if err := p.Signal(s); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, p.Signal(s))
 	_ = p.Signal(s) // the process may have ended
 }
 
@@ -116,13 +110,9 @@ func TestSignalDuringRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.spawn("cat", "cat")
-	if err := syscall.Mkfifo(w.Path("fifo"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Mkfifo(w.Path("fifo"), 0o600))
 	r, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _, _ = r.Close(), in.Close() }()
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		b := w.beginWith(nil, r, "send", "cat", "--file", "-")
@@ -214,9 +204,7 @@ func TestInterruptUnanswered(t *testing.T) {
 		t.Fatal("the run does not start")
 	}
 	pid := int(w.object("status", "--json")["supervisor"].(map[string]any)["pid"].(float64))
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
 	defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
 	if !eventually(func() bool { return b.Signal(syscall.SIGINT) != nil }) { // until the process has ended
 		t.Fatal("run does not end by SIGINT")
@@ -234,15 +222,11 @@ func TestHangupIgnored(t *testing.T) {
 	}
 	run, attach := nohup("run -- sh -c 'echo ready; read x; exit 7'"), nohup("attach s")
 	run.expect("ready")
-	if err := run.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, run.cmd.Process.Signal(syscall.SIGHUP))
 	run.typ("x\r")
 	run.ends(7, "")
 	attach.expect("ready")
-	if err := attach.master.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, attach.master.Close())
 	attach.wait()
 	if got := w.object("info", "s", "--json")["state"]; got != "running" {
 		t.Errorf("the session is %v", got)
@@ -254,16 +238,12 @@ func TestLeaveInterrupted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	gate, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer gate.Close()
 	w.write("join.json", fmt.Sprintf(`{"gates":[%q],"fingerprint":"","name":"h","seed":"SUAGXLONM5M5TWK7VWC4SRRCMAA6UQPUOVXGEHBCDVMUAJ5KEXC66QPG6U"}`, gate.Addr()))
 	b := w.begin("leave")
 	conn, err := gate.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	w.signal(b.Process, syscall.SIGINT)
 	w.endsBy(b, syscall.SIGINT)
@@ -277,9 +257,7 @@ func TestSignalDuringSSH(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ssh := w.write("ssh", "#!/bin/sh\nbefore=$(stty -g); trap 'stty $before; exit 1' TERM; stty raw; echo ready; sleep 1000 & wait\n")
-	if err := os.Chmod(ssh, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(ssh, 0o700))
 	w.Env = append(w.Env, "HOLDFAST_SSH_COMMAND="+ssh)
 	p := w.open("--on", "away", "status")
 	p.expect("ready")
@@ -309,16 +287,12 @@ func TestSignalDuringLastMessage(t *testing.T) {
 	w := newWorld(t)
 	w.must("start")
 	r, errout, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	w.fill(errout)
 	cmd := exec.Command(w.Program("proxy"), "info", "nothing")
 	cmd.Env, cmd.Dir, cmd.Stderr = w.Env, w.Dir, errout
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	_ = errout.Close() // the program has its own duplicate
 	if !eventually(func() bool { return waitsInWrite(cmd.Process.Pid, unix.Stderr) }) {
 		t.Fatal("the command does not wait in a write to its standard error")

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // Commands that only read must start no program and make no directory.
@@ -87,9 +89,7 @@ func TestNoLog(t *testing.T) {
 	noLog := func(dir string) {
 		for _, name := range []string{"proxy.log", "proxy.crash"} {
 			path := filepath.Join(dir, name)
-			if err := errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)))
 		}
 	}
 	w.spawn("s", "sleep", "1000")
@@ -163,9 +163,7 @@ func TestPolicyThatDoesNotStart(t *testing.T) {
 	w.spawn("s", "sleep", "1000")
 	w.must("stop")
 	policy := w.write("policy", "#!/bin/sh\necho starting >&2; echo 'no module named grpc' >&2; echo >&2; exit 3\n")
-	if err := os.Chmod(policy, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(policy, 0o700))
 	w.Env = append(w.Env, "HOLDFAST_POLICY="+policy)
 	for i, args := range [][]string{{"ls"}, {"new", "-d", "--", "sleep", "1000"}} {
 		w.fails(78, `and said "no module named grpc"`, args...)

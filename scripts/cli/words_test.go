@@ -9,6 +9,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // Titles, labels, names, reasons and refusals are text of other users. No command may let this text act on
@@ -20,14 +21,10 @@ func TestWordsOfOthers(t *testing.T) {
 	w.must("new", "-d", "--id", "e", "--originator", evil, "--label", "k="+evil, "--label", "title="+evil, "--",
 		"/bin/sh", "-c", `printf '\033]2;\302\233x\342\200\256y\a'; exec sleep 1000`, evil)
 	c, err := client.Dial(t.Context(), client.Options{Dir: w.Dir, Name: evil})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = c.Close() }()
 	att, err := c.Attach(t.Context(), "e", client.AttachOptions{Mode: protocol.ModeExclusive})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	check := func(args ...string) string {
 		t.Helper()
 		r := w.proxy(args...)
@@ -48,9 +45,7 @@ func TestWordsOfOthers(t *testing.T) {
 	if out := check("attach", "e", "--exclusive"); !strings.Contains(out, "already_attached") {
 		t.Errorf("attach to an exclusively attached session prints %q", out)
 	}
-	if err := att.Detach(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, att.Detach())
 	w.must("kill", "e")
 	w.proxy("wait", "e", "--timeout", "10s") // it exits with the child's code
 	for _, args := range [][]string{{"ls"}, {"why", "e"}, {"why", "e", "--json"}, {"info", "e"}, {"attach", "e"}, {"events", "--after", "0", "--follow=false"}} {

@@ -37,17 +37,13 @@ func newWorld(t testing.TB) *world {
 
 func (w *world) mkdir(name string) string {
 	w.T.Helper()
-	if err := os.MkdirAll(w.Path(name), 0o700); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, os.MkdirAll(w.Path(name), 0o700))
 	return w.Path(name)
 }
 
 func (w *world) write(name, text string) string {
 	w.T.Helper()
-	if err := os.WriteFile(w.Path(name), []byte(text), 0o600); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, os.WriteFile(w.Path(name), []byte(text), 0o600))
 	return w.Path(name)
 }
 

@@ -62,9 +62,7 @@ func (w *world) clients(release, address string) *clients {
 	m := &clients{w: w, c: w.connect()}
 	w.T.Cleanup(m.stop)
 	token, err := os.ReadFile(w.Path("proxy.token"))
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	onTCP := func() (wire, error) { return w.dial("ws://" + address + "/v1/api") }
 
 	count := m.spawn("count", counting)
@@ -72,9 +70,7 @@ func (w *world) clients(release, address string) *clients {
 	m.add("reader with the library", false, library, err, m.follows)
 	framed, err := w.byHand(count, "", w.stream)
 	m.add("reader by hand", false, framed, err, m.follows)
-	if err := m.c.Type(w.ctx(), count.SessionID, []byte("\n")); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, m.c.Type(w.ctx(), count.SessionID, []byte("\n")))
 
 	library, err = w.library(m.c, m.spawn("library", echoing), "")
 	m.add("typist with the library", false, library, err, m.types)
@@ -92,9 +88,7 @@ func (w *world) clients(release, address string) *clients {
 		w.T.Cleanup(m.half.close)
 		err = errors.Join((&checkedClient{terminal: m.half}).awaitOutput([]byte(ready)), m.half.say(api.Wait{SessionID: attached}))
 	}
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	return m
 }
 
@@ -107,9 +101,7 @@ func (m *clients) across(handOff func()) {
 	m.w.T.Helper()
 	stroke := []byte("<half>")
 	rest, err := m.half.begin(stroke)
-	if err != nil {
-		m.w.T.Fatal(err)
-	}
+	testkit.Must(m.w.T, err)
 	handOff()
 	if err := errors.Join(m.half.send(rest), (&checkedClient{terminal: m.half}).awaitOutput(stroke)); err != nil {
 		m.w.T.Fatalf("a frame that was sent partly before and partly after a handoff: %v", err)
@@ -139,18 +131,12 @@ func (m *clients) spawn(id, script string) *client.Spawned {
 	s, err := m.c.Spawn(m.w.ctx(), client.SpawnRequest{
 		ID: protocol.SessionID(id), SpawnSpec: protocol.SpawnSpec{Argv: []string{"/bin/sh", "-c", script}}, EarlyExit: new(time.Duration),
 	})
-	if err != nil {
-		m.w.T.Fatal(err)
-	}
+	testkit.Must(m.w.T, err)
 	m.shells = append(m.shells, shell{s, lookup(s.PID)})
 	l, err := m.w.library(m.c, s, protocol.ModeReadOnly)
-	if err != nil {
-		m.w.T.Fatal(err)
-	}
+	testkit.Must(m.w.T, err)
 	defer l.close()
-	if err := (&checkedClient{terminal: l}).awaitOutput([]byte(ready)); err != nil {
-		m.w.T.Fatal(err)
-	}
+	testkit.Must(m.w.T, (&checkedClient{terminal: l}).awaitOutput([]byte(ready)))
 	return s
 }
 
@@ -209,9 +195,7 @@ func (m *clients) live() bool {
 	m.w.T.Helper()
 	for _, s := range m.shells {
 		info, err := m.c.SessionInfo(m.w.ctx(), s.SessionID)
-		if err != nil {
-			m.w.T.Fatal(err)
-		}
+		testkit.Must(m.w.T, err)
 		if info.PID != s.Spawned.PID || info.Instance != s.Session.Instance || !s.Running() {
 			m.w.T.Errorf("%s was pid %d of instance %s; now it is pid %d of %s", s.SessionID, s.Spawned.PID, s.Session.Instance, info.PID, info.Instance)
 			return false

@@ -65,13 +65,9 @@ func TestUpgrades(t *testing.T) {
 	}
 	path := filepath.Join(root, ".github", "docs", "upgrade.md")
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	published, err := publish(string(text), table(all))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Golden(t, path, []byte(published))
 }
 

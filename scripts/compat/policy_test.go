@@ -22,9 +22,7 @@ func TestPolicyIsKept(t *testing.T) {
 				release.name: release.build(t),
 			})
 			config := fmt.Sprintf(`{"users": [{"user": "me", "uid": %d, "roles": ["some"], "all": true}], "rules": {"some": ["list", "spawn"]}}`, os.Getuid())
-			if err := os.WriteFile(w.Path("policy.json"), []byte(config), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(w.Path("policy.json"), []byte(config), 0o600))
 			w.daemon(w.command(here, "proxy", "serve", "--background",
 				"--policy", filepath.Join(w.bins[here], "file"), "--policy-config", w.Path("policy.json")))
 			testkit.Eventually(t, limit, func() bool {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // root is the root directory of the repository.
@@ -84,9 +86,7 @@ func TestReleases(t *testing.T) {
 	}
 	for _, name := range strings.Fields(tags) {
 		commit, err := git("rev-list", "-n", "1", name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if r := (release{name, commit}); !slices.Contains(all, r) {
 			t.Errorf("%s, %s, is not in the file releases", r.name, r.commit)
 		}
@@ -96,13 +96,9 @@ func TestReleases(t *testing.T) {
 func releases(t *testing.T) []release {
 	t.Helper()
 	text, err := os.ReadFile("releases")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	all, err := parse(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return all
 }
 
@@ -143,9 +139,7 @@ func (r release) build(t *testing.T) string {
 	if extract.Stdin, err = archive.StdoutPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := extract.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, extract.Start())
 	if err := errors.Join(archive.Run(), extract.Wait()); err != nil {
 		t.Fatalf("%s: %v", r.name, err)
 	}

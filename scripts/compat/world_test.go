@@ -111,9 +111,7 @@ func (w *world) supervisor() process {
 // daemon starts a program that runs until the end of the test.
 func (w *world) daemon(cmd *exec.Cmd) (pid int) {
 	w.T.Helper()
-	if err := cmd.Start(); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, cmd.Start())
 	go func() { _ = cmd.Wait() }() // so that the process does not stay a zombie
 	return cmd.Process.Pid
 }
@@ -121,9 +119,7 @@ func (w *world) daemon(cmd *exec.Cmd) (pid int) {
 func (w *world) connect() *client.Client {
 	w.T.Helper()
 	c, err := client.Dial(w.ctx(), client.Options{Dir: w.Dir, Name: "compat"})
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	w.T.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 var (
@@ -48,9 +50,7 @@ func TestDemands(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for id := range stated {
 		if !shown[id] {
 			t.Errorf("no test names the demand %s", id)
@@ -66,9 +66,7 @@ func named(t *testing.T, path string) (ids []string) {
 		return nil
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !isGo {
 		return demandsIn(string(text))
 	}
@@ -76,9 +74,7 @@ func named(t *testing.T, path string) (ids []string) {
 		return nil
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, d := range file.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok && f.Doc != nil && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
 			ids = append(ids, demandsIn(f.Doc.Text())...)

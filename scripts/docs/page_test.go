@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // source is the root directory of the repository.
@@ -36,9 +38,7 @@ var clause = regexp.MustCompile(`(?m)^package \w+$`)
 func pages(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(source, ".github", "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	names := []string{"README.md"}
 	for _, path := range all {
 		names = append(names, ".github/docs/"+filepath.Base(path))
@@ -49,9 +49,7 @@ func pages(t *testing.T) []string {
 func read(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(source, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(b)
 }
 

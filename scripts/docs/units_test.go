@@ -25,9 +25,7 @@ func TestUnits(t *testing.T) {
 			count++
 			path := filepath.Join(t.TempDir(), "holdfast-guide.service")
 			unit := strings.ReplaceAll(b.text, "/usr/local/bin/", programs+"/")
-			if err := os.WriteFile(path, []byte(unit), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(path, []byte(unit), 0o600))
 			out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", path).CombinedOutput()
 			if err != nil { // an older systemd warns about unknown keys, and accepts the unit
 				t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, out, unit)

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // Each test that holds a rule of the versions exists.
@@ -17,15 +19,11 @@ func TestVersionPolicy(t *testing.T) {
 	}
 	for _, n := range named {
 		files, err := filepath.Glob(filepath.Join(source, filepath.FromSlash(n[2]), "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		found := false
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			found = found || strings.Contains(string(text), "\nfunc "+n[1]+"(")
 		}
 		if !found {

@@ -41,9 +41,7 @@ func newWorld(t *testing.T) *world {
 	testkit.Build(t, "holdfast/proxy/policy/examples/file")
 	w := &world{World: programs.New(t, root, "h", built), t: t, root: root, limit: limit}
 	for _, dir := range []string{"tmp", "run", "bin"} {
-		if err := os.Mkdir(w.path(dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(w.path(dir), 0o700))
 	}
 	for name, program := range map[string]string{
 		"proxy": filepath.Join(built, "proxy"), "supervisor": filepath.Join(built, "supervisor"), "holdfast": filepath.Join(built, "holdfast"),
@@ -52,9 +50,7 @@ func newWorld(t *testing.T) *world {
 		if program == "" {
 			continue
 		}
-		if err := os.Symlink(program, w.path("bin", name)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Symlink(program, w.path("bin", name)))
 	}
 	w.Env = slices.Concat(w.Env, []string{
 		"TMPDIR=" + w.path("tmp"), "XDG_RUNTIME_DIR=" + w.path("run"),
@@ -102,9 +98,7 @@ func goEnv(t *testing.T) (env []string) {
 	if err == nil {
 		err = json.Unmarshal(out, &all)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for name, value := range all {
 		env = append(env, name+"="+value)
 	}

@@ -53,9 +53,7 @@ func TestDetachAtOnce(t *testing.T) {
 		v := w.attach(c, "s", client.AttachOptions{})
 		v.ask("x\n")
 		begun := time.Now()
-		if err := v.Detach(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.Detach())
 		fastest = min(fastest, time.Since(begun))
 	}
 	if fastest > 500*time.Millisecond {
@@ -139,9 +137,7 @@ func TestBacklog(t *testing.T) {
 	v.until("ready\n")
 	at := v.Position()
 	_ = v.Detach()
-	if err := c.Type(w.ctx(), "s", []byte("meanwhile\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Type(w.ctx(), "s", []byte("meanwhile\n")))
 	v = w.attach(c, "s", client.AttachOptions{Resume: &at})
 	if v.Info().Replay != protocol.ReplayExact || v.Info().Offset != at.Offset {
 		t.Errorf("resume at %d: replay %s from %d, want exact", at.Offset, v.Info().Replay, v.Info().Offset)
@@ -162,16 +158,12 @@ func TestInterrupt(t *testing.T) {
 	v := w.attach(c, "s", client.AttachOptions{})
 	v.until("ready")
 	for range 2 {
-		if err := v.Interrupt(w.ctx()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.Interrupt(w.ctx()))
 		if before := v.until("job interrupted"); strings.Contains(before, "shell interrupted") {
 			t.Errorf("the shell was interrupted, not only its job: %q", before)
 		}
 	}
-	if err := c.Signal(w.ctx(), "s", "KILL"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Signal(w.ctx(), "s", "KILL"))
 	if m := v.last(); m.Kind != client.Exited || m.Exit.Signal != "SIGKILL" || m.Exit.Outcome != protocol.OutcomeNatural {
 		t.Errorf("exit %+v, want SIGKILL, natural", m.Exit)
 	}

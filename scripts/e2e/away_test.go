@@ -30,9 +30,7 @@ func TestAwayFromAShell(t *testing.T) {
 	info := func() *protocol.SessionInfo {
 		t.Helper()
 		i, err := c.SessionInfo(w.ctx(), "s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return i
 	}
 	awaits := func(what string, ok func(i *protocol.SessionInfo) bool) {
@@ -40,9 +38,7 @@ func TestAwayFromAShell(t *testing.T) {
 		testkit.Eventually(t, limit, func() bool { return ok(info()) }, what)
 	}
 	events, err := c.Events(w.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = events.Close() })
 	var mu sync.Mutex
 	var told []protocol.EventKind
@@ -104,17 +100,13 @@ func TestAwayFromAShell(t *testing.T) {
 	if strings.Contains(strings.Join(typed, ""), "pass") {
 		t.Errorf("the password was echoed to the viewer: %q", typed)
 	}
-	if err := v.Detach(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.Detach())
 	awaits("the viewer has left", func(i *protocol.SessionInfo) bool { return i.Left != nil }) // the proxy answers a detach before the supervisor has seen it
 	left := info()
 	if left.Left.Offset != left.OutputOffset || left.Attachments != 0 {
 		t.Errorf("left %+v while the output ends at %d", left.Left, left.OutputOffset)
 	}
-	if err := c.Type(w.ctx(), "s", []byte("\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Type(w.ctx(), "s", []byte("\n")))
 	awaits("the command has ended", func(i *protocol.SessionInfo) bool { return i.Command.Count == 1 && i.Command.Prompt })
 	wasTold(protocol.EventCommandFinished)
 	w.KillSupervisor()

@@ -25,9 +25,7 @@ import (
 // The CPU time is that of the supervisor. It includes what is written after the end of the output.
 func BenchmarkDurable(b *testing.B) {
 	file := filepath.Join(b.TempDir(), "text")
-	if err := os.WriteFile(file, text(drainBytes), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, os.WriteFile(file, text(drainBytes), 0o600))
 	w := newWorld(b)
 	c := w.dial(client.Options{})
 	w.drain(c, file, false, protocol.DurableOff) // the file is in memory from here on
@@ -78,9 +76,7 @@ func cpuOf(t testing.TB, pids []int) time.Duration {
 	for _, pid := range pids {
 		for _, field := range testkit.StatFields(pid)[11:13] {
 			n, err := strconv.ParseInt(field, 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			ticks += n
 		}
 	}
@@ -122,14 +118,10 @@ func (w *world) stored(id string) (disk, output, missing uint64) {
 func (w *world) benchLog(b *testing.B, c *client.Client) {
 	b.Helper()
 	once, err := exec.Command("go", "build", "-n", "-a", "-x", "std").CombinedOutput()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	file := filepath.Join(b.TempDir(), "log")
 	const length = 64 << 20
-	if err := os.WriteFile(file, bytes.Repeat(once, 1+length/len(once))[:length], 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, os.WriteFile(file, bytes.Repeat(once, 1+length/len(once))[:length], 0o600))
 	script := fmt.Sprintf("for i in $(seq 0 63); do tail -c +$((i * 1048576 + 1)) %s | head -c 1048576; sleep 0.1; done", file)
 	s := w.spawn(c, "log", protocol.SpawnSpec{Argv: []string{"sh", "-c", script}, Durable: protocol.DurableFull})
 	if _, err := c.Wait(b.Context(), s.SessionID, -1); err != nil {
@@ -161,17 +153,13 @@ func (w *world) benchSilence(b *testing.B, c *client.Client) {
 func (w *world) writes() map[string]int64 {
 	w.T.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", w.Only("supervisor").PID))
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	counts := map[string]int64{}
 	for line := range strings.Lines(string(text)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		if name == "syscw" || name == "write_bytes" {
 			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				w.T.Fatal(err)
-			}
+			testkit.Must(w.T, err)
 			counts[name] = n
 		}
 	}

@@ -33,9 +33,7 @@ func BenchmarkGate(b *testing.B) {
 	w.Must("proxy", "join", g.token(), "--name", "away")
 	token := strings.TrimSpace(g.Must("proxy", "gate", "client-token"))
 	o, err := client.ParseGate(token)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	g.Env = append(g.Env, "HOLDFAST_GATE="+token)
 	o.Host, o.Start = "away", true
 	ssh := sshhost.Start(b, "away", w.Path("ssh"), w.Env)
@@ -87,9 +85,7 @@ func BenchmarkGate(b *testing.B) {
 	})
 	b.Run("drain", func(b *testing.B) {
 		file := filepath.Join(b.TempDir(), "text")
-		if err := os.WriteFile(file, text(drainBytes), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, os.WriteFile(file, text(drainBytes), 0o600))
 		rates := map[string][]float64{}
 		for b.Loop() {
 			for range drainRounds {
@@ -114,22 +110,16 @@ func (w *world) attachOnce(o client.Options) time.Duration {
 	begun := time.Now()
 	c := w.connect(o)
 	a, err := c.Attach(w.T.Context(), "screen", client.AttachOptions{TakeOver: true})
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	for {
 		m, err := a.Receive(limit)
-		if err != nil {
-			w.T.Fatal(err)
-		}
+		testkit.Must(w.T, err)
 		if m.Kind == client.Snapshot {
 			break
 		}
 	}
 	took := time.Since(begun)
-	if err := a.Detach(); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, a.Detach())
 	_ = c.Close() // the connection is not used any more
 	return took
 }

@@ -106,9 +106,7 @@ func relayHolder(b *testing.B, first int) holder {
 func launch(b *testing.B, argv ...string) int {
 	b.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, cmd.Start())
 	b.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 	return cmd.Process.Pid
 }
@@ -230,9 +228,7 @@ func BenchmarkTerminal(b *testing.B) {
 	b.Run("drain", func(b *testing.B) {
 		all := holders(b)
 		file := filepath.Join(b.TempDir(), "text")
-		if err := os.WriteFile(file, text(terminalBytes), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, os.WriteFile(file, text(terminalBytes), 0o600))
 		var drains []func()
 		for _, h := range all {
 			drains = append(drains, startDrain(b, h, file))
@@ -303,9 +299,7 @@ func benchmarkAttach(b *testing.B) {
 func startDrain(b *testing.B, h holder, file string) (drain func()) {
 	b.Helper()
 	fifo := filepath.Join(b.TempDir(), "printed")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, syscall.Mkfifo(fifo, 0o600))
 	s := showReady(b, h.start("drain", untilKey+fmt.Sprintf("while cat %s; do echo >%s; read line; done", file, fifo)))
 	s.isDiscarding.Store(true)
 	return func() {

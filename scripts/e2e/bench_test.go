@@ -16,6 +16,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // The benchmarks check two claims: the supervisor reads a session's output about as fast as the kernel's
@@ -34,9 +35,7 @@ const (
 // viewer reads all output, and into a bare terminal.
 func BenchmarkDrain(b *testing.B) {
 	file := filepath.Join(b.TempDir(), "text")
-	if err := os.WriteFile(file, text(drainBytes), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, os.WriteFile(file, text(drainBytes), 0o600))
 	w := newWorld(b)
 	c := w.dial(client.Options{})
 	var held, viewed, bare []float64
@@ -82,9 +81,7 @@ func (w *world) drain(c *client.Client, file string, view bool, mode protocol.Du
 	s := w.spawn(c, "drain", protocol.SpawnSpec{Argv: []string{"cat", file}, Durable: mode, Unattended: !view})
 	if view {
 		a, err := c.Attach(ctx, s.SessionID, client.AttachOptions{})
-		if err != nil {
-			w.T.Fatal(err)
-		}
+		testkit.Must(w.T, err)
 		if _, err := io.Copy(io.Discard, a); err != nil || a.Exit() == nil {
 			w.T.Fatalf("%v, %+v", err, a.Exit())
 		}
@@ -94,9 +91,7 @@ func (w *world) drain(c *client.Client, file string, view bool, mode protocol.Du
 	if err != nil || exit.ExitCode != 0 {
 		w.T.Fatalf("%+v, %v", exit, err)
 	}
-	if err := c.Forget(ctx, s.SessionID); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, c.Forget(ctx, s.SessionID))
 }
 
 // BenchmarkEcho measures the time between a key and its echo: in a session through the proxy, and on a bare
@@ -141,9 +136,7 @@ func BenchmarkEchoBesideFlood(b *testing.B) {
 				held = append(held, roundTrips(b, v.Attachment, key)...)
 			}
 			for i := range floods {
-				if err := c.Terminate(b.Context(), protocol.SessionID(fmt.Sprint("flood", i)), client.End{}); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, c.Terminate(b.Context(), protocol.SessionID(fmt.Sprint("flood", i)), client.End{}))
 			}
 			tty := startBare(b, echoing.Argv...)
 			readUntil(b, tty, "ready\n")
@@ -185,9 +178,7 @@ func roundTrips(b *testing.B, rw io.ReadWriter, key []byte) []time.Duration {
 func startBare(t testing.TB, argv ...string) *os.File {
 	t.Helper()
 	master, slave, err := openPTY()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = master.Close() })
 	defer slave.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)

@@ -50,13 +50,9 @@ func impostor(how string) error {
 func (w *world) impostor(how string) string {
 	w.T.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	path := w.Path(impostorPrefix + how)
-	if err := os.Symlink(exe, path); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, os.Symlink(exe, path))
 	return path
 }
 
@@ -76,18 +72,12 @@ func (w *world) script(name, script string) string {
 func (w *world) ask(path string, dryRun bool) error {
 	w.T.Helper()
 	nc, _, err := socket.Dial(w.ctx(), w.Path("supervisor.sock"))
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	log, closer, err := logging.New(logging.Options{Path: w.Path("e2e.log")})
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	defer closer.Close()
 	conn, _, _, err := link.Dial(nc, wire.Hello{Protocol: protocol.Supported(), PID: os.Getpid(), Name: "e2e"}, log)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	defer conn.Close()
 	_, err = conn.Call(w.ctx(), wire.Upgrade{Program: path, DryRun: dryRun})
 	return err
@@ -100,13 +90,9 @@ type botched struct{ name, path, says string }
 func (w *world) unrunnable() []botched {
 	w.T.Helper()
 	good, err := os.ReadFile(w.Program("supervisor"))
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	f, err := elf.NewFile(bytes.NewReader(good))
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	loaded := 0 // the bytes after it are for debuggers
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD {
@@ -119,13 +105,9 @@ func (w *world) unrunnable() []botched {
 		return p
 	}
 	fifo := w.Path("fifo")
-	if err := unix.Mkfifo(fifo, 0o700); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, unix.Mkfifo(fifo, 0o700))
 	plain := w.write("plain", good)
-	if err := os.Chmod(plain, 0o600); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, os.Chmod(plain, 0o600))
 	all := []botched{
 		{"another machine's", w.write("another", patched(18, 0xf7, 0)), "exec format error"},
 		{"no ELF", w.write("broken", patched(0, 'X')), "exec format error"},

@@ -13,6 +13,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // chaos refuses a daemon that is not named, that of the default directory, and invalid faults. With --now it kills each
@@ -98,9 +99,7 @@ func startChaosApp(t *testing.T, w *world) *chaosApp {
 	x := &chaosApp{t: t, w: w, cmd: w.Command("proxy", "chaos", "--dir", w.Dir, "--relay", w.Path("relay"), "--for", "0", "--sessions", "1", "--seed", "1")}
 	in, err := x.cmd.StdinPipe()
 	out, err2 := x.cmd.StdoutPipe()
-	if err := errors.Join(err, err2, x.cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(err, err2, x.cmd.Start()))
 	x.in, x.out = in, bufio.NewScanner(out)
 	var line struct {
 		Begin struct {
@@ -110,9 +109,7 @@ func startChaosApp(t *testing.T, w *world) *chaosApp {
 	}
 	x.hears(&line)
 	c, err := client.Dial(w.ctx(), client.Options{Dir: line.Begin.Dir, Name: "app"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	x.c, x.id = c, line.Begin.Sessions[0]
 	return x
@@ -138,9 +135,7 @@ func (x *chaosApp) tell(line map[string]any) {
 	if err == nil {
 		_, err = fmt.Fprintf(x.in, "%s\n", text)
 	}
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	testkit.Must(x.t, err)
 	if fault, isFault := line["fault"]; isFault {
 		var answer struct{ Done string }
 		if x.hears(&answer); answer.Done != fault {
@@ -152,9 +147,7 @@ func (x *chaosApp) tell(line map[string]any) {
 func (x *chaosApp) attach() *client.Attachment {
 	x.t.Helper()
 	a, err := x.c.Attach(x.t.Context(), x.id, client.AttachOptions{Writer: "app"})
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	testkit.Must(x.t, err)
 	return a
 }
 
@@ -171,9 +164,7 @@ func (x *chaosApp) reads(a *client.Attachment, bytes int) {
 	x.t.Helper()
 	for n := 0; n < bytes && !x.ended; {
 		m, err := a.Receive(limit)
-		if err != nil {
-			x.t.Fatal(err)
-		}
+		testkit.Must(x.t, err)
 		switch m.Kind {
 		case client.Output:
 			n += len(m.Data)
@@ -189,9 +180,7 @@ func (x *chaosApp) reads(a *client.Attachment, bytes int) {
 func (x *chaosApp) verdict() (v chaosVerdict) {
 	x.t.Helper()
 	_ = x.c.Close() // its connection was cut
-	if err := x.in.Close(); err != nil {
-		x.t.Fatal(err)
-	}
+	testkit.Must(x.t, x.in.Close())
 	var stop struct{ Stop protocol.SessionID }
 	if x.hears(&stop); stop.Stop != x.id {
 		x.t.Errorf("chaos stops %q", stop.Stop)

@@ -239,9 +239,7 @@ func (x *chaos) close() {
 			x.t.Fatalf("%s: %+v, %v", r.id, exit, err)
 		}
 		info, err := x.c.SessionInfo(x.w.ctx(), r.id)
-		if err != nil {
-			x.t.Fatal(err)
-		}
+		testkit.Must(x.t, err)
 		r.printed = info.OutputOffset
 	}
 }

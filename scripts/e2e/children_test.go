@@ -38,17 +38,13 @@ func TestCleanChildren(t *testing.T) {
 			t.Parallel()
 			dir := testkit.Dir(t)
 			secret := filepath.Join(dir, "secret")
-			if err := os.WriteFile(secret, []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(secret, []byte("0123456789abcdef0123456789abcdef\n"), 0o600))
 			w := newWorld(t, append([]string{"HOLDFAST_SECRET_FILE=" + secret, "LC_ALL=C.UTF-8", "NO_COLOR=1"}, secrets...)...)
 			w.startCareless(tt.program, tt.flag)
 			c := w.dial(client.Options{Secret: "0123456789abcdef0123456789abcdef"})
 			w.echo(c, "s").ask("cat runs") // now the child has opened and closed the files that it needs to start
 			info, err := c.SessionInfo(w.ctx(), "s")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			checkClean(t, info.PID)
 			checkEnv(t, environ(info.PID), dir)
 		})
@@ -65,9 +61,7 @@ func (w *world) startCareless(program, arg string) {
 	cmd.Args = []string{"sh", "-c", `trap '' HUP INT QUIT TERM PIPE USR1 TSTP TTIN TTOU CHLD; exec "$0" "$@"`, w.Program(program), arg}
 	for range 5 {
 		r, wr, err := os.Pipe()
-		if err != nil {
-			w.T.Fatal(err)
-		}
+		testkit.Must(w.T, err)
 		defer r.Close()
 		defer wr.Close()
 		cmd.ExtraFiles = append(cmd.ExtraFiles, r, wr)
@@ -77,13 +71,9 @@ func (w *world) startCareless(program, arg string) {
 	defer runtime.UnlockOSThread()
 	var old unix.Sigset_t
 	blocked := unix.Sigset_t{Val: [16]uint64{1<<(unix.SIGUSR2-1) | 1<<(unix.SIGTERM-1) | 1<<(unix.SIGWINCH-1)}}
-	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, &old); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, &old))
 	d := w.Start(cmd)
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil))
 	testkit.Eventually(w.T, limit, func() bool {
 		_, err := os.Stat(w.Path("supervisor.sock"))
 		return err == nil
@@ -149,9 +139,7 @@ func TestCleanEnvOfCLI(t *testing.T) {
 	w.Must("proxy", "new", "-d", "--id", "s", "--env", "GITHUB_TOKEN=meant", "--", "sleep", "1000")
 	w.Env = plain
 	info, err := w.dial(client.Options{}).SessionInfo(w.ctx(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	// The shell may not have executed sleep yet. Both have the same environment.
 	env := environ(info.PID)
 	if !slices.Contains(env, "GITHUB_TOKEN=meant") || !slices.Contains(env, "EDITOR=ed") {
@@ -181,9 +169,7 @@ func TestSupervisorHoldsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	extra, err := os.Create(w.Path("extra"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer extra.Close()
 	cmd := w.Command("proxy", "start")
 	cmd.Dir, cmd.ExtraFiles = w.Dir, []*os.File{extra}
@@ -223,9 +209,7 @@ func TestSizes(t *testing.T) {
 		w.spawn(c, tt.name, spec)
 		v := w.attach(c, tt.name, client.AttachOptions{})
 		v.until("[" + tt.want + "]")
-		if err := c.Resize(w.ctx(), protocol.SessionID(tt.name), tt.toCols, tt.toRows); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.Resize(w.ctx(), protocol.SessionID(tt.name), tt.toCols, tt.toRows))
 		if tt.then != "" {
 			v.until("[" + tt.then + "]") // the child received SIGWINCH
 		}
@@ -245,14 +229,10 @@ func TestResizeOfAttachment(t *testing.T) {
 	v := w.attach(c, "s", client.AttachOptions{})
 	v.until("ready")
 	look := w.attach(c, "s", client.AttachOptions{Mode: protocol.ModeReadOnly, Cols: 10, Rows: 10})
-	if err := look.Resize(11, 11); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, look.Resize(11, 11))
 	two := w.attach(c, "s", client.AttachOptions{Cols: 90, Rows: 30})
 	v.until("[30 90]")
-	if err := two.Resize(91, 31); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, two.Resize(91, 31))
 	if told := v.until("[31 91]"); strings.Contains(told, "10") || strings.Contains(told, "11") {
 		t.Errorf("a read-only viewer has changed the size: %q", told)
 	}

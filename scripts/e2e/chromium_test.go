@@ -136,9 +136,7 @@ func (p *page) browse() (ended chan struct{}) {
 	args := []string{"--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + home, "--window-size=800,480", "--dump-dom"}
 	if path := os.Getenv("HOLDFAST_SCREENSHOT"); path != "" {
 		path, err := filepath.Abs(path)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		testkit.Must(p.t, err)
 		args[len(args)-1] = "--screenshot=" + path
 	}
 	var output bytes.Buffer
@@ -148,9 +146,7 @@ func (p *page) browse() (ended chan struct{}) {
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, cmd.Start())
 	ended = make(chan struct{})
 	var err error
 	go func() {

@@ -10,6 +10,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // moreThreads is the number of threads by which a process may grow, because Go keeps threads that it needed
@@ -67,9 +68,7 @@ func TestChurn(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial(client.Options{})
 	events, err := c.Events(w.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	w.churn(c, "warm", warm)
 	before, names := w.usages(), files(w.Dir)
 	begun := events
@@ -165,9 +164,7 @@ func TestForgottenUnderViewer(t *testing.T) {
 		if _, err := c.Wait(w.ctx(), protocol.SessionID(id), limit); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Forget(w.ctx(), protocol.SessionID(id)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.Forget(w.ctx(), protocol.SessionID(id)))
 		v.until("the end")
 		if m := v.last(); m.Kind != client.Exited || m.Exit.ExitCode != 7 {
 			t.Fatalf("round %d: %+v", i, m)

@@ -324,9 +324,7 @@ func (e *editing) type_(l *load) {
 // saved makes the editor write its file, which must contain each line once.
 func (e *editing) saved(t *testing.T, l *load) {
 	t.Helper()
-	if err := l.c.Type(l.ctx(), e.id, []byte("\x1b:w\r")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.c.Type(l.ctx(), e.id, []byte("\x1b:w\r")))
 	var want strings.Builder
 	for n := range e.lines {
 		fmt.Fprintf(&want, "%08d\n", n+1)
@@ -340,9 +338,7 @@ func (e *editing) saved(t *testing.T, l *load) {
 
 func (e *editing) quits(t *testing.T, l *load) {
 	t.Helper()
-	if err := l.c.Type(l.ctx(), e.id, []byte(":q\r")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.c.Type(l.ctx(), e.id, []byte(":q\r")))
 	if exit, err := l.c.Wait(l.ctx(), e.id, limit); err != nil || exit.ExitCode != 0 {
 		t.Errorf("exit of the editor: %+v, %v", exit, err)
 	}
@@ -509,9 +505,7 @@ func (l *load) compareScreen(t *testing.T, calm *world, c *client.Client, id pro
 		return uint64(len(printed)) == got.Offset
 	}, "the screen includes all output of the session")
 	path := calm.Path(string(id) + ".printed")
-	if err := os.WriteFile(path, printed, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, printed, 0o600))
 	calm.spawn(c, string(id), shell("stty raw -echo; cat "+path+"; exec sleep 1000"))
 	var want *protocol.ScreenContent
 	testkit.Eventually(t, 5*limit, func() bool { // the output may be long
@@ -578,9 +572,7 @@ func TestHarms(t *testing.T) {
 		code = append(code, text...)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, harm := range harms {
 		if !bytes.Contains(code, []byte(harm)) {
 			t.Errorf("no message of the supervisor contains %q", harm)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // A diagnosis is the result of one check of doctor.
@@ -46,9 +48,7 @@ func (w *world) finds(check, severity, finding, fix string, code int) {
 func (w *world) names() (names []string) {
 	w.T.Helper()
 	entries, err := os.ReadDir(w.Dir)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -79,24 +79,18 @@ func TestDoctor(t *testing.T) {
 
 	w.finds("sockets", "ok", "4, none stale", "", 0)
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: w.Path("dev.sock"), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ln.SetUnlinkOnClose(false)
 	_ = ln.Close()
 	w.finds("sockets", "warning", "dev.sock is stale", "proxy start --proxy dev", 1)
 	w.Must("proxy", "start", "--proxy", "dev") // the fix
 	w.finds("sockets", "ok", "none stale", "", 0)
 
-	if err := os.Chmod(w.Dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(w.Dir, 0o755))
 	w.finds("directories", "error", "0755", "chmod 700 "+w.Dir, 2)
 	w.finds("proxy", "note", "not asked", "", 2)
 	w.finds("supervisor", "ok", "1 session", "", 2)
-	if err := os.Chmod(w.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(w.Dir, 0o700))
 	w.finds("directories", "ok", w.Dir, "", 0)
 	if now := w.Only("supervisor"); now != held {
 		t.Errorf("the supervisor was %v; now it is %v", held, now)

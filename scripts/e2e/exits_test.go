@@ -12,6 +12,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // early are children that end at once, with the exit that the error of spawn must contain.
@@ -117,17 +118,13 @@ func TestInfoAfterExit(t *testing.T) {
 		t.Fatalf("info of a running session: %+v, %v", info, err)
 	}
 	events, err := c.Events(w.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer events.Close()
 	v.say("\n")
 	const usr1 = 128 + int(syscall.SIGUSR1)
 	for {
 		e, err := events.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if e.Exit == nil {
 			continue
 		}
@@ -171,24 +168,16 @@ func TestPTYExited(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial(client.Options{})
 	events, err := c.Events(w.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer events.Close()
 	s := w.spawn(c, "s", labelled(`stty -echo; echo ready; read x; for i in 1 2 3 4 5 6 7; do printf "line $i\n\n"; done; echo; exit 2`))
 	v := w.attach(c, "s", client.AttachOptions{})
 	old := w.client(api.Hello{Protocol: protocol.Supported(), Capabilities: protocol.Capabilities{protocol.CapTerminalExit}})
-	if err := old.send(&api.Attach{Attachment: 3, AttachSpec: protocol.AttachSpec{SessionID: "s"}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := old.send(&api.Events{Request: protocol.Request{RequestID: "e"}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, old.send(&api.Attach{Attachment: 3, AttachSpec: protocol.AttachSpec{SessionID: "s"}}))
+	testkit.Must(t, old.send(&api.Events{Request: protocol.Request{RequestID: "e"}}))
 	for seen := 0; seen < 2; {
 		m, err := old.receive()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		switch m.(type) {
 		case *api.Attached, *api.Subscribed:
 			seen++
@@ -218,9 +207,7 @@ func TestPTYExited(t *testing.T) {
 	}
 	for {
 		e, err := events.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if e.Exit != nil {
 			check("the event", e.Exit)
 			break
@@ -229,9 +216,7 @@ func TestPTYExited(t *testing.T) {
 	// M15: a client that asked for terminal.exit gets that, and never both.
 	for seen := 0; seen < 2; {
 		m, err := old.receive()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		switch m := m.(type) {
 		case *api.TerminalExit:
 			if m.SessionID != "s" || m.ExitCode != 2 || m.Reason != protocol.ReasonExited || (m.Seq == 0) == (m.Attachment == nil) {
@@ -287,9 +272,7 @@ func TestSpawnAndList(t *testing.T) {
 		t.Errorf("attach to an unknown id: %v", err)
 	}
 	// A reopened session is another instance.
-	if err := c.Terminate(w.ctx(), "s0", client.End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Terminate(w.ctx(), "s0", client.End{}))
 	before, err := c.Wait(w.ctx(), "s0", limit)
 	if err != nil || before.Reason != protocol.ReasonUserRequested || before.Signal != "SIGHUP" {
 		t.Errorf("exit %+v, %v; want SIGHUP by request", before, err)

@@ -111,21 +111,15 @@ func (f fault) play(t *testing.T) {
 		shells = append(shells, lookup(w.spawn(d.c, id, echoing).PID))
 		s := f.opens(t, d, by, id)
 		t.Cleanup(func() { _ = s.Close() })
-		if err := answers(s, id, 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, answers(s, id, 0))
 		all = append(all, s)
 	}
 	sleeper, err := d.terminal(framed, "flood", protocol.ModeReadOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = sleeper.Close() })
 	for range f.clients {
 		p, err := d.greeted(framed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { _ = p.Close() })
 	}
 
@@ -219,7 +213,5 @@ func (f fault) handOff(t *testing.T, w *world) result {
 func almostFull(t *testing.T, p process) {
 	t.Helper()
 	n := uint64(len(fds(p.PID)) + 20)
-	if err := unix.Prlimit(p.PID, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Prlimit(p.PID, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}, nil))
 }

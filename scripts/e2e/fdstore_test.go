@@ -44,9 +44,7 @@ func storeUnderSystemd(t *testing.T) {
 	w.newManager()
 	dir := t.TempDir()
 	path := filepath.Join(dir, unit)
-	if err := os.WriteFile(path, fmt.Appendf(nil, storeUnit, w.Dir, w.Program("supervisor")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, fmt.Appendf(nil, storeUnit, w.Dir, w.Program("supervisor")), 0o600))
 	control := func(args ...string) string {
 		t.Helper()
 		out, err := w.systemctl(args...)

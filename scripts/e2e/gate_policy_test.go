@@ -23,9 +23,7 @@ func (w *world) withPolicy() []string {
 	if err == nil {
 		err = os.WriteFile(w.Path("policy.json"), b, 0o600)
 	}
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	return []string{"--policy", w.policyProgram(), "--policy-config", w.Path("policy.json")}
 }
 
@@ -99,9 +97,7 @@ func TestGatePolicy(t *testing.T) {
 	}
 
 	o, err := client.ParseGate(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	o.Host = "red"
 	c := f.connect(client.Options{Gate: &o, Token: annsToken})
 	if _, err := c.Attach(f.ctx(), protocol.SessionID(strings.TrimPrefix(names["bob"], "red/")), client.AttachOptions{}); protocol.CodeOf(err) != protocol.CodeSessionNotFound {

@@ -40,9 +40,7 @@ type relay struct {
 func newRelay(t *testing.T, to string) *relay {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := &relay{to: to, ln: ln, conns: map[net.Conn]bool{}}
 	var wg sync.WaitGroup
 	t.Cleanup(func() {
@@ -154,9 +152,7 @@ func (g *gatehouse) serve(args ...string) {
 	}, "the gate serves")
 	if g.public == "" {
 		b, err := os.ReadFile(g.Path("gate/address"))
-		if err != nil {
-			g.T.Fatal(err)
-		}
+		testkit.Must(g.T, err)
 		g.listen = strings.TrimSpace(string(b))
 	}
 }
@@ -244,9 +240,7 @@ func (f *fleet) await(name, state string) {
 func (f *fleet) states(args ...string) string {
 	f.T.Helper()
 	var rows []gate.SessionRow
-	if err := json.Unmarshal([]byte(f.Must("proxy", append([]string{"ls", "--all", "--json"}, args...)...)), &rows); err != nil {
-		f.T.Fatal(err)
-	}
+	testkit.Must(f.T, json.Unmarshal([]byte(f.Must("proxy", append([]string{"ls", "--all", "--json"}, args...)...)), &rows))
 	var out []string
 	for _, r := range rows {
 		out = append(out, fmt.Sprintf("%s/%s:%s", r.Host, r.ID, r.State))
@@ -342,16 +336,12 @@ func (f *fleet) checkSpare() {
 		before, accepted := open(), f.relay.accepted.Load()
 		c := f.connect(client.Options{Gate: &o})
 		if uses {
-			if err := f.attach(c, "echo", client.AttachOptions{}).Detach(); err != nil {
-				f.T.Fatal(err)
-			}
+			testkit.Must(f.T, f.attach(c, "echo", client.AttachOptions{}).Detach())
 		}
 		if !eventually(func() bool { return f.relay.accepted.Load() >= accepted+3 }) { // two of the client, and at least one of the host, which may use another address
 			f.T.Errorf("%d connections were made", f.relay.accepted.Load()-accepted)
 		}
-		if err := c.Close(); err != nil {
-			f.T.Fatal(err)
-		}
+		testkit.Must(f.T, c.Close())
 		if !eventually(func() bool { return open() <= before }) {
 			f.T.Errorf("%d connections are left, want at most %d", open(), before)
 		}
@@ -367,9 +357,7 @@ func typesAtGate(t *testing.T) (*fleet, *node) {
 	config, err := json.Marshal([]map[string]any{{
 		"name": "types", "does": "types", "session": "typed", "gate": map[string]any{"text": f.text, "host": "red"},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n := startNode(t, dir, filepath.Join("test", "real.mjs"))
 	n.ask(string(config), "open")
 	return f, n
@@ -491,9 +479,7 @@ func TestLeaveWithoutSocket(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "red")
 	red := f.hosts["red"]
-	if err := os.Remove(red.Path("join.sock")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(red.Path("join.sock")))
 	if r := red.Run("proxy", "leave"); r.Code != 75 || !strings.Contains(r.Errout, "the file of the socket is gone; try again") {
 		t.Errorf("leave without the socket: %v", r)
 	}

@@ -45,9 +45,7 @@ func TestGateCommands(t *testing.T) {
 	says(0, "running since", "why", "s") // why starts a proxy
 
 	red := f.hosts["red"]
-	if err := os.WriteFile(red.Path("holdfast.json"), []byte(`{"policy": "/no/such/policy"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(red.Path("holdfast.json"), []byte(`{"policy": "/no/such/policy"}`), 0o600))
 	says(77, "the host has a policy", "stop")
 	red.Must("proxy", "info", "s")
 	log := ""

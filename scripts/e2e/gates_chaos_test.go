@@ -478,9 +478,7 @@ func newNATSServers(t *testing.T) *natsServers {
 func (s *natsServers) start(i int) {
 	s.t.Helper()
 	cmd := exec.Command(filepath.Join(testkit.Build(s.t, "github.com/nats-io/nats-server/v2"), "nats-server"), s.args[i]...)
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Must(s.t, cmd.Start())
 	s.running[i] = cmd
 	testkit.Eventually(s.t, limit, func() bool {
 		conn, err := net.Dial("tcp", s.args[i][3])

@@ -16,19 +16,16 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // connectionsTo returns the number of connections of this process to an IPv4 address.
 func connectionsTo(t *testing.T, address string) (count int) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	own := map[string]bool{} // inodes of this process's sockets
 	links, _ := filepath.Glob("/proc/self/fd/*")
 	for _, link := range links {
@@ -38,9 +35,7 @@ func connectionsTo(t *testing.T, address string) (count int) {
 		}
 	}
 	table, err := os.ReadFile("/proc/self/net/tcp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for line := range strings.Lines(string(table)) {
 		const remote, state, inode = 2, 3, 9
 		words := strings.Fields(line)

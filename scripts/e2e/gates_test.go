@@ -57,9 +57,7 @@ func (f *gates) at(g *gatehouse, name string) gate.HostInfo {
 	o := f.gate
 	o.Addresses = []string{g.listen}
 	hosts, err := client.Hosts(f.ctx(), o)
-	if err != nil {
-		f.T.Fatal(err)
-	}
+	testkit.Must(f.T, err)
 	i := slices.IndexFunc(hosts, func(h gate.HostInfo) bool { return h.Name == name })
 	if i < 0 {
 		return gate.HostInfo{}

@@ -155,13 +155,9 @@ func TestRequestsMove(t *testing.T) {
 	w.echoAlone(c, "s")
 	for range 3 {
 		ticket, err := c.Ticket(w.ctx(), "s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		nc, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		request := fmt.Sprintf("GET /v1/sessions/s/raw?ticket=%s HTTP/1.1\r\nHost: %s\r\nOrigin: https://pages.example\r\n"+
 			"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", ticket, address)
 		if _, err := nc.Write([]byte(request[:len(request)/2])); err != nil {
@@ -186,18 +182,14 @@ func TestHandoffUnderServiceManager(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: w.Path("notify"), Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer manager.Close()
 	told := func() (pid int) {
 		t.Helper()
 		buf := make([]byte, 1<<10)
 		_ = manager.SetReadDeadline(time.Now().Add(limit))
 		n, err := manager.Read(buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := fmt.Sscanf(string(buf[:n]), "READY=1\nMAINPID=%d", &pid); err != nil {
 			t.Fatalf("the notification is %q: %v", buf[:n], err)
 		}
@@ -210,15 +202,11 @@ func TestHandoffUnderServiceManager(t *testing.T) {
 	}
 	v := w.echo(w.connect(client.Options{Name: "e2e"}), "s")
 	log, err := os.Create(w.Path("reload.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer log.Close()
 	reload := w.Command("proxy", "--handoff")
 	reload.Stderr = log
-	if err := reload.Run(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, reload.Run())
 	now := told()
 	first.Wait(t)
 	if first.Code != 0 || now == first.PID || w.Only("proxy").PID != now {
@@ -241,13 +229,9 @@ func TestHandoffTellsWhoCannotMove(t *testing.T) {
 	var restless []*peer
 	for _, by := range []way{framed, webTCP} {
 		p, err := d.greeted(by)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { _ = p.Close() })
-		if err := p.send(watched); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.send(watched))
 		restless = append(restless, p)
 	}
 	testkit.Eventually(t, limit, func() bool {
@@ -282,9 +266,7 @@ func TestWebSetting(t *testing.T) {
 	connects := func(origin string) int {
 		t.Helper()
 		request, err := http.NewRequestWithContext(w.ctx(), http.MethodGet, "http://"+address+"/v1/api", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for name, value := range map[string]string{
 			"Origin": origin, "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
 			"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Protocol": api.Subprotocol,
@@ -292,9 +274,7 @@ func TestWebSetting(t *testing.T) {
 			request.Header.Set(name, value)
 		}
 		answer, err := http.DefaultTransport.RoundTrip(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_ = answer.Body.Close()
 		return answer.StatusCode
 	}

@@ -105,9 +105,7 @@ func TestManyHandoffs(t *testing.T) {
 		t.Errorf("the supervisor had %+v; now it has %+v: %v", firstHeld, lastHeld, fds(held.PID))
 	}
 	done()
-	if err := m.c.Type(w.ctx(), "quiet", []byte("over")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.c.Type(w.ctx(), "quiet", []byte("over")))
 	m.end()
 	slices.Sort(longest)
 	t.Logf("%d handoffs under %d connections; %d attaches meanwhile; the longest echo: %v (median of the typists), %v at most; the proxy had %+v, then %+v",

@@ -81,9 +81,7 @@ func TestHeld(t *testing.T) {
 func (w *world) isRenewed() {
 	w.T.Helper()
 	old := time.Now().Add(-72 * time.Hour)
-	if err := os.Chtimes(w.Path("keeper.lock"), old, old); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, os.Chtimes(w.Path("keeper.lock"), old, old))
 	w.Must("proxy", "stop")
 	w.Must("proxy", "start")
 	testkit.Eventually(w.T, limit, func() bool {
@@ -112,22 +110,16 @@ func TestUnreadableSecret(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
 	w := newWorld(t, "HOLDFAST_CRASH_PAUSE=1ms")
 	path := filepath.Join(testkit.Dir(t), "secret")
-	if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(secret), 0o600))
 	w.Env = append(w.Env, "HOLDFAST_SECRET_FILE="+path)
 	w.Must("proxy", "start")
 	w.Must("proxy", "new", "-d", "--id", "s", "--", "cat")
 	child := w.info("s").PID
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(path, 0o644))
 	w.KillSupervisor()
 	for _, given := range []string{"", secret} {
 		nc, _, err := socket.Dial(w.ctx(), w.Path("supervisor.sock"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		hello := wire.Hello{Protocol: protocol.Supported(), Version: "v1", Name: "test", Secret: given}
 		if _, _, _, err := link.Dial(nc, hello, zerolog.Nop()); code(err) != protocol.CodeUnauthorized || !strings.Contains(err.Error(), path) {
 			t.Errorf("a proxy with the secret %q: %v", given, err)
@@ -136,18 +128,14 @@ func TestUnreadableSecret(t *testing.T) {
 	if w.lines("supervisor.log", "secret not read", path) != 1 || w.lines("supervisor.log", "supervisor serves") != 2 {
 		t.Errorf("the log: %s", w.Logs())
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(path, 0o600))
 	w.serves()
 	if now := w.info("s").PID; now != child {
 		t.Errorf("the session's child was %d; now it is %d", child, now)
 	}
 
 	// Without sessions, nothing is lost if the supervisor does not start.
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(path, 0o644))
 	other := newWorld(t, "HOLDFAST_SECRET_FILE="+path)
 	if r := other.Run("supervisor", "--background"); r.Code == 0 || other.lines("supervisor.log", "supervisor cannot serve", path) != 1 {
 		t.Errorf("a first supervisor: %v, %s", r, other.Logs())
@@ -159,14 +147,10 @@ func TestUnreadableSecret(t *testing.T) {
 func TestSettingsInPipe(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if err := os.WriteFile(w.Path("holdfast.json"), []byte(`{"scrollback_lines": 77}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(w.Path("holdfast.json"), []byte(`{"scrollback_lines": 77}`), 0o600))
 	w.Must("proxy", "new", "-d", "--id", "s", "--", "cat")
 	child := w.info("s").PID
-	if err := errors.Join(os.Remove(w.Path("holdfast.json")), syscall.Mkfifo(w.Path("holdfast.json"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.Remove(w.Path("holdfast.json")), syscall.Mkfifo(w.Path("holdfast.json"), 0o600)))
 	w.KillSupervisor()
 	if r := w.Run("proxy", "ls"); r.Code == 0 || !strings.Contains(r.Errout, "not a regular file") {
 		t.Errorf("ls: %v", r)
@@ -175,9 +159,7 @@ func TestSettingsInPipe(t *testing.T) {
 	if s := w.spawn(c, "next", shell("exec sleep 1000")); s.Session.ScrollbackLines != 77 {
 		t.Errorf("a session has %d lines of history, want 77", s.Session.ScrollbackLines)
 	}
-	if err := os.Remove(w.Path("holdfast.json")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(w.Path("holdfast.json")))
 	if now := w.info("s").PID; now != child || w.lines("supervisor.log", "settings cannot be used", "regular file") != 1 {
 		t.Errorf("the session's child was %d; now it is %d; the log: %s", child, now, w.Logs())
 	}
@@ -221,8 +203,6 @@ func (w *world) serves() {
 // info returns the information about a session that the command line prints.
 func (w *world) info(id string) (s protocol.SessionInfo) {
 	w.T.Helper()
-	if err := json.Unmarshal([]byte(w.Must("proxy", "info", id, "--json")), &s); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, json.Unmarshal([]byte(w.Must("proxy", "info", id, "--json")), &s))
 	return s
 }

@@ -109,9 +109,7 @@ func (s *storm) startLimited(files int) {
 // fault makes the programs of the bad directory fail as STEP=HOW says, from now on.
 func (s *storm) fault(how string) {
 	s.T.Helper()
-	if err := os.WriteFile(s.Path("fault"), []byte(how), 0o600); err != nil {
-		s.T.Fatal(err)
-	}
+	testkit.Must(s.T, os.WriteFile(s.Path("fault"), []byte(how), 0o600))
 }
 
 // upgrade upgrades the supervisor to the good program, or to the bad one with a random fault.

@@ -72,9 +72,7 @@ func TestTerminatedBeforeItServes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Bin = testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor")
-	if err := os.WriteFile(w.Path("fault"), []byte("adopted=stop"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(w.Path("fault"), []byte("adopted=stop"), 0o600))
 	keeper := w.Start(w.Command("supervisor"))
 	starting := w.Only("supervisor")
 	testkit.Eventually(t, limit, func() bool { state, _ := testkit.Stat(starting.PID); return state == "T" }, "the supervisor has stopped before it serves")
@@ -106,9 +104,7 @@ func TestKeeperTrialHangs(t *testing.T) {
 	w.Must("proxy", "wait", "lines", "--text", "060000")
 	printed := w.Must("proxy", "export", "lines")
 	keeper, supervisor := w.Only("keeper"), w.Only("supervisor")
-	if err := os.WriteFile(w.Path("fault"), []byte("trial=stop"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(w.Path("fault"), []byte("trial=stop"), 0o600))
 	w.Kill(keeper)
 	var trial process
 	testkit.Eventually(t, limit, func() bool {
@@ -120,9 +116,7 @@ func TestKeeperTrialHangs(t *testing.T) {
 		return trial.PID != 0
 	}, "the program on trial has stopped")
 	v.ask("during the trial")
-	if err := os.Remove(w.Path("fault")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(w.Path("fault")))
 	if !trial.Running() {
 		t.Error("the trial has ended before the question was answered")
 	}
@@ -144,9 +138,7 @@ func TestSessionsSurviveStop(t *testing.T) {
 	v := w.echo(c, "s")
 	v.ask("before")
 	info, err := c.SessionInfo(w.ctx(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	first := w.Only("proxy")
 	_ = v.Flush(w.ctx())
 	_ = v.Detach()
@@ -272,9 +264,7 @@ func TestSupervisorKilled(t *testing.T) {
 	v := w.echo(c, "s")
 	proxy, keeper, held := w.Only("proxy"), w.Only("keeper"), w.Only("supervisor")
 	was, err := c.SessionInfo(w.ctx(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	waited := w.awaitExit(c, "s")
 	for i := range 3 {
 		v.ask(fmt.Sprintf("before %d\n", i))
@@ -303,9 +293,7 @@ func TestSupervisorKilled(t *testing.T) {
 		status.Supervisor.Keeper.PID != keeper.PID || status.Supervisor.Keeper.Starts != 4 || status.Supervisor.Keeper.Last != "SIGKILL" {
 		t.Errorf("status returns %+v, %v", status, err)
 	}
-	if err := c.Terminate(w.ctx(), "s", client.End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Terminate(w.ctx(), "s", client.End{}))
 	if err := <-waited; err != nil {
 		t.Errorf("the request that waited for the exit ended with %v", err)
 	}
@@ -323,9 +311,7 @@ func TestBothKilled(t *testing.T) {
 	v := w.echo(c, "s")
 	proxy, held := w.Only("proxy"), w.Only("supervisor")
 	info, err := c.SessionInfo(w.ctx(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	waited := w.awaitExit(c, "s")
 	v.ask("before")
 	w.KillBoth()
@@ -389,9 +375,7 @@ func TestUnreachableDuringCheck(t *testing.T) {
 			var want protocol.Code
 			if goesOn {
 				w.KillSupervisor()
-				if err := c.Terminate(ctx, "s", client.End{}); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, c.Terminate(ctx, "s", client.End{}))
 				want = protocol.CodeExitedEarly
 			} else {
 				w.KillBoth()
@@ -472,20 +456,14 @@ func TestNoProxy(t *testing.T) {
 	}
 	// A client that was connected must try to reconnect for as long as Redial says, not longer.
 	c, err := client.Dial(w.ctx(), client.Options{Dir: w.Dir, Start: w.startProxy})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.Close()
 	poor, err := client.Dial(w.ctx(), client.Options{Dir: w.Dir, Redial: time.Second}) // Redial also limits the hello of each connection
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer poor.Close()
 	w.spawn(c, "s", echoing)
 	a, err := poor.Attach(w.ctx(), "s", client.AttachOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_ = c.Close()
 	w.Kill(w.Only("proxy"))
 	if _, err := poor.List(w.ctx(), ""); !errors.Is(err, client.ErrConnect) {

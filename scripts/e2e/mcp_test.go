@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 // An mcpAgent calls the tools of "proxy mcp".
@@ -23,19 +25,13 @@ func (w *world) startMCP(t *testing.T) *mcpAgent {
 	t.Helper()
 	cmd := w.Command("proxy", "mcp")
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	out, to, err := os.Pipe() // a pipe of its own has deadlines
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cmd.Stdout = to
 	w.Start(cmd)
 	t.Cleanup(func() { _ = in.Close(); _ = to.Close(); _ = out.Close() })
-	if err := out.SetReadDeadline(time.Now().Add(3 * limit)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, out.SetReadDeadline(time.Now().Add(3*limit)))
 	a := &mcpAgent{t: t, in: in, out: bufio.NewReader(out)}
 	var ready struct{}
 	a.ask("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"e2e","version":"1"}}`, &ready)

@@ -35,9 +35,7 @@ func TestMemoryOfManySessions(t *testing.T) {
 	sessions := number(t, "HOLDFAST_SESSIONS", 12)
 	w := newWorld(t)
 	file := w.Path("log")
-	if err := os.WriteFile(file, colouredLog(memoryPrinted), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, colouredLog(memoryPrinted), 0o600))
 	c := w.dial(client.Options{})
 	empty := w.usages()
 	begun := time.Now()
@@ -128,9 +126,7 @@ func (v *viewers) attach(t *testing.T, id protocol.SessionID) {
 	t.Helper()
 	v.n++
 	err := v.send(api.Attach{Attachment: uint32(v.n), AttachSpec: protocol.AttachSpec{SessionID: id, Mode: protocol.ModeShared}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }
 
 // read records the offset of each attachment.
@@ -188,7 +184,5 @@ func (v *viewers) caughtUp(t *testing.T) {
 		err = v.err
 		return there == v.n || err != nil
 	}, "the viewers have read everything")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }

@@ -35,9 +35,7 @@ func (w *world) observer(network, address string) *observer {
 func (o *observer) get(path, token string) (status int, body string) {
 	o.t.Helper()
 	r, err := http.NewRequestWithContext(o.t.Context(), http.MethodGet, o.base+path, nil)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	testkit.Must(o.t, err)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}

@@ -16,6 +16,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/shared/testkit"
 )
 
 // Connections whose clients cannot reconnect are moved from proxy to proxy. No byte of output may be missing
@@ -139,9 +140,7 @@ func (m *movers) add(name string, by way, s mover, f func() error) {
 	m.T.Helper()
 	m.T.Cleanup(func() { _ = s.Close() })
 	m.step()
-	if err := m.register(s); err != nil {
-		m.T.Fatal(err)
-	}
+	testkit.Must(m.T, m.register(s))
 	m.count++
 	n := m.count
 	m.wg.Go(func() {
@@ -186,9 +185,7 @@ func (m *movers) typist(by way, id string, pace time.Duration, longest *time.Dur
 // begin makes the session flow print.
 func (m *movers) begin() {
 	m.T.Helper()
-	if err := m.c.Type(m.ctx(), "flow", []byte("\n")); err != nil {
-		m.T.Fatal(err)
-	}
+	testkit.Must(m.T, m.c.Type(m.ctx(), "flow", []byte("\n")))
 }
 
 // end ends all connections and waits for their goroutines.
@@ -196,9 +193,7 @@ func (m *movers) end() {
 	m.T.Helper()
 	m.step()
 	m.stop()
-	if err := m.c.Type(m.ctx(), "waited", []byte("\n")); err != nil {
-		m.T.Fatal(err)
-	}
+	testkit.Must(m.T, m.c.Type(m.ctx(), "waited", []byte("\n")))
 	m.spawn(m.c, lastSession, echoing)
 	m.wg.Wait()
 }

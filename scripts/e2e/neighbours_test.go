@@ -96,9 +96,7 @@ func TestSlowReader(t *testing.T) {
 	beside := w.steadyEcho(c, "beside")
 	w.spawn(c, "flood", flooding)
 	slow, err := c.Attach(w.ctx(), "flood", client.AttachOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	before := w.usages()
 	most := map[string]int{}
 	const flood = 24 << 20 // many times the ring, and more than all buffers
@@ -117,9 +115,7 @@ func TestSlowReader(t *testing.T) {
 	}
 	beside.check(t)
 
-	if err := c.Type(w.ctx(), "flood", []byte("\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Type(w.ctx(), "flood", []byte("\n")))
 	count(t, c, slow)
 	if err := slow.Detach(); err != nil {
 		t.Error(err)
@@ -167,9 +163,7 @@ func count(t *testing.T, c *client.Client, a *client.Attachment) {
 		}
 	}
 	after, err := c.SessionInfo(t.Context(), "flood")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	printed := after.OutputOffset
 	t.Logf("%d printed, %d missed, %d received, snapshots represent %d", printed, missed, received, stoodFor)
 	if received+stoodFor != printed || missed != a.Missed() || missed == 0 || pos != printed {
@@ -222,9 +216,7 @@ func TestDeadClients(t *testing.T) {
 	die := func(n int) {
 		for i := range n {
 			p, err := w.peer("proxy.sock")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if _, err := p.Write(deaths[i%len(deaths)]); err != nil {
 				t.Fatal(err)
 			}

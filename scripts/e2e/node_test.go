@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // oracle returns the directory of the programs that need npm packages. It skips the test if the package or
@@ -76,9 +77,7 @@ func TestNodeWebSockets(t *testing.T) {
 		)
 	}
 	config, err := json.Marshal(clients)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n := startNode(t, dir, "websocket.mjs")
 	n.ask(string(config), "open")
 	for range handoffsTyped {
@@ -105,16 +104,10 @@ func startNode(t *testing.T, dir, program string) *node {
 	n := &node{t: t, errout: &bytes.Buffer{}}
 	cmd.Dir, cmd.Stderr = dir, n.errout
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, cmd.Start())
 	n.stdin, n.stdout = stdin, bufio.NewScanner(stdout)
 	t.Cleanup(func() {
 		cancel()

@@ -109,9 +109,7 @@ func TestNPMClient(t *testing.T) {
 		)
 	}
 	config, err := json.Marshal(clients)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n := startNode(t, dir, filepath.Join("test", "real.mjs"))
 	n.ask(string(config), "open")
 	for _, happens := range []struct {

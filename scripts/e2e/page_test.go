@@ -19,6 +19,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // A visitor is a browser without a screen. It stores cookies, follows redirects, and sends the origin of its
@@ -30,9 +31,7 @@ type visitor struct {
 
 func (w *world) visitor() *visitor {
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	return &visitor{w, &http.Client{Jar: jar, Timeout: limit}}
 }
 
@@ -40,9 +39,7 @@ func (w *world) visitor() *visitor {
 func (v *visitor) visit(link string) (at *url.URL, status int) {
 	v.w.T.Helper()
 	r, err := v.http.Get(link)
-	if err != nil {
-		v.w.T.Fatal(err)
-	}
+	testkit.Must(v.w.T, err)
 	_ = r.Body.Close()
 	return r.Request.URL, r.StatusCode
 }
@@ -51,16 +48,12 @@ func (v *visitor) visit(link string) (at *url.URL, status int) {
 func (v *visitor) signedIn(at string) bool {
 	v.w.T.Helper()
 	r, err := v.http.Get(at)
-	if err != nil {
-		v.w.T.Fatal(err)
-	}
+	testkit.Must(v.w.T, err)
 	defer func() { _ = r.Body.Close() }()
 	var told struct {
 		SignedIn bool `json:"signed_in"`
 	}
-	if err := json.NewDecoder(r.Body).Decode(&told); err != nil {
-		v.w.T.Fatal(err)
-	}
+	testkit.Must(v.w.T, json.NewDecoder(r.Body).Decode(&told))
 	return told.SignedIn
 }
 
@@ -75,9 +68,7 @@ type pageSocket struct {
 func (v *visitor) open(address, path string) *pageSocket {
 	v.w.T.Helper()
 	s, err := v.dial(address, path)
-	if err != nil {
-		v.w.T.Fatal(err)
-	}
+	testkit.Must(v.w.T, err)
 	s.send(api.Hello{Protocol: protocol.Supported(), Client: "page"})
 	receiveMessage[*api.Welcome](s)
 	return s
@@ -103,9 +94,7 @@ func (s *pageSocket) send(m protocol.Message) {
 	if err == nil {
 		err = s.Write(s.ctx, websocket.MessageText, b)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Must(s.t, err)
 }
 
 // receiveMessage receives messages until one of type M comes.
@@ -279,9 +268,7 @@ func TestNoPage(t *testing.T) {
 	page := func() string {
 		t.Helper()
 		var s client.Status
-		if err := json.Unmarshal([]byte(w.Must("proxy", "status", "--json")), &s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(w.Must("proxy", "status", "--json")), &s))
 		return s.Web
 	}
 	was := page()
@@ -294,9 +281,7 @@ func TestNoPage(t *testing.T) {
 	v.ask("and that")
 	w.Kill(w.Only("proxy"))
 	other, err := net.Listen("tcp", was)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer other.Close()
 	if now := page(); now != "" {
 		t.Errorf("the page is at %q, although another process listens there", now)
@@ -331,9 +316,7 @@ func TestShareLinkRevoked(t *testing.T) {
 	}
 	page.send(api.Info{Request: protocol.Request{RequestID: "i"}, SessionID: "shown"})
 	receiveMessage[*api.Session](page)
-	if err := os.Remove(w.Path("proxy.token")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(w.Path("proxy.token")))
 	w.handOff()
 	for _, s := range []*pageSocket{link, page} {
 		if e := receiveMessage[*api.Error](s); e.Code != protocol.CodeUnauthorized {

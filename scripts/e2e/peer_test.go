@@ -8,6 +8,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/shared/testkit"
 )
 
 // A peer is a connection whose frames the test writes and reads itself, so that it can also break the rules
@@ -33,16 +34,12 @@ func (w *world) peer(socket string) (*peer, error) {
 func (w *world) client(hello api.Hello) *peer {
 	w.T.Helper()
 	p, err := w.peer("proxy.sock")
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	w.T.Cleanup(func() { _ = p.Close() })
 	if hello.Client == "" {
 		hello.Client = "by hand"
 	}
-	if err := p.send(hello); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, p.send(hello))
 	return p
 }
 

@@ -63,9 +63,7 @@ func guardedWorld(t *testing.T, args ...string) *world {
 	if err == nil {
 		err = os.WriteFile(w.Path("policy.json"), b, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	w.Start(w.Command("proxy", append([]string{
 		"serve", "--background", "--policy", w.policyProgram(), "--policy-config", w.Path("policy.json"),
 	}, args...)...))
@@ -114,14 +112,10 @@ func TestTaskOfPolicy(t *testing.T) {
 		{"none", "a", protocol.CodeTaskNotFound}, {"theirs", "a", protocol.CodeWorkspaceMismatch}, {"build", "b", protocol.CodeWorkspaceMismatch},
 		{"", "a", protocol.CodeTaskNotFound},
 	} {
-		if err := p.send(api.TerminalOpen{TaskID: tt.task, WorkspaceID: tt.workspace}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.send(api.TerminalOpen{TaskID: tt.task, WorkspaceID: tt.workspace}))
 		for {
 			m, err := p.receive()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if e, ok := m.(*api.TerminalError); ok {
 				if e.Code != tt.want {
 					t.Errorf("%+v: the error is %+v", tt, e)
@@ -135,25 +129,19 @@ func TestTaskOfPolicy(t *testing.T) {
 		t.Errorf("after the refusals the sessions are %+v, %v; want none", all, err)
 	}
 
-	if err := p.send(api.TerminalOpen{TaskID: "build", WorkspaceID: "a", UserID: "ann", Cols: 200}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.send(api.TerminalOpen{TaskID: "build", WorkspaceID: "a", UserID: "ann", Cols: 200}))
 	script := "for v in WORKSPACE TASK ISSUE USER; do eval echo $v=\\$HOLDFAST_${v}_ID; done; " +
 		"echo PRIOR=$HOLDFAST_PRIOR_AGENT_SESSION_ID COLOUR=$COLOUR PATH=${PATH:+inherited} PWD=$PWD; exit 3\n"
 	printed := ""
 	for ended := false; !ended; {
 		m, err := p.receive()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		switch m := m.(type) {
 		case *api.TerminalOpened:
 			if m.WorkDir != w.Dir || m.Shell != "/bin/sh" {
 				t.Errorf("the opened terminal is %+v", m)
 			}
-			if err := p.send(api.TerminalData{SessionID: m.SessionID, Data: []byte(script)}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, p.send(api.TerminalData{SessionID: m.SessionID, Data: []byte(script)}))
 		case *api.TerminalData:
 			printed += string(m.Data)
 		case *api.PTYExited:
@@ -192,9 +180,7 @@ func TestWorkspaces(t *testing.T) {
 	w.spawn(ann, "work", echoing)
 	w.spawn(bob, "work", echoing) // ann has a session with this id, but bob does not see it
 	mine, err := ann.SessionInfo(w.ctx(), "work")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	theirs, err := bob.SessionInfo(w.ctx(), "work")
 	if err != nil || theirs.ID == mine.ID {
 		t.Fatalf("bob's session is %s, ann's is %s, %v; want different ids", theirs.ID, mine.ID, err)
@@ -210,13 +196,9 @@ func TestWorkspaces(t *testing.T) {
 	// answer returns the answer to ann, with the id replaced.
 	answer := func(ask func(id protocol.SessionID) protocol.Message, id protocol.SessionID) string {
 		t.Helper()
-		if err := p.send(ask(id)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.send(ask(id)))
 		m, err := p.receive()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		b, _ := json.Marshal(m)
 		return m.MessageType() + " " + strings.ReplaceAll(string(b), string(id), "ID")
 	}
@@ -287,9 +269,7 @@ func TestWorkspaces(t *testing.T) {
 	raw := func(id protocol.SessionID) int {
 		t.Helper()
 		ticket, err := ann.Ticket(w.ctx(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		c, resp, err := websocket.Dial(w.ctx(), fmt.Sprintf("ws://%s/v1/sessions/%s/raw?ticket=%s", address, id, ticket), nil)
 		if err == nil {
 			_ = c.CloseNow()
@@ -317,9 +297,7 @@ func TestPolicyHandoff(t *testing.T) {
 	w.spawn(ann, "s", echoing)
 	w.spawn(bob, "b", shell("exec sleep 1000"))
 	theirs, err := bob.SessionInfo(w.ctx(), "b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	v := w.attach(ann, "s", client.AttachOptions{})
 	v.until("ready\n")
 	for i := range 3 {
@@ -343,17 +321,13 @@ func TestPolicyHandoff(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(w.Path("policy.json"), []byte("{"), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	serving := w.Only("proxy")
 	if r := w.Run("proxy", "--handoff"); r.Code == 0 || !strings.Contains(r.Errout, "the old proxy continues to serve") || !serving.Running() {
 		t.Errorf("handoff to a proxy whose policy does not start: %v", r)
 	}
 	v.ask("the old one serves\n")
-	if err := os.WriteFile(w.Path("policy.json"), config, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(w.Path("policy.json"), config, 0o600))
 	w.handOff()
 	v.ask("and the next\n")
 
@@ -444,9 +418,7 @@ func TestPolicyIsRemembered(t *testing.T) {
 		t.Errorf("the list of ann (exit %d) is %q", code, out)
 	}
 	crash()
-	if err := os.WriteFile(w.Path("proxy.policy"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(w.Path("proxy.policy"), []byte("{"), 0o600))
 	if out, code := w.runAs(annsToken, "ls"); code == 0 || !strings.Contains(out, "proxy.policy") {
 		t.Errorf("ls with a broken proxy.policy: exit %d, %q", code, out)
 	}
@@ -474,9 +446,7 @@ func TestNoPolicy(t *testing.T) {
 		if err == nil {
 			err = os.Chmod(loose, 0o777)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	copyFile()
 	for _, tt := range []struct {
@@ -519,16 +489,12 @@ func TestPolicyBegins(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(w.Path("policy.json"), rules, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	setting := func(name string) {
 		t.Helper()
 		text := fmt.Sprintf(`{"policy": %q, "policy_config": %q}`, name, w.Path("policy.json"))
-		if err := os.WriteFile(w.Path("holdfast.json"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(w.Path("holdfast.json"), []byte(text), 0o600))
 	}
 	set(func(map[string]any) {})
 	setting(w.policyProgram())
@@ -543,9 +509,7 @@ func TestPolicyBegins(t *testing.T) {
 	setting("none")
 	w.handOff()
 	v.ask("no policy\n")
-	if err := p.send(api.Info{Request: protocol.Request{RequestID: "i"}, SessionID: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.send(api.Info{Request: protocol.Request{RequestID: "i"}, SessionID: "s"}))
 	if m, err := p.receive(); err != nil || protocol.CodeOf(errorOf(m)) != protocol.CodeSessionNotFound {
 		t.Errorf("info of a session of the operator by ann: %+v, %v", m, err)
 	}
@@ -555,9 +519,7 @@ func TestPolicyBegins(t *testing.T) {
 	set(func(config map[string]any) { config["users"] = config["users"].([]map[string]any)[:2] })
 	setting(w.policyProgram())
 	info, err := c.SessionInfo(w.ctx(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	w.handOff()
 	testkit.Eventually(t, limit, func() bool {
 		_, err := c.SessionInfo(w.ctx(), "s")

@@ -119,9 +119,7 @@ func TestPowerCut(t *testing.T) {
 				continue
 			}
 			screen, err := c.Screen(w.ctx(), s.ID, client.ScreenOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if s.ID == "quiet" {
 				if !strings.Contains(strings.Join(screen.Lines, "\n"), "what was typed") {
 					t.Errorf("the screen of the silent session is %q", screen.Lines)
@@ -141,9 +139,7 @@ func TestPowerCut(t *testing.T) {
 			})
 		}, "an upgraded supervisor lists the same lost sessions")
 		r, err := c.Reopen(w.ctx(), "quiet", protocol.RespawnSpec{KeepScreen: true}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if r.Session.Instance == quiet.Session.Instance {
 			t.Error("the revived session has the instance of the lost one")
 		}

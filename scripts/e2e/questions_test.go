@@ -23,6 +23,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/shared/escseq"
+	"holdfast/shared/testkit"
 )
 
 // An asker is a program that may ask its terminal questions when it starts.
@@ -38,9 +39,7 @@ type asker struct {
 // askers are programs that CI installs.
 func askers(w *world) []asker {
 	text := w.Path("text")
-	if err := os.WriteFile(text, []byte("the first line\n"), 0o600); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, os.WriteFile(text, []byte("the first line\n"), 0o600))
 	return []asker{
 		{name: "bash", argv: []string{"bash", "--norc", "--noprofile"}, ready: "$", quit: "exit\r"},
 		{name: "btop", argv: []string{"btop", "--utf-force"}, ready: "menu", quit: "q"},
@@ -108,9 +107,7 @@ render(React.createElement(() => { useInput(() => {}); return React.createElemen
 		filepath.Join(dir, "ink.mjs"):         ink,
 		filepath.Join(w.Home, ".claude.json"): `{"hasCompletedOnboarding": true}`, // otherwise it ends without a network
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			w.T.Fatal(err)
-		}
+		testkit.Must(w.T, os.WriteFile(path, []byte(text), 0o600))
 	}
 	module := func(path string) string { return filepath.Join(dir, "node_modules", path) }
 	more := []asker{
@@ -144,9 +141,7 @@ func (w *world) checkQuestions(programs []asker) {
 	table := readQuestions(w.T)
 	c := w.dial(client.Options{})
 	exe, err := os.Executable()
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	var present []asker
 	var missing []string
 	for _, p := range programs { // all start at the same time
@@ -185,9 +180,7 @@ func (w *world) checkDialogue(c *client.Client, id string, p asker, table questi
 		return len(faults) == 0 || len(table.unknown(d)) > 0
 	})
 	if p.quit != "" && len(faults) == 0 {
-		if err := c.Type(w.ctx(), protocol.SessionID(id), []byte(p.quit)); err != nil {
-			w.T.Fatal(err)
-		}
+		testkit.Must(w.T, c.Type(w.ctx(), protocol.SessionID(id), []byte(p.quit)))
 		if _, err := c.Wait(w.ctx(), protocol.SessionID(id), -1); err != nil {
 			w.T.Fatalf("%s does not end by %q: %v", name, p.quit, err)
 		}
@@ -231,9 +224,7 @@ func readQuestions(t testing.TB) questionTable {
 	t.Helper()
 	const file, title = "../../supervisor/internal/vt/README.md", "\n## What programs ask at their start\n"
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, text, found := strings.Cut(string(b), title)
 	if !found {
 		t.Fatalf("%s has no %q", file, title)
@@ -331,9 +322,7 @@ type dialogue struct {
 func readDialogue(t testing.TB, path string) dialogue {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	var d dialogue
 	var asked time.Duration

@@ -25,9 +25,7 @@ func TestRecordingsInBucket(t *testing.T) {
 	dir := t.TempDir()
 	key, credentials := filepath.Join(dir, "key"), filepath.Join(dir, "credentials")
 	profile := "[default]\naws_access_key_id = " + s3server.KeyID + "\naws_secret_access_key = " + s3server.Secret + "\n"
-	if err := errors.Join(os.WriteFile(key, []byte(identity), 0o600), os.WriteFile(credentials, []byte(profile), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.WriteFile(key, []byte(identity), 0o600), os.WriteFile(credentials, []byte(profile), 0o600)))
 	w := newWorld(t, "HOLDFAST_RECORDINGS=s3://"+s3server.Bucket+"/of/hosts", "HOLDFAST_RECORDINGS_ENDPOINT="+server.Endpoint(),
 		"HOLDFAST_DURABLE_KEY="+key, "AWS_SHARED_CREDENTIALS_FILE="+credentials)
 	c := w.dial(client.Options{})
@@ -37,9 +35,7 @@ func TestRecordingsInBucket(t *testing.T) {
 	printed := func() uint64 {
 		t.Helper()
 		s, err := c.SessionInfo(w.ctx(), "loud")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return s.OutputOffset
 	}
 	name, end := "", uint64(0)

@@ -22,9 +22,7 @@ func (w *world) recordingEnd() (name string, end uint64) {
 		Recording string
 		End       uint64
 	}
-	if err := json.Unmarshal([]byte(w.Must("proxy", "recordings", "--json")), &list); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, json.Unmarshal([]byte(w.Must("proxy", "recordings", "--json")), &list))
 	if len(list) != 1 {
 		return "", 0
 	}
@@ -62,17 +60,13 @@ func TestRecordings(t *testing.T) {
 		children := []int{w.spawn(c, "loud", loud).PID, w.spawn(c, "unwanted", role("counter", "1s")).PID}
 		printed := func() uint64 {
 			s, err := c.SessionInfo(w.ctx(), "loud")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			return s.OutputOffset
 		}
 		testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Logs(), "recordings cannot be stored") }, "the log contains the error of the store")
 		before := printed()
 		testkit.Eventually(t, limit, func() bool { return printed() > before }, "the session continues to print")
-		if err := os.Remove(dir); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Remove(dir))
 		if isLong {
 			w.Must("proxy", "--handoff")
 		}
@@ -120,9 +114,7 @@ func TestRecordings(t *testing.T) {
 		for range 3 {
 			offset := 10 + uint64(rand.Int64N(int64(end)-10))
 			var shown protocol.ScreenContent
-			if err := json.Unmarshal([]byte(w.Must("proxy", "replay", name, "--json", "--at", fmt.Sprint(offset))), &shown); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal([]byte(w.Must("proxy", "replay", name, "--json", "--at", fmt.Sprint(offset))), &shown))
 			var lines []string
 			for _, row := range shown.Cells {
 				var line strings.Builder

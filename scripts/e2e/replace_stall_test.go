@@ -42,9 +42,7 @@ func BenchmarkReplaceStall(b *testing.B) {
 					continue
 				}
 				a, err := d.c.Attach(b.Context(), protocol.SessionID(id), client.AttachOptions{History: new(int)})
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, err)
 				b.Cleanup(func() { _ = a.Close() })
 				p.conns = append(p.conns, clientsTerminal{a})
 			}

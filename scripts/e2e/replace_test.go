@@ -153,9 +153,7 @@ func TestHandoffFails(t *testing.T) {
 	// A new proxy receives everything and ends before it serves.
 	for range 5 {
 		p, err := w.peer("proxy.control.sock")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := p.Write([]byte(`{"do":"take","versions":{"min":1,"max":1}}`)); err != nil {
 			t.Fatal(err)
 		}
@@ -244,9 +242,7 @@ func TestRequestsSurvive(t *testing.T) {
 	blue := w.connect(client.Options{Proxy: "blue"})
 	v := w.echo(blue, "echo")
 	events, err := c.Events(w.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = events.Close() })
 	w.spawn(blue, "s9", shell("stty -echo; read x; exit 3"))
 	waited := make(chan error, 1)
@@ -289,9 +285,7 @@ func TestRequestsSurvive(t *testing.T) {
 	var created []string
 	for seq := uint64(0); len(created) < rounds+1; {
 		e, err := events.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if seq != 0 && e.Seq != seq+1 {
 			t.Fatalf("event %d came after event %d", e.Seq, seq)
 		}

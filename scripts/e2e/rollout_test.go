@@ -128,9 +128,7 @@ func (f *rolling) awaitAgents(want string) {
 	got := ""
 	if !eventually(func() bool {
 		var list []gate.HostInfo
-		if err := json.Unmarshal([]byte(f.Must("proxy", "hosts", "--json")), &list); err != nil {
-			f.T.Fatal(err)
-		}
+		testkit.Must(f.T, json.Unmarshal([]byte(f.Must("proxy", "hosts", "--json")), &list))
 		var words []string
 		for _, h := range list {
 			words = append(words, h.Name+":"+h.Release)
@@ -158,9 +156,7 @@ func packRelease(t *testing.T, of release) (path, sum string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "holdfast.tar.gz")
 	to, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	hash := sha256.New()
 	zipped, err := gzip.NewWriterLevel(io.MultiWriter(to, hash), gzip.NoCompression)
 	files := tar.NewWriter(zipped)
@@ -176,9 +172,7 @@ func packRelease(t *testing.T, of release) (path, sum string) {
 			_, err = files.Write(program)
 		}
 	}
-	if err := errors.Join(err, files.Close(), zipped.Close(), to.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(err, files.Close(), zipped.Close(), to.Close()))
 	return path, hex.EncodeToString(hash.Sum(nil))
 }
 
@@ -194,9 +188,7 @@ func TestRollout(t *testing.T) {
 	server := httptest.NewTLSServer(http.FileServer(http.Dir(filepath.Dir(archive))))
 	t.Cleanup(server.Close)
 	certificate := filepath.Join(base, "server.pem")
-	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
 	url := server.URL + "/" + filepath.Base(archive)
 	f := newRolling(t, 1, one, base+","+other.bin+","+server.URL, certificate, "blue", "red")
 	red := f.hosts["red"]
@@ -205,9 +197,7 @@ func TestRollout(t *testing.T) {
 	// bad makes a release whose program proxy is a script.
 	bad := func(name, script string) string {
 		dir := filepath.Join(base, name)
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(dir, 0o700))
 		for program, text := range map[string]string{"proxy": `[ "$1" = --version ] && exec echo proxy version v9; ` + script, "supervisor": "exit 1"} {
 			testkit.WriteProgram(t, filepath.Join(dir, program), []byte("#!/bin/sh\n"+text+"\n"))
 		}
@@ -248,15 +238,11 @@ func TestRollout(t *testing.T) {
 		offer := red.Path("join.handoff.sock")
 		if tt.isStuck {
 			// The agent would make a missing socket again within 10 s. It cannot replace a directory that is not empty.
-			if err := errors.Join(os.Rename(offer, offer+".away"), os.MkdirAll(filepath.Join(offer, "full"), 0o700)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errors.Join(os.Rename(offer, offer+".away"), os.MkdirAll(filepath.Join(offer, "full"), 0o700)))
 		}
 		out, code := f.rollOut(tt.to, tt.args...)
 		if tt.isStuck {
-			if err := errors.Join(os.RemoveAll(offer), os.Rename(offer+".away", offer)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errors.Join(os.RemoveAll(offer), os.Rename(offer+".away", offer)))
 			f.awaitAgents("blue:v1.0.0 red:v1.0.0")
 		}
 		t.Logf("%s: after %v", tt.name, time.Since(begin))
@@ -284,13 +270,9 @@ func TestRollout(t *testing.T) {
 	}
 	unread := f.Command("proxy", "upgrade", "--hosts", "red", "--to", one.bin) // which red refuses
 	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	unread.Stdout = writer
-	if err := errors.Join(reader.Close(), unread.Start(), writer.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(reader.Close(), unread.Start(), writer.Close()))
 	if err := unread.Wait(); !unread.ProcessState.Exited() {
 		t.Errorf("without a reader of its output, the command ends with %v", err)
 	}

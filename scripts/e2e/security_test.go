@@ -81,19 +81,13 @@ func TestStranger(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	if err := os.Chmod(open, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(open, 0o755))
 	if out, err := ask(); err == nil || !strings.Contains(out, "permission denied") {
 		t.Errorf("the modes permit another user's connection: %q, %v", out, err)
 	}
-	if err := os.Chmod(w.Dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(w.Dir, 0o755))
 	for _, s := range sockets {
-		if err := os.Chmod(w.Path(s), 0o777); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(w.Path(s), 0o777))
 	}
 	out, err := ask()
 	if err != nil {
@@ -111,22 +105,16 @@ func TestStranger(t *testing.T) {
 	if r := w.Run("proxy", "serve", "--proxy", "blue"); r.Code == 0 || !strings.Contains(r.Errout, "chmod 700") {
 		t.Errorf("start of a proxy in a directory that other users can read: %v", r)
 	}
-	if err := os.Chmod(w.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(w.Dir, 0o700))
 	v.ask("we are let through")
 }
 
 func copyProgram(t *testing.T, to string) {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	b, err := os.ReadFile(exe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.WriteProgram(t, to, b)
 }
 
@@ -136,9 +124,7 @@ func TestSharedSecret(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
 	w := newWorld(t)
 	path := filepath.Join(testkit.Dir(t), "secret")
-	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(secret+"\n"), 0o600))
 	plain := w.Env
 	w.Env = append(w.Env, "HOLDFAST_SECRET_FILE="+path)
 	w.Must("proxy", "start")
@@ -151,9 +137,7 @@ func TestSharedSecret(t *testing.T) {
 			t.Errorf("a client with the secret %q: %v", wrong, err)
 		}
 		nc, _, err := socket.Dial(w.ctx(), w.Path("supervisor.sock"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		hello := wire.Hello{Protocol: protocol.Supported(), Version: "v1", Name: "wrong", Secret: wrong}
 		if _, _, _, err := link.Dial(nc, hello, zerolog.Nop()); code(err) != protocol.CodeUnauthorized {
 			t.Errorf("a proxy with the secret %q: %v", wrong, err)
@@ -187,16 +171,12 @@ func TestNothingTypedIsLogged(t *testing.T) {
 	v := w.echo(c, "s")
 	const private = "correct horse battery staple"
 	v.ask(private)
-	if err := c.Type(w.ctx(), "s", []byte(private+" typed")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Type(w.ctx(), "s", []byte(private+" typed")))
 	v.until(private + " typed")
 	if _, err := c.Screen(w.ctx(), "s", client.ScreenOptions{Lines: 5}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Terminate(w.ctx(), "s", client.End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Terminate(w.ctx(), "s", client.End{}))
 	if m := v.last(); m.Kind != client.Exited || !strings.Contains(strings.Join(m.Exit.LastLines, "\n"), private) {
 		t.Errorf("the exit is %+v", m.Exit)
 	}

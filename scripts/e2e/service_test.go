@@ -52,9 +52,7 @@ func (h *home) file(name string) string {
 // knows sets the manager's answer.
 func (h *home) knows(state string) {
 	h.T.Helper()
-	if err := os.WriteFile(h.file("knows"), []byte(state), 0o600); err != nil {
-		h.T.Fatal(err)
-	}
+	testkit.Must(h.T, os.WriteFile(h.file("knows"), []byte(state), 0o600))
 }
 
 // asked returns the requests to the manager since the last call, without requests for the state.
@@ -146,15 +144,11 @@ func TestService(t *testing.T) {
 	exits(0, "there is no", "uninstall")
 	was()
 
-	if err := os.WriteFile(h.unit, []byte("[Service]\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(h.unit, []byte("[Service]\n"), 0o644))
 	exits(73, "--force", "install")
 	exits(73, "--force", "uninstall")
 	was()
-	if err := os.WriteFile(h.file("refuses"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(h.file("refuses"), nil, 0o600))
 	exits(71, "it is refused", "install", "--force")
 	was("daemon-reload")
 	if now := h.Only("proxy"); now != proxy {
@@ -233,9 +227,7 @@ func ofItsOwn(t *testing.T, test func(*testing.T)) {
 		}
 	}
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	script := filepath.Join(testkit.Dir(t), "within")
 	testkit.WriteProgram(t, script, []byte("#!/bin/sh"+within))
 	cmd := exec.CommandContext(t.Context(), script, "out", exe, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
@@ -273,9 +265,7 @@ func (w *world) newManager() {
 	cmd := exec.Command(systemdPath, "--user")
 	cmd.Env = append(slices.DeleteFunc(slices.Clone(w.Env), func(e string) bool { return strings.HasPrefix(e, "HOLDFAST_") }), "SYSTEMD_LOG_TARGET=console")
 	log, err := os.Create(filepath.Join(home, "log"))
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	cmd.Stdout, cmd.Stderr = log, log
 	ended := make(chan error, 1)
 	if err := cmd.Start(); err != nil {

@@ -50,12 +50,8 @@ func newShellSession(t *testing.T, shell string) *shellSession {
 func (s *shellSession) write(name, text string) {
 	s.t.Helper()
 	path := filepath.Join(s.home, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Must(s.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	testkit.Must(s.t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // start starts the shell, and returns the output up to its first prompt.
@@ -72,9 +68,7 @@ func (s *shellSession) spawn(integration bool, argv ...string) {
 		EarlyExit:        none,
 		ShellIntegration: integration,
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Must(s.t, err)
 	s.id, s.pid, s.seen = made.SessionID, made.PID, 0
 	s.w.Adopt(lookup(made.PID))
 }
@@ -85,9 +79,7 @@ func (s *shellSession) until(what string, enough func(news string) bool) string 
 	news := ""
 	if !eventually(func() bool {
 		all, _, err := s.c.Output(s.w.ctx(), s.id)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		testkit.Must(s.t, err)
 		news = string(all[s.seen:])
 		return enough(news)
 	}) {
@@ -126,9 +118,7 @@ func (s *shellSession) awaitIdle() {
 
 func (s *shellSession) typ(text string) {
 	s.t.Helper()
-	if err := s.c.Type(s.w.ctx(), s.id, []byte(text)); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Must(s.t, s.c.Type(s.w.ctx(), s.id, []byte(text)))
 }
 
 // runLine types a line, and returns the output up to the next prompt.
@@ -498,9 +488,7 @@ func TestShellIntegrationIsAsked(t *testing.T) {
 		{`{"shell_integration": true}`, []string{"--", "bash", "--norc"}, false},
 	} {
 		if tt.setting != "" {
-			if err := os.WriteFile(s.w.Path("holdfast.json"), []byte(tt.setting), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(s.w.Path("holdfast.json"), []byte(tt.setting), 0o600))
 		}
 		s.id, s.seen = protocol.SessionID(fmt.Sprintf("s%d", i)), 0
 		s.w.Must("proxy", append([]string{"new", "-d", "--id", string(s.id), "--env", "PS1=ready> "}, tt.args...)...)
@@ -536,9 +524,7 @@ func TestShellIntegrationOfOldBash(t *testing.T) {
 			}
 			for _, path := range found {
 				script, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				old := regexp.MustCompile(`(BASH_VERSINFO\[0\]\} -(?:gt|eq)) \d`).ReplaceAllString(string(script), "$1 99")
 				if old == string(script) && filepath.Base(path) == "bash" {
 					t.Fatal("the script contains no comparison of versions")

@@ -14,6 +14,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // The claim: in 99 of 100 cases a handoff stalls a client for at most 10 ms if there is 1 client, 30 ms if
@@ -39,9 +40,7 @@ func BenchmarkHandoffStall(b *testing.B) {
 				id := fmt.Sprint("echo-", i)
 				d.echoSlowly(id)
 				s, err := d.terminal(anyWay(i), id, protocol.ModeShared)
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, err)
 				b.Cleanup(func() { _ = s.Close() })
 				p.conns = append(p.conns, s)
 			}
@@ -86,9 +85,7 @@ func (d *doors) spawnSlowly(id string, spec protocol.SpawnSpec) {
 	}
 	v := d.attach(d.c, id, client.AttachOptions{})
 	v.until("ready\n")
-	if err := v.Detach(); err != nil {
-		d.T.Fatal(err)
-	}
+	testkit.Must(d.T, v.Detach())
 }
 
 // A span is the time between two moments.

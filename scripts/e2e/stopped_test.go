@@ -35,9 +35,7 @@ func TestStoppedViewer(t *testing.T) {
 	v := w.watch("flood")
 	signal := func(sig string) {
 		t.Helper()
-		if err := c.Signal(w.ctx(), "flood", sig); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.Signal(w.ctx(), "flood", sig))
 	}
 	var quiet, read, stopped p99s
 	for i := range stoppedLast { // in turns, because the load of the machine changes
@@ -59,9 +57,7 @@ func TestStoppedViewer(t *testing.T) {
 	}
 	v.Signal(syscall.SIGSTOP)
 	w.floodWithoutReader(c, beside)
-	if err := c.Type(w.ctx(), "flood", []byte("\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Type(w.ctx(), "flood", []byte("\n")))
 	v.Signal(syscall.SIGCONT)
 	v.shows(t, "MARK")
 	if _, err := v.tty.WriteString("typed after all this\r"); err != nil {
@@ -89,9 +85,7 @@ func (v *view) keys(t *testing.T) time.Duration {
 	took := make([]time.Duration, stoppedEchoes)
 	for i := range took {
 		begun := time.Now()
-		if err := echoOnce(v.Attachment, string(rune('a'+i%26))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, echoOnce(v.Attachment, string(rune('a'+i%26))))
 		took[i] = time.Since(begun)
 	}
 	slices.Sort(took)
@@ -105,9 +99,7 @@ func (w *world) floodWithoutReader(c *client.Client, beside *view) {
 	before, printed := w.usages(), w.printed(c, "flood")
 	most := map[string]int{}
 	for end := time.Now().Add(stoppedFlood); time.Now().Before(end); {
-		if err := echoOnce(beside.Attachment, "x"); err != nil {
-			w.T.Fatal(err)
-		}
+		testkit.Must(w.T, echoOnce(beside.Attachment, "x"))
 		for name := range before {
 			most[name] = max(most[name], usageOf(w.Only(name).PID).RSS)
 		}
@@ -125,9 +117,7 @@ func (w *world) floodWithoutReader(c *client.Client, beside *view) {
 func (w *world) printed(c *client.Client, id protocol.SessionID) uint64 {
 	w.T.Helper()
 	info, err := c.SessionInfo(w.ctx(), id)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	return info.OutputOffset
 }
 

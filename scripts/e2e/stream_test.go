@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // A stream is a session whose child prints numbered lines and repeats the numbered lines that it reads as
@@ -73,13 +74,9 @@ const mostRead = 72 << 20
 func newStream(t testing.TB, w *world, id string) *stream {
 	t.Helper()
 	path := w.Path(id + ".fifo")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Mkfifo(path, 0o600))
 	fifo, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = fifo.Close() })
 	s := &stream{w: w, c: w.dial(client.Options{}), fifo: fifo}
 	s.changed = sync.NewCond(&s.mu)
@@ -297,16 +294,12 @@ func (s *stream) finish(t testing.TB) {
 		t.Fatal(s.err)
 	}
 	info, err := s.c.SessionInfo(s.w.ctx(), s.spawned.SessionID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if info.PID != s.spawned.PID || info.Instance != s.spawned.Session.Instance || !lookup(info.PID).Running() {
 		t.Errorf("the child was pid %d of instance %s; now it is %d of %s", s.spawned.PID, s.spawned.Session.Instance, info.PID, info.Instance)
 	}
 	kept, from, err := s.c.Output(s.w.ctx(), s.spawned.SessionID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := syscall.Kill(s.spawned.PID, syscall.SIGKILL); err != nil {
 		t.Error(err)
 	}

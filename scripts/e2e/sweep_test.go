@@ -7,6 +7,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // The sweep must end an idle session. Its viewer must receive the reason and the last lines with the exit, and
@@ -27,12 +28,8 @@ func TestIdleSweep(t *testing.T) {
 	idle.Labels = map[string]string{protocol.LabelTitle: "a title"}
 	w.spawn(c, "idle", idle)
 	p := w.client(api.Hello{Protocol: protocol.Supported()})
-	if err := p.SetDeadline(time.Now().Add(limit)); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.send(api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "idle"}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.SetDeadline(time.Now().Add(limit)))
+	testkit.Must(t, p.send(api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "idle"}}))
 	used := w.echo(c, "used") // last, because it must be used within 2 s
 	told := make(chan *api.PTYExited, 1)
 	go func() {
@@ -77,9 +74,7 @@ func TestIdleSweep(t *testing.T) {
 	}
 	used.ask("and here\n")
 	// An idle session that ends for another reason must not count as timed out.
-	if err := c.Terminate(w.ctx(), "kept", client.End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Terminate(w.ctx(), "kept", client.End{}))
 	if exit, err := c.Wait(w.ctx(), "kept", limit); err != nil || exit.TimedOut || exit.Reason != protocol.ReasonUserRequested {
 		t.Errorf("the exit of a terminated session is %+v, %v", exit, err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // demand: R3, M8
@@ -18,9 +19,7 @@ func TestTerminate(t *testing.T) {
 	v.until("ready")
 	grace := 1500 * time.Millisecond
 	begun := time.Now()
-	if err := c.Terminate(w.ctx(), "stubborn", client.End{Grace: &grace, Reason: "tired"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Terminate(w.ctx(), "stubborn", client.End{Grace: &grace, Reason: "tired"}))
 	if took := time.Since(begun); took > grace {
 		t.Errorf("terminate returned after %v, want at once", took)
 	}
@@ -50,16 +49,12 @@ func TestTerminate(t *testing.T) {
 	v = w.attach(c, "tree", client.AttachOptions{})
 	v.until("child")
 	info, err := c.SessionInfo(w.ctx(), "tree")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	tree := descendants(info.PID)
 	if len(tree) < 3 {
 		t.Fatalf("the child has the descendants %v, want at least 3", tree)
 	}
-	if err := c.Terminate(w.ctx(), "tree", client.End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Terminate(w.ctx(), "tree", client.End{}))
 	v.last()
 	for _, p := range tree {
 		w.Gone(p)
@@ -70,9 +65,7 @@ func TestTerminate(t *testing.T) {
 	v.until("ready")
 	begun = time.Now()
 	hour := time.Hour
-	if err := c.Terminate(w.ctx(), "quick", client.End{Grace: &hour}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Terminate(w.ctx(), "quick", client.End{Grace: &hour}))
 	if end := v.last(); end.Exit == nil || end.Exit.Outcome != protocol.OutcomeSoft || time.Since(begun) > limit {
 		t.Errorf("the exit is %+v, after %v", end.Exit, time.Since(begun))
 	}

@@ -33,9 +33,7 @@ func TestLateSuccessor(t *testing.T) {
 	old := w.Only("proxy")
 	next := w.takesOver("accepting")
 	w.connect(client.Options{Name: "e2e"}) // it waits until the old proxy accepts again
-	if err := syscall.Kill(next.PID, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(next.PID, syscall.SIGCONT))
 	w.Gone(next)
 	if now := w.Only("proxy"); now != old {
 		t.Errorf("process %d serves; the old proxy is process %d", now.PID, old.PID)

@@ -36,17 +36,13 @@ func TestKeeperDiesBesideUnusableFiles(t *testing.T) {
 			w := newWorld(t)
 			shell := w.cat()
 			held := w.Only("supervisor")
-			if err := tt.spoil(w); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, tt.spoil(w))
 			w.Kill(w.Only("keeper"))
 			testkit.Eventually(t, limit, func() bool {
 				all := w.Running("supervisor")
 				return len(all) == 1 && all[0] != held && w.Holder("supervisor.sock") == all[0].PID
 			}, "another supervisor serves")
-			if err := tt.repair(w); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, tt.repair(w))
 			w.sameCat(shell)
 			if now := w.Only("keeper"); now != held {
 				t.Errorf("the keeper is %v, want the former supervisor %v", now, held)
@@ -64,14 +60,10 @@ func TestSupervisorWaitsForSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=2")
 	shell := w.cat()
-	if err := errors.Join(os.Chmod(w.Path("supervisor.settings.json"), 0o755), os.WriteFile(w.Path("holdfast.json"), []byte("{"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.Chmod(w.Path("supervisor.settings.json"), 0o755), os.WriteFile(w.Path("holdfast.json"), []byte("{"), 0o600)))
 	w.Kill(w.Only("supervisor"))
 	testkit.Eventually(t, limit, func() bool { return w.lines("supervisor.log", "supervisor cannot serve") == 1 }, "the next supervisor has tried to read its settings")
-	if err := os.Remove(w.Path("holdfast.json")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(w.Path("holdfast.json")))
 	w.sameCat(shell)
 }
 
@@ -85,18 +77,14 @@ func TestUpgradeBesideUnusableFiles(t *testing.T) {
 			w := newWorld(t)
 			shell := w.cat()
 			held := w.Only("supervisor")
-			if err := spoiled(name)(w); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, spoiled(name)(w))
 			w.Must("supervisor", "--upgrade", "--dry-run")
 			w.Must("supervisor", "--upgrade")
 			if now := w.Only("supervisor"); now != held {
 				t.Errorf("the supervisor is %v, want %v, which executes the new program", now, held)
 			}
 			w.sameCat(shell)
-			if err := repaired(name)(w); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, repaired(name)(w))
 		})
 	}
 }
@@ -106,15 +94,11 @@ func TestStartBesideUnusableFiles(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"keeper.crash", "supervisor.crash", "supervisor.log"} {
 		w := newWorld(t)
-		if err := os.Mkdir(w.Path(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(w.Path(name), 0o700))
 		if r := w.Run("supervisor", "--background"); r.Code == 0 {
 			t.Errorf("a supervisor whose %s is a directory: %v", name, r)
 		}
-		if err := os.Remove(w.Path(name)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Remove(w.Path(name)))
 	}
 }
 

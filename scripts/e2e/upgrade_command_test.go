@@ -7,6 +7,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // One command must replace both programs while clients are connected, by the next release and by the one
@@ -103,13 +104,9 @@ func TestScreensThroughUpgrades(t *testing.T) {
 		w.upgrade(c, to)
 		for _, id := range pictures {
 			before, err := c.SessionInfo(w.ctx(), protocol.SessionID(id))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			more := fmt.Sprintf("8m<%d é>\r\n\x1b[38;5;20", i) // it ends one escape sequence, and begins another
-			if err := c.Type(w.ctx(), protocol.SessionID(id), []byte(more)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, c.Type(w.ctx(), protocol.SessionID(id), []byte(more)))
 			var shown *protocol.ScreenContent
 			if !eventually(func() bool {
 				shown, err = c.Screen(w.ctx(), protocol.SessionID(id), client.ScreenOptions{Format: protocol.ScreenCells})

@@ -177,9 +177,7 @@ func TestManyUpgrades(t *testing.T) {
 	if now := w.Only("keeper"); now != keeper || w.Only("supervisor") != held {
 		t.Errorf("the keeper was %v; now it is %v; the supervisor was %v", keeper, now, held)
 	}
-	if err := m.c.Type(w.ctx(), "quiet", []byte("over")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.c.Type(w.ctx(), "quiet", []byte("over")))
 	m.end()
 	for _, s := range flat {
 		s.finish(t)
@@ -196,9 +194,7 @@ func TestManyUpgrades(t *testing.T) {
 func (w *world) pidsOf(c *client.Client) map[protocol.SessionID]process {
 	w.T.Helper()
 	list, err := c.List(w.ctx(), "")
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	all := map[protocol.SessionID]process{}
 	for _, s := range list {
 		if s.State != protocol.StateExited {
@@ -213,9 +209,7 @@ func (w *world) pidsOf(c *client.Client) map[protocol.SessionID]process {
 func (w *world) emptied(c *client.Client, held process, is release) {
 	w.T.Helper()
 	list, err := c.List(w.ctx(), "")
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	for _, s := range list {
 		if s.State != protocol.StateExited {
 			if err := c.Signal(w.ctx(), s.ID, "KILL"); err != nil {
@@ -242,9 +236,7 @@ func (w *world) bornAs(c *client.Client) string {
 	v := w.echo(c, "born")
 	v.ask("cat runs")
 	info, err := c.SessionInfo(w.ctx(), "born")
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	proc := fmt.Sprintf("/proc/%d/", info.PID)
 	var is strings.Builder
 	for _, name := range []string{"SigBlk", "SigIgn", "SigCgt", "ShdPnd", "Umask", "NoNewPrivs", "Seccomp", "CapInh", "CapEff", "CapBnd", "Cpus_allowed"} {
@@ -252,26 +244,18 @@ func (w *world) bornAs(c *client.Client) string {
 	}
 	for _, name := range []string{"limits", "oom_score_adj", "timerslack_ns", "cgroup"} {
 		b, err := os.ReadFile(proc + name)
-		if err != nil {
-			w.T.Fatal(err)
-		}
+		testkit.Must(w.T, err)
 		fmt.Fprintf(&is, "%s %s\n", name, b)
 	}
 	cwd, err := os.Readlink(proc + "cwd")
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	env := slices.DeleteFunc(environ(info.PID), func(e string) bool { return e == "HOLDFAST_INSTANCE="+string(info.Instance) })
 	fmt.Fprintf(&is, "nice %s\nin %s\nwith %d files\n%q\n", testkit.StatFields(info.PID)[16], cwd, len(fds(info.PID)), env)
-	if err := c.Terminate(w.ctx(), "born", client.End{}); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, c.Terminate(w.ctx(), "born", client.End{}))
 	if m := v.last(); m.Kind != client.Exited {
 		w.T.Fatalf("the last message is %+v, want the exit", m)
 	}
-	if err := c.Forget(w.ctx(), "born"); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, c.Forget(w.ctx(), "born"))
 	return is.String()
 }
 
@@ -289,9 +273,7 @@ func (w *world) pictures(c *client.Client) (ids []string) {
 	for i, end := range pictureEnds {
 		text := append(transcript(i, 0, 400*lineLen), end...)
 		id := fmt.Sprint("picture-", i)
-		if err := os.WriteFile(w.Path(id), text, 0o600); err != nil {
-			w.T.Fatal(err)
-		}
+		testkit.Must(w.T, os.WriteFile(w.Path(id), text, 0o600))
 		w.spawn(c, id, shell("stty raw -echo; cat "+w.Path(id)+"; exec cat"))
 		testkit.Eventually(w.T, limit, func() bool { return w.cells(c, id).Offset == uint64(len(text)) }, "the picture is shown")
 		ids = append(ids, id)
@@ -303,9 +285,7 @@ func (w *world) pictures(c *client.Client) (ids []string) {
 func (w *world) cells(c *client.Client, id string) *protocol.ScreenContent {
 	w.T.Helper()
 	s, err := c.Screen(w.ctx(), protocol.SessionID(id), client.ScreenOptions{Format: protocol.ScreenCells, Scrollback: historySeen})
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	return s
 }
 
@@ -333,9 +313,7 @@ func (e editor) edit(c *client.Client, n int) {
 	}
 	e.w.T.Helper()
 	line := fmt.Sprintf("line %d of the text", n)
-	if err := c.Type(e.w.ctx(), protocol.SessionID(e.id), []byte("Go"+line+"\x1b")); err != nil {
-		e.w.T.Fatal(err)
-	}
+	testkit.Must(e.w.T, c.Type(e.w.ctx(), protocol.SessionID(e.id), []byte("Go"+line+"\x1b")))
 	e.w.shows(c, e.id, line)
 }
 

@@ -41,9 +41,7 @@ func TestVersionsOfProxies(t *testing.T) {
 	v := w.echo(w.dial(client.Options{}), "s")
 	for _, tt := range versions {
 		nc, _, err := socket.Dial(w.ctx(), w.Path("supervisor.sock"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		conn, welcome, sessions, err := link.Dial(nc, wire.Hello{Protocol: tt.speaks, Version: "v9", Name: tt.name}, zerolog.Nop())
 		if err == nil {
 			_ = conn.Close()
@@ -107,9 +105,7 @@ func TestNewerSupervisor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ln, err := socket.Listen(w.Path("supervisor.sock"), socket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
 	asked := make(chan protocol.VersionRange, 16)
 	go serveNewer(ln, asked)

@@ -14,6 +14,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // A window is a viewer with a terminal of its own size, a real xterm.js.
@@ -75,9 +76,7 @@ func (v *window) same(c *client.Client, id string) {
 	var diff string
 	ok := eventually(func() bool {
 		want, err := c.Screen(v.t.Context(), protocol.SessionID(id), client.ScreenOptions{Format: protocol.ScreenCells, Cols: v.cols, Rows: v.rows})
-		if err != nil {
-			v.t.Fatal(err)
-		}
+		testkit.Must(v.t, err)
 		v.see(want.Offset)
 		diff = v.term.visible().differs(want)
 		return v.offset == want.Offset && diff == ""
@@ -110,9 +109,7 @@ func (x *xterm) visible() picture {
 		Normal    buffer
 		Alternate *buffer
 	}
-	if err := json.Unmarshal(x.call('S', nil), &state); err != nil {
-		x.t.Fatal(err)
-	}
+	testkit.Must(x.t, json.Unmarshal(x.call('S', nil), &state))
 	b := &state.Normal
 	if state.Alternate != nil {
 		b = state.Alternate
@@ -160,9 +157,7 @@ func TestTwoWindows(t *testing.T) {
 	for i := range 300 {
 		fmt.Fprintf(&lines, "%d\t%s 漢字 é\n", i, strings.Repeat(string(rune('a'+i%26)), i%250))
 	}
-	if err := os.WriteFile(text, []byte(lines.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(text, []byte(lines.String()), 0o600))
 	for _, tt := range []struct {
 		name  string
 		argv  []string
@@ -193,9 +188,7 @@ func TestTwoWindows(t *testing.T) {
 					typist, size = small, protocol.Size{Cols: 80, Rows: 24}
 				}
 				typist.say(key)
-				if err := typist.Flush(w.ctx()); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, typist.Flush(w.ctx()))
 				if s, err := c.SessionInfo(w.ctx(), protocol.SessionID(id)); err != nil || s.Size != size {
 					t.Fatalf("after the input %q the session has the size %v, want %v (%v)", key, s.Size, size, err)
 				}
@@ -213,9 +206,7 @@ func (w *world) shows(c *client.Client, id, text string) {
 	var seen []string
 	if !eventually(func() bool {
 		s, err := c.Screen(w.T.Context(), protocol.SessionID(id), client.ScreenOptions{})
-		if err != nil {
-			w.T.Fatal(err)
-		}
+		testkit.Must(w.T, err)
 		seen = s.Lines
 		return slices.ContainsFunc(seen, func(l string) bool { return strings.Contains(l, text) })
 	}) {
@@ -231,9 +222,7 @@ func (w *world) quiet(c *client.Client, id string) {
 	since := time.Now()
 	if !eventually(func() bool {
 		s, err := c.SessionInfo(w.T.Context(), protocol.SessionID(id))
-		if err != nil {
-			w.T.Fatal(err)
-		}
+		testkit.Must(w.T, err)
 		if s.OutputOffset != last {
 			last, since = s.OutputOffset, time.Now()
 		}
@@ -248,9 +237,7 @@ func (w *world) quiet(c *client.Client, id string) {
 func TestDetachedStart(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	if err := os.MkdirAll(filepath.Join(w.Home, ".config"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Join(w.Home, ".config"), 0o700))
 	for _, tt := range []struct {
 		name, shows string
 		argv        []string
@@ -271,9 +258,7 @@ func TestDetachedStart(t *testing.T) {
 				w.spawn(c, id, protocol.SpawnSpec{Argv: tt.argv, Cols: 120, Rows: 40, Env: []string{"HOME=" + w.Home, "LANG=C.UTF-8"}})
 				w.shows(c, id, tt.shows)
 				best = min(best, time.Since(began))
-				if err := c.Terminate(w.ctx(), protocol.SessionID(id), client.End{}); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, c.Terminate(w.ctx(), protocol.SessionID(id), client.End{}))
 			}
 			t.Logf("%s was ready after %v", tt.name, best.Round(time.Millisecond))
 			if best > detachedStart {

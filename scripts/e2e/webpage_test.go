@@ -44,9 +44,7 @@ func TestWebPage(t *testing.T) {
 func webPage(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", "..", "proxy", "internal", "web", "page"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, p := range []string{"node", "npm", chromium} {
 		if err == nil {
 			_, err = exec.LookPath(p)
@@ -72,9 +70,7 @@ func webPage(t *testing.T) string {
 func (w *world) browse(path string) {
 	w.T.Helper()
 	browser, err := exec.LookPath(chromium)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", "--test-reporter", "spec", path)

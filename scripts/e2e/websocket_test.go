@@ -38,9 +38,7 @@ func (w *world) webProxy(args ...string) (address, token string) {
 		return address != ""
 	}, "the proxy serves WebSockets on TCP")
 	b, err := os.ReadFile(w.Path("proxy.token"))
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	return address, strings.TrimSpace(string(b))
 }
 
@@ -48,18 +46,14 @@ func (w *world) webProxy(args ...string) (address, token string) {
 func (w *world) rawURL(c *client.Client, address, id string) string {
 	w.T.Helper()
 	ticket, err := c.Ticket(w.ctx(), protocol.SessionID(id))
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, err)
 	return fmt.Sprintf("ws://%s/v1/sessions/%s/raw?ticket=%s", address, id, ticket)
 }
 
 // echoAlone starts a session that echoes, and detaches, so that another client can attach.
 func (w *world) echoAlone(c *client.Client, id string) {
 	w.T.Helper()
-	if err := w.echo(c, id).Detach(); err != nil {
-		w.T.Fatal(err)
-	}
+	testkit.Must(w.T, w.echo(c, id).Detach())
 }
 
 // handOff replaces the running proxy.

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 var root = filepath.Join("..", "..")
@@ -19,9 +21,7 @@ var figure = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?( (ns|µs|ms|s|MB/s))?$`)
 // The page has each table as the program writes it, with figures of a run, and names its command.
 func TestPage(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text := string(data)
 	for _, tt := range tables {
 		t.Run(tt.name, func(t *testing.T) {
@@ -29,9 +29,7 @@ func TestPage(t *testing.T) {
 				t.Errorf("the page lacks the command %s", tt.command())
 			}
 			from, to, err := inPage(text, tt.name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			lines := strings.Split(text[from:to], "\n")
 			if len(lines) != 2+len(tt.rows)+3 || lines[len(lines)-3] != "" || !strings.HasPrefix(lines[len(lines)-2], "Measured with ") {
 				t.Fatalf("it is not what the program writes:\n%s", text[from:to])
@@ -68,9 +66,7 @@ BenchmarkGate/drain-2        	       1	        48.10 gate-MB/s	         0.7500 g
 PASS
 `
 	got, err := gate.text(output, "4 processors (X), Linux 6.1, go1.26.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	const want = `| figure | goal | by its socket | through a gate | by ssh |
 | --- | --- | --- | --- | --- |
 | echo of a key, median | at most 150 µs more than by its socket | 222 µs | 428 µs | 517 µs |
@@ -117,9 +113,7 @@ func TestStart(t *testing.T) {
 		t.Skip("measures for half a minute; set HOLDFAST_LONG=1")
 	}
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-print", "-root", root, "start"}, &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, run(t.Context(), []string{"-print", "-root", root, "start"}, &out))
 	if want := fmt.Sprintf("Measured with %s.\n", machine(context.Background())); !strings.HasSuffix(out.String(), want) {
 		t.Errorf("got\n%s\nwant it to end with %s", &out, want)
 	}

@@ -65,9 +65,7 @@ func (i *image) serve(t *testing.T) {
 	gate := i.command(t, append(i.Entrypoint, "--listen", "127.0.0.1:0", "--address", "gate.example:7684")...)
 	log := &strings.Builder{}
 	gate.Stderr = log
-	if err := gate.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, gate.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- gate.Wait() }()
 	testkit.Eventually(t, patience, func() bool { return len(ended) > 0 || i.isHealthy(t) }, "the gate serves")
@@ -104,9 +102,7 @@ func buildImage(t *testing.T, archive string) *image {
 	var about struct {
 		Docker struct{ Config image }
 	}
-	if err := json.Unmarshal([]byte(buildah("inspect", "--type", "image", "gate")), &about); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(buildah("inspect", "--type", "image", "gate")), &about))
 	i := &about.Docker.Config
 	container := buildah("from", "gate")
 	i.root = buildah("mount", container)

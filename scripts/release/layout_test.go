@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // The archive must contain each file that its README links to.
@@ -13,16 +15,12 @@ func TestReadmeLinks(t *testing.T) {
 	r := &release{}
 	r.root = filepath.Join("..", "..")
 	guides, err := r.guides()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	there := map[string]bool{}
 	var readme []byte
 	for _, text := range append(append([]string{}, texts...), guides...) {
 		data, err := os.ReadFile(filepath.Join(r.root, filepath.FromSlash(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		path, data := shown(text, data)
 		if there[path] = true; path == "README.md" {
 			readme = data

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // A dashboard has the fields of a Grafana dashboard that the tests read.
@@ -23,9 +25,7 @@ type dashboard struct {
 
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(read(t, "monitoring", "dashboard.json")), &d); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(read(t, "monitoring", "dashboard.json")), &d))
 	return d
 }
 
@@ -68,9 +68,7 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "dashboard.yaml")
-	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(rules), 0o600))
 	output(t, "", "promtool", "check", "rules", file)
 }
 

@@ -28,15 +28,11 @@ func checkNPM(t *testing.T, first, next string) {
 	dir := testkit.Dir(t)
 	install := func(release, version string) string {
 		project := t.TempDir()
-		if err := os.WriteFile(filepath.Join(project, "package.json"), []byte(`{"private": true}`), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(project, "package.json"), []byte(`{"private": true}`), 0o600))
 		version = strings.TrimPrefix(version, "v")
 		output(t, project, "npm", "install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund", "--cache", t.TempDir(),
 			filepath.Join(release, "holdfast-"+version+".tgz"), filepath.Join(release, "holdfast-"+system.platform+"-"+system.arch+"-"+version+".tgz"))
-		if err := copyFiles("testdata", project, "app.mjs", "old.cjs"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, copyFiles("testdata", project, "app.mjs", "old.cjs"))
 		return project
 	}
 	one, two := install(first, version), install(next, newer)
@@ -61,13 +57,9 @@ func checkSample(t *testing.T, one, two string) {
 	program(t, "vim")
 	program(t, "chromium-headless-shell")
 	chromium, err := exec.LookPath("chromium-headless-shell")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	page, err := filepath.Abs(filepath.Join("..", "..", "proxy", "internal", "web", "page", "node_modules"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	playwright := filepath.Join(page, "playwright-core")
 	if !isThere(playwright) {
 		t.Skip("the tools of the web page are not installed")
@@ -77,9 +69,7 @@ func checkSample(t *testing.T, one, two string) {
 			copyFiles(sample, project, "package.json", "main.js", "terminals.js", "preload.js", "page.html", "page.js", "chaos.js"),
 			copyFiles(filepath.Join("testdata", "electron"), filepath.Join(project, "node_modules", "electron"), "package.json", "index.js"),
 			os.Symlink(filepath.Join(page, "@xterm"), filepath.Join(project, "node_modules", "@xterm")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	dir, home := testkit.Dir(t), testkit.Dir(t)
 	t.Cleanup(func() { stopPrograms(t, two, filepath.Join(dir, "terminals")) })
@@ -91,9 +81,7 @@ func checkSample(t *testing.T, one, two string) {
 
 	t.Log(output(t, two, "node", "chaos.js", "--for", "1s"))
 	forget, err := filepath.Abs(filepath.Join("testdata", "forget.cjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), "node", "--require", forget, "chaos.js", "--for", "1s", "--faults", "cut", "--sessions", "1")
 	cmd.Dir = two
 	out, err := cmd.Output()

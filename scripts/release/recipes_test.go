@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // checkRecipes looks into the files for package managers, and runs the steps of those that install by
@@ -77,17 +79,13 @@ in flake.packages.` + system + `.default`
 	state := t.TempDir()
 	env := []string{"HOME=" + state, "NIX_REMOTE=", "NIX_STORE_DIR=" + state + "/store", "NIX_STATE_DIR=" + state + "/var", "NIX_LOG_DIR=" + state + "/log"}
 	out, err := command(t.Context(), "", env, "nix-instantiate", "--eval", "--strict", "--json", "--expr", expr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var p struct {
 		Version, InstallPhase string
 		Src                   struct{ URL, Sha256 string }
 		Meta                  struct{ Homepage, License string }
 	}
-	if err := json.Unmarshal(out, &p); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(out, &p))
 	if p.Version != strings.TrimPrefix(version, "v") || p.Src.URL != url || p.Src.Sha256 != sum || p.Meta.Homepage != repository || p.Meta.License != "asl20" {
 		t.Errorf("got %+v", p)
 	}

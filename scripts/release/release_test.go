@@ -90,9 +90,7 @@ func makeRelease(t *testing.T, exe, root, version string) string {
 func copied(t *testing.T, tree string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "a longer path")
-	if err := os.CopyFS(to, os.DirFS(tree)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.CopyFS(to, os.DirFS(tree)))
 	return to
 }
 
@@ -112,18 +110,14 @@ func copyTree(t *testing.T) string {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(to, name), data, 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	// scripts/check.sh has installed the tools that build the npm client.
 	tools, err := filepath.Abs(filepath.Join(from, clientDir, "node_modules"))
 	if err == nil && isThere(tools) {
 		err = os.Symlink(tools, filepath.Join(to, clientDir, "node_modules"))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return to
 }
 
@@ -137,14 +131,10 @@ func unpack(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = f.Close() }()
 	zr, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if zr.Name != "" || !zr.ModTime.IsZero() {
 		t.Errorf("the gzip header has the name %q and the time %v", zr.Name, zr.ModTime)
 	}
@@ -155,17 +145,13 @@ func unpack(t *testing.T, name string) string {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if h.Uid != 0 || h.Gid != 0 || h.Uname != "root" || h.ModTime.Unix() != 1790000000 {
 			t.Errorf("%s has the owner %d/%d, %s, and the time %v", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
 		}
 		to := filepath.Join(dir, h.Name)
 		if h.Typeflag == tar.TypeDir {
-			if err := os.MkdirAll(to, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.MkdirAll(to, 0o755))
 			continue
 		}
 		names = append(names, h.Name)
@@ -173,9 +159,7 @@ func unpack(t *testing.T, name string) string {
 		if err == nil {
 			err = os.WriteFile(to, data, h.FileInfo().Mode().Perm())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	if !slices.IsSorted(names) {
 		t.Errorf("the archive is not sorted: %q", names)
@@ -314,9 +298,7 @@ func checkBOM(t *testing.T, name, bin string) {
 	var b bom
 	dec := json.NewDecoder(strings.NewReader(read(t, filepath.Dir(name), filepath.Base(name))))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, dec.Decode(&b))
 	if b.Format != "CycloneDX" || b.SpecVersion != "1.5" || b.Version != 1 || b.Metadata.Timestamp != "2026-09-21T14:13:20Z" ||
 		!regexp.MustCompile(`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`).MatchString(b.Serial) {
 		t.Errorf("the header of the list is %q %q %d %q %q", b.Format, b.SpecVersion, b.Version, b.Metadata.Timestamp, b.Serial)
@@ -441,9 +423,7 @@ func checkUpgrade(t *testing.T, old, newRelease string) {
 	}
 	next := filepath.Join(newRelease, "holdfast_9.8.7-1_"+runtime.GOARCH+".deb")
 	root, dir := t.TempDir(), testkit.Dir(t)
-	if err := errors.Join(os.MkdirAll(filepath.Join(root, "var/lib/dpkg/updates"), 0o755), os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.MkdirAll(filepath.Join(root, "var/lib/dpkg/updates"), 0o755), os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644)))
 	dpkg := func(args ...string) {
 		output(t, "", "dpkg", append([]string{"--root", root, "--force-script-chrootless"}, args...)...)
 	}
@@ -476,9 +456,7 @@ func checkUpgrade(t *testing.T, old, newRelease string) {
 		t.Errorf("want a proxy %s and a supervisor %s:\n%s", newer, version, status)
 	}
 	other := filepath.Join(root, "usr/bin/proxy") // as if it belonged to another package
-	if err := errors.Join(os.Remove(other), os.WriteFile(other, []byte("#!/bin/sh\necho other\n"), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.Remove(other), os.WriteFile(other, []byte("#!/bin/sh\necho other\n"), 0o755)))
 	dpkg("--install", next)
 	if got := output(t, "", other); got != "other\n" {
 		t.Errorf("the program of another package prints %q", got)
@@ -486,9 +464,7 @@ func checkUpgrade(t *testing.T, old, newRelease string) {
 	if status := output(t, "", filepath.Join(root, "usr/bin/holdfast"), "status"); !strings.Contains(status, newer) {
 		t.Errorf("holdfast status, beside a program proxy of another package, prints\n%s", status)
 	}
-	if err := os.Remove(other); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(other))
 	dpkg("--purge", "holdfast")
 	if _, err := os.Stat(filepath.Join(root, "usr/bin")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("/usr/bin still exists after the purge: %v", err)
@@ -509,9 +485,7 @@ func checkUnit(t *testing.T, dir string) {
 	}
 	program(t, "systemd-analyze")
 	unit := filepath.Join(t.TempDir(), "holdfast.service")
-	if err := os.WriteFile(unit, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(unit, []byte(text), 0o644))
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	output(t, "", "systemd-analyze", "verify", "--man=no", "--user", unit)
 }
@@ -527,17 +501,13 @@ func program(t *testing.T, name string) {
 func output(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	out, err := command(t.Context(), dir, nil, name, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(out)
 }
 
 func read(t *testing.T, dir, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(data)
 }

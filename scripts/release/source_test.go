@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // A release must be made from a commit with a tag, or must have a version that reports the difference.
@@ -18,9 +20,7 @@ func TestLook(t *testing.T) {
 		output(t, root, "git", args...)
 	}
 	write := func(text string) {
-		if err := os.WriteFile(filepath.Join(root, "file"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(root, "file"), []byte(text), 0o644))
 	}
 	commit := func(text string) {
 		write(text)
@@ -30,9 +30,7 @@ func TestLook(t *testing.T) {
 	check := func(what, version, says string, args ...string) {
 		t.Helper()
 		o, err := parse(append(args, "--root", root))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		s, err := look(t.Context(), o)
 		if says != "" {
 			if err == nil || !strings.Contains(err.Error(), says) {
@@ -70,9 +68,7 @@ func TestLook(t *testing.T) {
 	check("changes in a snapshot", "v1.0.0-rc.1+0.g.dirty", "", "--snapshot", "--version", "v1.0.0-rc.1+0.g.dirty")
 	commit("second")
 	check("a snapshot", "v1.0.0-rc.1+1.g", "", "--snapshot")
-	if err := os.WriteFile(filepath.Join(root, "new"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(root, "new"), nil, 0o644))
 	check("a file that git does not know", "", "?? new", "--version", "v1.1.0")
 }
 
@@ -108,9 +104,7 @@ func TestEmptyDir(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o644))
 	if err := emptyDir(dir); err == nil {
 		t.Error("emptyDir accepts a directory with files")
 	}
@@ -134,9 +128,7 @@ func TestLicence(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for i, text := range tt.files {
-				if err := os.WriteFile(filepath.Join(dir, "LICENSE"+strings.Repeat(".txt", i)), []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.WriteFile(filepath.Join(dir, "LICENSE"+strings.Repeat(".txt", i)), []byte(text), 0o644))
 			}
 			id, texts, err := licence(dir)
 			if err != nil || id != tt.want || !strings.Contains(string(texts), tt.files[len(tt.files)-1]) {

@@ -57,9 +57,7 @@ func checkWheels(t *testing.T, first, next string) {
 	})
 	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
 	app, err := filepath.Abs(filepath.Join("testdata", "app.py"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Log(output(t, "", one, app, dir, version, newer, two))
 	t.Log(output(t, "", one, filepath.Join(filepath.Dir(app), "old.py"), dir, newer, os.TempDir()))
 	wheels, err := filepath.Glob(filepath.Join(first, "holdfast-*.whl"))

@@ -65,14 +65,10 @@ func useBadDisk(t *testing.T) {
 		t.Setenv("HOLDFAST_"+name, value)
 	}
 	line, err := os.OpenFile(linePath, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	b := &badDisk{guest: &guest{machine: &machine{t: t}, line: line, commands: bufio.NewScanner(line)}}
 	b.run("mount-disk")
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.Mkdir(dir+"/sessions", 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.Mkdir(dir, 0o700), os.Mkdir(dir+"/sessions", 0o700)))
 	b.run("mount", "--bind", "/disk", dir+"/sessions") // the logs stay on another disk
 	b.run("proxy", "new", "-d", "--id", "s0", "--", "sh", "-c", answers)
 	if b.c, err = client.Dial(t.Context(), client.Options{Name: "vm"}); err != nil {
@@ -140,9 +136,7 @@ func (b *badDisk) checkSurvival(what string, fails bool) {
 		return
 	}
 	if fails { // not each time, because the keeper starts no supervisor after 5 deaths in a minute
-		if err := syscall.Kill(now.PID, syscall.SIGKILL); err != nil {
-			b.t.Fatal(err)
-		}
+		testkit.Must(b.t, syscall.Kill(now.PID, syscall.SIGKILL))
 		testkit.Eventually(b.t, limit, func() bool { next := b.supervisor(); return next != nil && next.PID != now.PID }, what+": another supervisor serves")
 		b.echoes(1, word+"-restarted")
 	}

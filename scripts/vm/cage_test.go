@@ -37,9 +37,7 @@ func newMachine(t *testing.T) *machine {
 	t.Setenv("HOLDFAST_DIR", "/tmp/holdfast")
 	t.Setenv("HOLDFAST_CAGE", cgroups)
 	t.Setenv("HOLDFAST_WEB", "") // no WebSocket address
-	if err := errors.Join(os.Mkdir(cgroups, 0o755), os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory +pids +cpu"), 0)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.Mkdir(cgroups, 0o755), os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory +pids +cpu"), 0)))
 	m.run("proxy", "new", "-d", "--id", "first", "--", "cat")
 	var err error
 	if m.c, err = client.Dial(t.Context(), client.Options{Name: "vm"}); err != nil {
@@ -72,9 +70,7 @@ func (m *machine) spawn(id protocol.SessionID, limits protocol.Limits, argv ...s
 func (m *machine) info(id protocol.SessionID) *protocol.SessionInfo {
 	m.t.Helper()
 	i, err := m.c.SessionInfo(m.t.Context(), id)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testkit.Must(m.t, err)
 	return i
 }
 
@@ -88,9 +84,7 @@ func (m *machine) sees(id protocol.SessionID, text string) {
 
 func (m *machine) input(id protocol.SessionID, text string) {
 	m.t.Helper()
-	if err := m.c.Type(m.t.Context(), id, []byte(text)); err != nil {
-		m.t.Fatal(err)
-	}
+	testkit.Must(m.t, m.c.Type(m.t.Context(), id, []byte(text)))
 }
 
 // cage returns the path of a session's control group.
@@ -262,19 +256,13 @@ func (m *machine) checkFreeze() {
 	if text, err := m.c.Screen(t.Context(), "ice", client.ScreenOptions{}); err != nil || strings.Contains(fmt.Sprint(text.Lines), "got-2") {
 		t.Errorf("the screen of the frozen session is %v, %v", text, err)
 	}
-	if err := m.c.Thaw(t.Context(), "ice"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.c.Thaw(t.Context(), "ice"))
 	m.sees("ice", "got-2")
 	if m.info("ice").Frozen {
 		t.Error("info reports a thawed session as frozen")
 	}
-	if err := m.c.Freeze(t.Context(), "ice"); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.c.Terminate(t.Context(), "ice", client.End{Grace: new(limit)}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.c.Freeze(t.Context(), "ice"))
+	testkit.Must(t, m.c.Terminate(t.Context(), "ice", client.End{Grace: new(limit)}))
 	if e := m.awaitEnd("ice"); e.ExitCode != 5 || e.Outcome != protocol.OutcomeSoft {
 		t.Errorf("the exit of a frozen session is %+v", e)
 	}
@@ -307,9 +295,7 @@ func (m *machine) checkNoProcesses() {
 		t.Fatal("no supervisor serves")
 	}
 	set := func(n string) {
-		if err := os.WriteFile(most, []byte(n), 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(most, []byte(n), 0))
 	}
 	set("1")
 	out, err := exec.Command("supervisor", "--upgrade").CombinedOutput()

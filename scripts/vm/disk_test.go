@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 // sectorBytes is the size of a sector, which the disk writes completely or not at all.
@@ -56,9 +58,7 @@ func newDisk(t *testing.T, size int) *disk {
 	}
 	dir := t.TempDir()
 	image := filepath.Join(dir, "image")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, int64(size))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, int64(size))))
 	if out, err := exec.Command(mkfs, "-q", "-F", "-O", "^resize_inode", image).CombinedOutput(); err != nil {
 		if os.Getenv("HOLDFAST_REQUIRE_VM") == "" {
 			t.Skipf("no file system can be made: %v, %s", err, out)
@@ -66,9 +66,7 @@ func newDisk(t *testing.T, size int) *disk {
 		t.Fatalf("%v, %s", err, out)
 	}
 	safe, err := os.ReadFile(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	d := &disk{socket: filepath.Join(dir, "disk.sock"), safe: safe, now: make([]byte, size)}
 	copy(d.now, safe)
 	if d.ln, err = net.Listen("unix", d.socket); err != nil {

@@ -61,9 +61,7 @@ var replacements = []replacement{
 
 func (m *machine) kill(pid int) {
 	m.t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		m.t.Fatal(err)
-	}
+	testkit.Must(m.t, syscall.Kill(pid, syscall.SIGKILL))
 }
 
 // The supervisor and the keeper are replaced repeatedly, in random order. Before that a fork bomb is killed,
@@ -98,9 +96,7 @@ func (m *machine) checkReplacements(all []replacement) {
 		return func() bool { c := m.info("storm").Cage; return c != nil && c.PIDsDenied > n }
 	}
 	testkit.Eventually(t, limit, denied(0), "the storm has reached its limit")
-	if err := m.c.Freeze(t.Context(), "storm"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.c.Freeze(t.Context(), "storm"))
 	for i := range all {
 		n := strconv.Itoa(i)
 		m.spawn(protocol.SessionID("rests"+n), protocol.Limits{}, "sh", "-c", "setsid sh -c 'echo up; exec sleep 30000"+n+"' & read x")
@@ -179,9 +175,7 @@ func (m *machine) checkForks() {
 		c := m.info("forks").Cage
 		return c != nil && c.PIDsDenied > 0 && running("sleep", "400000") == 1
 	}, "the session has forked up to its limit")
-	if err := syscall.Mount("/dev/full", filepath.Join(cage, "cgroup.kill"), "", syscall.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Mount("/dev/full", filepath.Join(cage, "cgroup.kill"), "", syscall.MS_BIND, ""))
 	defer func() { _ = syscall.Unmount(filepath.Join(cage, "cgroup.kill"), 0) }() // the mount ends with the cage
 	m.run("proxy", "kill", "forks", "--all")
 	if e := m.awaitEnd("forks"); len(e.Survivors) > 0 {
@@ -199,20 +193,14 @@ func checkJoin(t *testing.T) {
 	settings := func(cage string) error {
 		return os.WriteFile("/tmp/older/holdfast.json", []byte(`{"cage": "`+cage+`"}`), 0o600)
 	}
-	if err := errors.Join(os.Unsetenv("HOLDFAST_CAGE"), os.Mkdir(cgroup, 0o755), os.Mkdir("/tmp/older", 0o700), settings("off")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.Unsetenv("HOLDFAST_CAGE"), os.Mkdir(cgroup, 0o755), os.Mkdir("/tmp/older", 0o700), settings("off")))
 	m := &machine{t: t}
 	in, err := os.Open(cgroup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = in.Close() }()
 	cmd := exec.Command("supervisor", "--background")
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(in.Fd()), Setsid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	go func() { _ = cmd.Wait() }()
 	m.run("proxy", "new", "-d", "--id", "s0", "--", "sh", "-c", answers)
 	if m.c, err = client.Dial(t.Context(), client.Options{Name: "vm"}); err != nil {
@@ -224,9 +212,7 @@ func checkJoin(t *testing.T) {
 		t.Fatalf("keeper, supervisor and session %d are not in the cgroup: %v", pid, all)
 	}
 
-	if err := settings("auto"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, settings("auto"))
 	m.run("supervisor", "--upgrade")
 	testkit.Eventually(t, limit, func() bool { now := m.supervisor(); return now != nil && now.Upgrades == 1 }, "the successor serves")
 	if now := m.supervisor(); now.Cages.Dir != cgroup || len(now.Cages.Controllers) != 3 || now.Cages.Off != "" {

@@ -135,9 +135,7 @@ func saveMachine(t *testing.T, dir string, d *disk) (state string) {
 	o := newOutside(t, d, 0, machineCommand(context.Background(), t, dir, "-c", control))
 	o.await("up")
 	qemu, err := net.Dial("unix", control)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = qemu.Close() }()
 	if _, err := fmt.Fprintf(qemu, "migrate_set_parameter max-bandwidth 4G\nmigrate \"exec:cat >%s\"\nquit\n", state); err != nil {
 		t.Fatal(err)
@@ -155,9 +153,7 @@ func newOutside(t *testing.T, d *disk, round int, cmd *exec.Cmd) *outside {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "line.sock")
 	ln, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = ln.Close() }()
 	o := &outside{
 		t: t, disk: d, round: round, lines: make(chan report, 1<<16), ended: make(chan error, 1),
@@ -168,9 +164,7 @@ func newOutside(t *testing.T, d *disk, round int, cmd *exec.Cmd) *outside {
 	o.cmd = cmd
 	o.cmd.Stdout, o.cmd.Stderr = &o.out, &o.out
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := o.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, o.cmd.Start())
 	t.Cleanup(func() { _ = syscall.Kill(-o.cmd.Process.Pid, syscall.SIGTERM) }) // the process may have ended
 	go func() {
 		o.ended <- o.cmd.Wait()

@@ -34,9 +34,7 @@ func obeyPower(t *testing.T) {
 		t.Setenv("HOLDFAST_"+name, value)
 	}
 	line, err := os.OpenFile(linePath, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	g := &guest{machine: &machine{t: t}, line: line, commands: bufio.NewScanner(line)}
 	// The machine's state is saved while this loop runs, and each round continues it.
 	up := time.NewTicker(50 * time.Millisecond)
@@ -66,9 +64,7 @@ func obeyPower(t *testing.T) {
 func (g *guest) mount() {
 	g.run("mount-disk")
 	for name, centiseconds := range map[string]string{"dirty_writeback_centisecs": "5", "dirty_expire_centisecs": "10"} {
-		if err := os.WriteFile("/proc/sys/vm/"+name, []byte(centiseconds), 0); err != nil {
-			g.t.Fatal(err)
-		}
+		testkit.Must(g.t, os.WriteFile("/proc/sys/vm/"+name, []byte(centiseconds), 0))
 	}
 }
 
@@ -87,14 +83,10 @@ func (g *guest) reportFailure(format string, args ...any) {
 // check starts the programs, and compares all sessions that they list with the expected ones.
 func (g *guest) check(expected []string) {
 	serve := exec.Command("proxy", "serve")
-	if err := serve.Start(); err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Must(g.t, serve.Start())
 	// The commands of proxy wait only for 15 s, which can be too short on this machine.
 	c, err := client.Dial(g.t.Context(), client.Options{Name: "vm", Redial: limit, Start: func(context.Context) error { return nil }})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Must(g.t, err)
 	g.c = c
 	found := map[string]protocol.SessionInfo{}
 	var missing []string
@@ -197,9 +189,7 @@ func (g *guest) checkDrawing(s *protocol.SessionInfo) {
 	_, err := g.c.Spawn(g.t.Context(), client.SpawnRequest{ID: id, SpawnSpec: protocol.SpawnSpec{
 		Argv: argv, Cwd: "/", Cols: size.Cols, Rows: size.Rows, Durable: protocol.DurableOff,
 	}})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Must(g.t, err)
 	if isStepped && first < chunk {
 		g.prints(id, uint64(length))
 		g.step(id, stepSize(chunk))
@@ -211,13 +201,9 @@ func (g *guest) checkDrawing(s *protocol.SessionInfo) {
 	if got, want := g.cells(s.ID), g.cells(id); got != want {
 		g.reportFailure("the screen of %s at offset %d, %s, is\n%s\nwant\n%s", s.ID, offset, s.Size, got, want)
 	}
-	if err := g.c.Terminate(g.t.Context(), id, client.End{}); err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Must(g.t, g.c.Terminate(g.t.Context(), id, client.End{}))
 	g.awaitEnd(id)
-	if err := g.c.Forget(g.t.Context(), id); err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Must(g.t, g.c.Forget(g.t.Context(), id))
 }
 
 // steps returns the command line of a generator that prints its first chunk at once, and each further chunk
@@ -233,9 +219,7 @@ func (g *guest) step(id protocol.SessionID, size protocol.Size) {
 }
 
 func (g *guest) resize(id protocol.SessionID, size protocol.Size) {
-	if err := g.c.Resize(g.t.Context(), id, size.Cols, size.Rows); err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Must(g.t, g.c.Resize(g.t.Context(), id, size.Cols, size.Rows))
 }
 
 // prints waits until a session has printed end bytes.
@@ -249,14 +233,10 @@ func (g *guest) prints(id protocol.SessionID, end uint64) {
 // cells returns the whole screen, without its instance, offset and mode of the input.
 func (g *guest) cells(id protocol.SessionID) string {
 	c, err := g.c.Screen(g.t.Context(), id, client.ScreenOptions{Format: protocol.ScreenCells})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Must(g.t, err)
 	c.Instance, c.Offset, c.Input = "", 0, "" // Input is a mode of the terminal, which a lost session does not have
 	text, err := json.Marshal(c)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Must(g.t, err)
 	return string(text)
 }
 
@@ -272,9 +252,7 @@ func (g *guest) revive(s *protocol.SessionInfo) {
 	if text := strings.Join(shown, "\n"); err != nil || !strings.HasPrefix(text, quietText+"\n── the machine stopped") {
 		g.reportFailure("the screen of the revived %s is %q, %v", s.ID, text, err)
 	}
-	if err := g.c.Terminate(g.t.Context(), s.ID, client.End{}); err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Must(g.t, g.c.Terminate(g.t.Context(), s.ID, client.End{}))
 	g.awaitEnd(s.ID)
 }
 

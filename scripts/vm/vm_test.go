@@ -106,9 +106,7 @@ func skipUnavailable(t *testing.T, err error, out []byte) {
 func root(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return dir
 }
 

@@ -367,9 +367,7 @@ func TestAbortFrees(t *testing.T) {
 		if err == nil {
 			err = st.SendRaw(frame.AppendData(nil, frame.Input, 1, 0, make([]byte, size)))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		testkit.Within(t, patience, "the end of the stream", aborted)
 	}
 	_ = proxy.Close()

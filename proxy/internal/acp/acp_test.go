@@ -84,9 +84,7 @@ func (p *peer) send(line string) {
 func (p *peer) receive() string {
 	p.t.Helper()
 	line, err := p.r.ReadString('\n')
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	return line
 }
 
@@ -210,9 +208,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	var created struct{ Result createResult }
-	if err := json.Unmarshal([]byte(ask("0", "create", `{"sessionId":"s","command":"x"}`)), &created); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(ask("0", "create", `{"sessionId":"s","command":"x"}`)), &created))
 	params := fmt.Sprintf(`{"sessionId":"s","terminalId":%q}`, created.Result.TerminalID)
 	go func() {
 		for i := range maxRequests + 1 {
@@ -300,9 +296,7 @@ func TestReleaseLast(t *testing.T) {
 	agent := &peer{t, agentOut, bufio.NewReader(agentIn)}
 	agent.send(`{"id":1,"method":"terminal/create","params":{"sessionId":"s","command":"x"}}` + "\n")
 	var created struct{ Result createResult }
-	if err := json.Unmarshal([]byte(agent.receive()), &created); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(agent.receive()), &created))
 	agent.send(fmt.Sprintf(`{"id":2,"method":"terminal/release","params":{"sessionId":"s","terminalId":%q}}`+"\n", created.Result.TerminalID))
 	<-f.ending
 	_ = agentOut.Close()
@@ -334,9 +328,7 @@ func TestOutputBusy(t *testing.T) {
 	_, agent := start(t, busyFake{f})
 	agent.send(`{"id":1,"method":"terminal/create","params":{"sessionId":"s","command":"x"}}` + "\n")
 	var created struct{ Result createResult }
-	if err := json.Unmarshal([]byte(agent.receive()), &created); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(agent.receive()), &created))
 	for i, method := range []string{"wait_for_exit", "output"} {
 		agent.send(fmt.Sprintf(`{"id":%d,"method":"terminal/%s","params":{"sessionId":"s","terminalId":%q}}`+"\n", i, method, created.Result.TerminalID))
 		if got := agent.receive(); method == "output" && !strings.Contains(got, `"code":"busy"`) {
@@ -350,9 +342,7 @@ func create(t *testing.T, agent *peer) protocol.SessionID {
 	t.Helper()
 	agent.send(`{"id":1,"method":"terminal/create","params":{"sessionId":"s","command":"x"}}` + "\n")
 	var created struct{ Result createResult }
-	if err := json.Unmarshal([]byte(agent.receive()), &created); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(agent.receive()), &created))
 	return created.Result.TerminalID
 }
 

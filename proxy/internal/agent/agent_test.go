@@ -15,9 +15,7 @@ import (
 func listen(t *testing.T, path string) net.Listener {
 	t.Helper()
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -31,25 +29,19 @@ func TestFollow(t *testing.T) {
 	}
 	link := func(to, at string) {
 		t.Helper()
-		if err := os.Symlink(to, in(at)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Symlink(to, in(at)))
 	}
 	listen(t, in("a"))
 	listen(t, in("b"))
 	gone := listen(t, in("gone"))
 	gone.(*net.UnixListener).SetUnlinkOnClose(false)
 	_ = gone.Close()
-	if err := os.WriteFile(in("file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(in("file"), nil, 0o600))
 	link("a", "to-a")
 	link(Name, "to-us")
 	link(in("to-us"), "to-us-again")
 	link("loop", "loop")
-	if err := os.Symlink(dir, in("dir")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(dir, in("dir")))
 	for _, tt := range []struct {
 		socket, leads string
 		ok            bool

@@ -44,9 +44,7 @@ func TestRefused(t *testing.T) {
 			m.Protocol = protocol.Supported()
 		}
 		b, err := protocol.Encode(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return frame.Append(nil, frame.Control, b)
 	}
 	good := hello(api.Hello{Client: "tester"})
@@ -217,16 +215,12 @@ func TestFrameLimits(t *testing.T) {
 func TestServeListener(t *testing.T) {
 	w := newWorld(t, nil)
 	ln, err := socket.Listen(filepath.Join(testkit.Dir(t), "api"), socket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.server.ServeListener(ctx, context.Background(), ln) }()
 	nc, err := net.Dial("unix", ln.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer nc.Close()
 	c := &client{t: t, nc: nc, frames: frame.NewReader(nc, frame.Max)}
 	c.send(api.Hello{Protocol: protocol.Supported(), Client: "x"})
@@ -240,9 +234,7 @@ func TestServeListener(t *testing.T) {
 
 	// ServeListener returns the error of a listener that fails.
 	ln2, err := socket.Listen(filepath.Join(testkit.Dir(t), "api"), socket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer ln2.Close()
 	_ = ln2.SetDeadline(time.Unix(1, 0))
 	if err := w.server.ServeListener(context.Background(), context.Background(), ln2); !errors.Is(err, os.ErrDeadlineExceeded) {

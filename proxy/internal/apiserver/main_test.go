@@ -66,16 +66,12 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 // pair returns both ends of a connection on a Unix socket.
 func (w *world) pair() (a, b net.Conn) {
 	ln, err := net.Listen("unix", filepath.Join(filepath.Dir(w.Path), protocol.NewToken(4)))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, err)
 	defer ln.Close()
 	if a, err = net.Dial("unix", ln.Addr().String()); err == nil {
 		b, err = ln.Accept()
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, err)
 	w.t.Cleanup(func() { a.Close(); b.Close() })
 	return a, b
 }
@@ -118,9 +114,7 @@ func (c *client) hello(caps ...protocol.Capability) {
 func (c *client) send(m protocol.Message) {
 	c.t.Helper()
 	b, err := protocol.Encode(m)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	c.raw(frame.Append(nil, frame.Control, b))
 }
 
@@ -221,13 +215,9 @@ func equal(t testing.TB, what string, got, want protocol.Message) {
 		return
 	}
 	g, err := protocol.Encode(got)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	w, err := protocol.Encode(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if string(g) != string(w) {
 		t.Errorf("%s:\ngot  %s\nwant %s", what, g, w)
 	}

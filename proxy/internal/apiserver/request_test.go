@@ -482,9 +482,7 @@ func TestMovedWaitHasTheTimeThatIsLeft(t *testing.T) {
 	ms := int64(60_000)
 	for _, m := range []protocol.Message{&api.Wait{TimeoutMS: &ms}, &api.Await{TimeoutMS: &ms}} {
 		raw, err := protocol.Encode(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var p pendingRequests
 		q := p.add(m, raw)
 		q.begun = q.begun.Add(-20 * time.Second)
@@ -494,9 +492,7 @@ func TestMovedWaitHasTheTimeThatIsLeft(t *testing.T) {
 			Type      string `json:"type"`
 			TimeoutMS int64  `json:"timeout_ms"`
 		}
-		if err := json.Unmarshal(moved[0], &got); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(moved[0], &got))
 		if got.Type != m.MessageType() || got.TimeoutMS > 40_000 || got.TimeoutMS < 30_000 {
 			t.Errorf("moved as %s", moved[0])
 		}

@@ -131,9 +131,7 @@ func TestShareViewerThatDoesNotRead(t *testing.T) {
 	link := sharing("mine", "life-mine", time.Hour)
 	good, bad := w.by(link), w.by(link)
 	payload, err := protocol.Encode(api.Info{Request: req(strings.Repeat("x", 4000)), SessionID: "mine"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	raw := frame.Append(nil, frame.Control, payload)
 	blocked := make(chan struct{})
 	go func() {

@@ -373,21 +373,15 @@ func TestPassesMove(t *testing.T) {
 				t.Fatalf("the record is %s, %v", text, err)
 			}
 			var r Record
-			if err := json.Unmarshal(text, &r); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal(text, &r))
 			if tt.isEarlier {
 				r.PassKey = ""
 			}
 			file, err := given[0].Client().(*net.UnixConn).File() // the next proxy has a duplicate, too
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			nc, err := net.FileConn(file)
 			file.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			first.server.Forget()
 			next := newWorld(t, func(c *Config) { c.Token, c.IsTokenNew = tt.token, tt.isNew })
 			newVault(next, map[protocol.SessionID]string{"mine": ""})

@@ -7,6 +7,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/proxy/policy"
+	"holdfast/shared/testkit"
 )
 
 // A ticket is valid once, for a limited time, and for the session for which it was issued.
@@ -100,9 +101,7 @@ func TestTicketRequest(t *testing.T) {
 func TestTicketsOfAnotherProxy(t *testing.T) {
 	old, s := New(Config{}), newWorld(t, nil)
 	one, _, err := old.tickets.issue("s", nil, time.Now(), ticketLife)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s.server.HoldTickets()
 	c := s.client()
 	c.send(api.Ticket{Request: req("t")})
@@ -111,9 +110,7 @@ func TestTicketsOfAnotherProxy(t *testing.T) {
 		t.Error("the ticket of the old proxy is not valid")
 	}
 	two, _, err := old.tickets.issue("", nil, time.Now(), ticketLife)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s.server.AddTickets(old.Tickets())
 	if good(s.server.Redeem(one, "s")) {
 		t.Error("the ticket is valid twice")

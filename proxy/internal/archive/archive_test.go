@@ -75,9 +75,7 @@ func (p *program) play(t *terminal.Terminal, from, to uint64) {
 		if at = min(at, to); at < from {
 			continue
 		}
-		if err := t.Write(context.Background(), p.output[from:at]); err != nil {
-			p.t.Fatal(err)
-		}
+		testkit.Must(p.t, t.Write(context.Background(), p.output[from:at]))
 		if size, ok := p.sizes[at]; ok {
 			_ = t.Resize(size)
 		}
@@ -88,9 +86,7 @@ func (p *program) play(t *terminal.Terminal, from, to uint64) {
 // state returns the state of the screen at an offset.
 func (p *program) state(offset uint64) protocol.ScreenContent {
 	c, err := p.at(offset).Content(protocol.ScreenSpec{Format: protocol.ScreenState, Scrollback: protocol.DefaultHistory})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	return c
 }
 
@@ -99,14 +95,10 @@ func (p *program) state(offset uint64) protocol.ScreenContent {
 func (p *program) content(keyframe, offset uint64) protocol.ScreenContent {
 	state := p.state(keyframe)
 	t := terminal.New(protocol.Size{Cols: state.Cols, Rows: state.Rows}, protocol.DefaultHistory)
-	if err := t.Write(context.Background(), state.State); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, t.Write(context.Background(), state.State))
 	p.play(t, keyframe, offset)
 	c, err := t.Content(protocol.ScreenSpec{Format: protocol.ScreenCells})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	return c
 }
 
@@ -133,9 +125,7 @@ func (p *program) record(s Store, keys *Keys, missing map[uint64]uint64) {
 	session := newSession(r, &protocol.SessionInfo{ID: testName.ID, Instance: testName.Instance, Size: p.size, Argv: []string{"/bin/sh"}})
 	p.end = func() uint64 { return session.pos }
 	x, err := session.prepare(ctx)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	session.puts = make(chan *Segment)
 	uploaded := make(chan struct{})
 	go func() {
@@ -162,9 +152,7 @@ func (p *program) record(s Store, keys *Keys, missing map[uint64]uint64) {
 				end = i
 			}
 		}
-		if err := session.add(ctx, p.output[at:end]); err != nil {
-			p.t.Fatal(err)
-		}
+		testkit.Must(p.t, session.add(ctx, p.output[at:end]))
 		if p.random.IntN(6) == 0 && session.next == nil {
 			session.endSegment(ctx, time.Now())
 		}
@@ -174,18 +162,14 @@ func (p *program) record(s Store, keys *Keys, missing map[uint64]uint64) {
 	<-uploaded
 	code := 0
 	x.IsComplete, x.End, x.Last, x.ExitCode = true, session.pos, session.last, &code
-	if err := session.complete(ctx, x); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, session.complete(ctx, x))
 }
 
 // report returns the report about the recording.
 func report(t *testing.T, s Store, keys *Keys) *Report {
 	t.Helper()
 	for r, err := range Verify(t.Context(), s, keys, &testName) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return r
 	}
 	return nil
@@ -203,18 +187,14 @@ func (p *program) checkScreen(t *testing.T, s Store, keys *Keys, offset uint64) 
 		t.Fatalf("offset %d: %v", offset, err)
 	}
 	stored, err := load(t.Context(), s, testName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	reader := &player{t.Context(), s, keys, stored}
 	seg := &Segment{}
 	for _, i, err := reader.findOffset(offset); !seg.IsShown; i-- {
 		if err == nil {
 			seg, err = reader.segment(i)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	want := p.content(seg.Start, offset)
 	if c.Instance != testName.Instance || c.Offset != offset || !reflect.DeepEqual(c.Cells, want.Cells) || c.Cursor != want.Cursor || c.Title != want.Title || c.Cols != want.Cols || c.Rows != want.Rows {
@@ -226,13 +206,9 @@ func (p *program) checkScreen(t *testing.T, s Store, keys *Keys, offset uint64) 
 func TestShow(t *testing.T) {
 	t.Parallel()
 	identity, err := age.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	keys, err := ParseKeys(identity.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, k := range []*Keys{nil, keys} {
 		p := newProgram(t, testkit.Seed(), 6000)
 		s := OpenDir(t.TempDir())
@@ -264,9 +240,7 @@ func TestShowAtTime(t *testing.T) {
 		seg := &Segment{Name: testName, Start: at, Previous: previous, Size: protocol.Size{Cols: 20, Rows: 30}, IsShown: i == 0, Output: []byte(line),
 			Times: []protocol.PastTime{{Offset: at, At: began.Add(time.Duration(i) * time.Second)}}}
 		object := seg.Encode()
-		if err := s.Put(t.Context(), testName.segmentKey(seg.Start, seg.End(), false), object); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Put(t.Context(), testName.segmentKey(seg.Start, seg.End(), false), object))
 		previous, at = hashOf(object), seg.End()
 	}
 	for i := range 10 {
@@ -347,9 +321,7 @@ func TestVerify(t *testing.T) {
 			if err != nil || len(segments) < 4 {
 				t.Fatal(segments, err)
 			}
-			if err := tt.damage(dir, segments); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, tt.damage(dir, segments))
 			r := report(t, OpenDir(root), nil)
 			var kinds []string
 			for _, problem := range r.Problems {
@@ -371,9 +343,7 @@ func TestLocked(t *testing.T) {
 		if err == nil {
 			keys[i], err = ParseKeys("# a comment\n" + identity.String())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	p := newProgram(t, 1, 2000)
 	root := t.TempDir()
@@ -425,13 +395,9 @@ func TestContinue(t *testing.T) {
 	}
 	segments, _ := filepath.Glob(filepath.Join(dir, "0*"))
 	data, err := os.ReadFile(segments[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	seg, err := Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	again := newSession(&Recorder{Log: zerolog.Nop(), Host: testName.Host, store: s}, &protocol.SessionInfo{ID: testName.ID, Instance: testName.Instance})
 	seg.Times = nil // the repetition need not be the same object
 	if err := again.put(t.Context(), seg); err != nil || again.last != hashOf(data) {
@@ -454,16 +420,12 @@ func TestRetain(t *testing.T) {
 		t.Fatalf("segments of another host were deleted, %v", err)
 	}
 	c.Bytes = before.Bytes / 2
-	if err := c.Retain(t.Context(), s, testName.Host, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Retain(t.Context(), s, testName.Host, time.Now()))
 	r := report(t, s, nil)
 	if r.Bytes > c.Bytes || r.Segments == 0 || len(r.Problems) > 0 || !r.IsComplete || r.Start == 0 {
 		t.Errorf("report is %+v", r)
 	}
-	if err := c.Retain(t.Context(), s, testName.Host, time.Now().Add(2*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Retain(t.Context(), s, testName.Host, time.Now().Add(2*time.Hour)))
 	for o := range s.List(t.Context(), "") {
 		t.Errorf("%s is left", o.Key)
 	}

@@ -9,6 +9,7 @@ import (
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/link"
+	"holdfast/shared/testkit"
 	"holdfast/shared/testkit/fakelink"
 	"holdfast/supervisor/terminal"
 )
@@ -19,13 +20,9 @@ func TestScreenBehindGap(t *testing.T) {
 	const gap, text = 100, "\x1b[2;2Hthe end"
 	size := protocol.Size{Cols: 40, Rows: 5}
 	shown := terminal.New(size, protocol.DefaultHistory)
-	if err := shown.Write(t.Context(), []byte("before"+text)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, shown.Write(t.Context(), []byte("before"+text)))
 	state, err := shown.Content(protocol.ScreenSpec{Format: protocol.ScreenState})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	state.Offset = gap + uint64(len(text))
 	sup := fakelink.New(t)
 	sup.Listen()

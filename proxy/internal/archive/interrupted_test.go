@@ -19,6 +19,7 @@ import (
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/machine"
+	"holdfast/shared/testkit"
 )
 
 // reading returns a session of which a recorder reads the output from offset 0 on, and a function that ends the recording.
@@ -26,9 +27,7 @@ func reading(t *testing.T, s Store) (*session, func()) {
 	r := &Recorder{Host: testName.Host, Log: zerolog.Nop(), store: s}
 	r.buffer.limit = maxBuffered
 	x := newSession(r, &protocol.SessionInfo{ID: testName.ID, Instance: testName.Instance})
-	if err := replaceIndex(t.Context(), s, testName, newIndex(testName, &x.info)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, replaceIndex(t.Context(), s, testName, newIndex(testName, &x.info)))
 	x.puts = make(chan *Segment)
 	done := make(chan struct{})
 	go func() { defer close(done); x.upload(t.Context()) }()
@@ -45,17 +44,13 @@ func snapshotFrame(offset uint64, n int) []byte {
 func TestPartialSnapshot(t *testing.T) {
 	s := OpenDir(t.TempDir())
 	x, end := reading(t, s)
-	if err := x.add(t.Context(), []byte("before\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, x.add(t.Context(), []byte("before\r\n")))
 	x.handleMessage(nil, &wire.Resync{Offset: 1000, SnapshotBytes: 300 << 10})
 	if _, err := x.handle(t.Context(), nil, snapshotFrame(1000, 32<<10)); err != nil { // the first of several frames
 		t.Fatal(err)
 	}
 	x.snapshotLeft = 0 // the link breaks, and readOnce attaches again at x.pos, from which on the ring has the output
-	if err := x.add(t.Context(), []byte("precious output\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, x.add(t.Context(), []byte("precious output\r\n")))
 	x.cut()
 	end()
 	r := report(t, s, nil)
@@ -81,9 +76,7 @@ func TestLongSnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := x.add(t.Context(), []byte("precious output\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, x.add(t.Context(), []byte("precious output\r\n")))
 	if x.snapshotLeft > 0 {
 		t.Error("the segment does not end while the session is silent")
 	}
@@ -104,13 +97,9 @@ func TestTornSegmentOfOutput(t *testing.T) {
 	p.record(s, nil, nil)
 	all, _ := filepath.Glob(filepath.Join(dir, "host", "build@Uyy4", "0*"))
 	data, err := os.ReadFile(all[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	data[len(data)/2] ^= 1
-	if err := os.WriteFile(all[1], data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(all[1], data, 0o600))
 	var out bytes.Buffer
 	missing, err := Output(t.Context(), s, nil, testName, nil, &out)
 	if !errors.Is(err, ErrTorn) || out.Len() < len(p.output)*3/4 || out.Len()+int(missing) != len(p.output) {
@@ -142,9 +131,7 @@ func TestUnreadableSegments(t *testing.T) {
 			Times: []protocol.PastTime{{Offset: uint64(i * 3), At: began.Add(time.Duration(10*i) * time.Second)}},
 		}
 		keys = append(keys, testName.segmentKey(seg.Start, seg.End(), false))
-		if err := s.Put(t.Context(), keys[i], seg.Encode()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Put(t.Context(), keys[i], seg.Encode()))
 	}
 	for name, cause := range map[string]error{"torn": ErrTorn, "locked": errNoKey, "deleted": fs.ErrNotExist} {
 		for i := range keys {
@@ -186,9 +173,7 @@ func TestCompleteKeepsTornIndex(t *testing.T) {
 	s := OpenDir(dir)
 	newProgram(t, 1, 4000).record(s, nil, nil)
 	path := filepath.Join(dir, "host", "build@Uyy4", indexName)
-	if err := os.WriteFile(path, []byte("torn"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte("torn"), 0o600))
 	r := &Recorder{Host: testName.Host, Log: zerolog.Nop(), store: s}
 	info := &protocol.SessionInfo{ID: testName.ID, Instance: testName.Instance}
 	if err := newSession(r, info).complete(t.Context(), newIndex(testName, info)); !errors.Is(err, ErrTorn) {
@@ -205,9 +190,7 @@ func TestTimeBesideEmptySegment(t *testing.T) {
 	began := time.Date(2026, 1, 31, 14, 0, 0, 0, time.UTC)
 	put := func(seg *Segment) {
 		seg.Name, seg.Size = testName, protocol.Size{Cols: 20, Rows: 5}
-		if err := s.Put(t.Context(), testName.segmentKey(seg.Start, seg.End(), false), seg.Encode()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Put(t.Context(), testName.segmentKey(seg.Start, seg.End(), false), seg.Encode()))
 	}
 	at := func(o uint64, sec int) []protocol.PastTime {
 		return []protocol.PastTime{{Offset: o, At: began.Add(time.Duration(sec) * time.Second)}}
@@ -231,9 +214,7 @@ func TestSegmentWithinAnother(t *testing.T) {
 	s := OpenDir(t.TempDir())
 	for _, seg := range []Segment{{Start: 0, Output: []byte("abcdef")}, {Start: 2, Output: []byte("cd")}, {Start: 6, Output: []byte("ghij")}, {Start: 7, Output: []byte("h")}} {
 		seg.Name, seg.Size, seg.IsShown = testName, protocol.Size{Cols: 20, Rows: 5}, seg.Start == 0
-		if err := s.Put(t.Context(), testName.segmentKey(seg.Start, seg.End(), false), seg.Encode()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Put(t.Context(), testName.segmentKey(seg.Start, seg.End(), false), seg.Encode()))
 	}
 	const want = "abcdefghij"
 	var out bytes.Buffer
@@ -265,24 +246,16 @@ func TestCompleteAfterFailure(t *testing.T) {
 	p := newProgram(t, 1, 4000)
 	p.record(dir, nil, nil)
 	x, err := readIndex(t.Context(), dir, testName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	final := *x
 	x.IsComplete = false
-	if err := replaceIndex(t.Context(), dir, testName, x); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, replaceIndex(t.Context(), dir, testName, x))
 	c := &Config{Bytes: report(t, dir, nil).Bytes / 2}
-	if err := c.Retain(t.Context(), dir, testName.Host, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Retain(t.Context(), dir, testName.Host, time.Now()))
 	f := &failGet{dir, 1}
 	r := &Recorder{Host: testName.Host, Log: zerolog.Nop(), store: f}
 	again := newSession(r, &protocol.SessionInfo{ID: testName.ID, Instance: testName.Instance})
-	if err := r.persist(t.Context(), func(ctx context.Context) error { return again.complete(ctx, &final) }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.persist(t.Context(), func(ctx context.Context) error { return again.complete(ctx, &final) }))
 	for _, p := range report(t, dir, nil).Problems {
 		t.Errorf("%+v", p)
 	}
@@ -293,12 +266,8 @@ func TestSweepInOddPath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "disk [1]")
 	s := OpenDir(dir)
 	draft := filepath.Join(dir, "host", "a@b", machine.TemporaryPrefix+"x")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(draft), 0o700), os.WriteFile(draft, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.sweepDrafts("host", time.Now().Add(draftAge)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.MkdirAll(filepath.Dir(draft), 0o700), os.WriteFile(draft, nil, 0o600)))
+	testkit.Must(t, s.sweepDrafts("host", time.Now().Add(draftAge)))
 	if _, err := os.Stat(draft); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an old draft is still there: %v", err)
 	}
@@ -309,9 +278,7 @@ func TestTornIndexHasLimits(t *testing.T) {
 	dir := t.TempDir()
 	s := OpenDir(dir)
 	newProgram(t, 1, 4000).record(s, nil, nil)
-	if err := os.WriteFile(filepath.Join(dir, "host", "build@Uyy4", indexName), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "host", "build@Uyy4", indexName), nil, 0o600))
 	before := report(t, s, nil)
 	c := &Config{Age: time.Hour}
 	err := c.Retain(t.Context(), s, testName.Host, time.Now().Add(2*time.Hour))

@@ -18,19 +18,16 @@ import (
 	"time"
 
 	"holdfast/shared/config"
+	"holdfast/shared/testkit"
 )
 
 // openTestS3 returns the store in a bucket with a prefix.
 func openTestS3(t *testing.T, endpoint string) *S3 {
 	t.Helper()
 	u, err := url.Parse(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s, err := OpenS3(&config.Bucket{Endpoint: u, Name: "recordings", Prefix: "of/all hosts"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }
 
@@ -68,9 +65,7 @@ func calls(s Store) map[string]func(context.Context) error {
 func TestS3WithoutServer(t *testing.T) {
 	setCredentials(t, "id", "the secret key")
 	l, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections, and does not answer
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s := openTestS3(t, "http://"+l.Addr().String())
 	check := func(what string, want error, ctx func() (context.Context, context.CancelFunc)) {
 		var wg sync.WaitGroup
@@ -96,9 +91,7 @@ func TestS3WithoutServer(t *testing.T) {
 	s.requestTime = 50 * time.Millisecond
 	check("no answer", errNoAnswer, func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) })
 	s.requestTime = time.Hour
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Close())
 	check("no server", nil, func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) })
 }
 
@@ -174,9 +167,7 @@ func TestS3RenewsCredentials(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "credentials")
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
 	write := func(id string) {
-		if err := os.WriteFile(file, []byte("[default]\naws_access_key_id = "+id+"\naws_secret_access_key = secret\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, []byte("[default]\naws_access_key_id = "+id+"\naws_secret_access_key = secret\n"), 0o600))
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Authorization"), "Credential=new/") {
@@ -236,9 +227,7 @@ func TestS3Probe(t *testing.T) {
 		t.Errorf("a server that refuses nothing: %q, %v, and it has %v", failed, err, objects)
 	}
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections, and does not answer
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = silent.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

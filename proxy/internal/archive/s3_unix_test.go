@@ -21,9 +21,7 @@ func TestS3SlowCredentials(t *testing.T) {
 	dir := t.TempDir()
 	profile, pipe := filepath.Join(dir, "credentials"), filepath.Join(dir, "pipe")
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", profile)
-	if err := errors.Join(os.WriteFile(profile, []byte("[default]\ncredential_process = cat "+pipe+"\n"), 0o600), syscall.Mkfifo(pipe, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.WriteFile(profile, []byte("[default]\ncredential_process = cat "+pipe+"\n"), 0o600), syscall.Mkfifo(pipe, 0o600)))
 	keys := &awsKeys{limit: 10 * time.Millisecond}
 	if v, err := keys.Retrieve(); err == nil || !keys.IsExpired() {
 		t.Errorf("before the program answers: %v, %v", v, err)
@@ -32,9 +30,7 @@ func TestS3SlowCredentials(t *testing.T) {
 	go func() { // waits until the program reads
 		answered <- os.WriteFile(pipe, []byte(`{"Version": 1, "AccessKeyId": "id", "SecretAccessKey": "key"}`), 0)
 	}()
-	if err := testkit.Within(t, time.Minute, "the program reads", answered); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, testkit.Within(t, time.Minute, "the program reads", answered))
 	testkit.Eventually(t, time.Minute, func() bool {
 		v, err := keys.Retrieve()
 		return err == nil && v.AccessKeyID == "id"
@@ -49,9 +45,7 @@ func TestS3Server(t *testing.T) {
 	testStore(t, s)
 	const n = 1100
 	for i := range n {
-		if err := s.Put(t.Context(), fmt.Sprintf("host/many@x/%05d", i), nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Put(t.Context(), fmt.Sprintf("host/many@x/%05d", i), nil))
 	}
 	i := 0
 	for o, err := range s.List(t.Context(), "host/many@x/") {

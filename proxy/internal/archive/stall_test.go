@@ -12,6 +12,7 @@ import (
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/link"
+	"holdfast/shared/testkit"
 	"holdfast/shared/testkit/fakelink"
 )
 
@@ -36,13 +37,9 @@ type oneLink struct {
 func linkTo(t *testing.T, sup *fakelink.Supervisor) oneLink {
 	t.Helper()
 	nc, err := sup.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	conn, _, _, err := link.Dial(nc, wire.Hello{Protocol: protocol.Supported(), PID: 1, Instance: "p"}, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return oneLink{conn: conn}
 }

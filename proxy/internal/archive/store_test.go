@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"holdfast/shared/machine"
+	"holdfast/shared/testkit"
 )
 
 // testStore checks what all stores have in common. The store must be empty.
@@ -22,9 +23,7 @@ func testStore(t *testing.T, s Store) {
 	list := func(prefix string) (keys []string) {
 		t.Helper()
 		for o, err := range s.List(ctx, prefix) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			keys = append(keys, fmt.Sprint(o.Key, " ", o.Bytes))
 			if time.Since(o.Modified).Abs() > time.Hour {
 				t.Errorf("%s was modified at %v", o.Key, o.Modified)
@@ -38,9 +37,7 @@ func testStore(t *testing.T, s Store) {
 	if _, err := s.Get(ctx, "host/a@b/x", 10); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Get of a missing object: %v", err)
 	}
-	if err := s.Put(ctx, "host/a@b/x", []byte("first")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Put(ctx, "host/a@b/x", []byte("first")))
 	if err := s.Put(ctx, "host/a@b/x", []byte("second")); !errors.Is(err, ErrExists) {
 		t.Errorf("second Put: %v", err)
 	}
@@ -50,9 +47,7 @@ func testStore(t *testing.T, s Store) {
 	if _, err := s.Get(ctx, "host/a@b/x", 4); !errors.Is(err, ErrTorn) {
 		t.Errorf("Get of an object that is too long: %v", err)
 	}
-	if err := errors.Join(s.Replace(ctx, "host/a@b/x", []byte("third")), s.Replace(ctx, "host/a@b/w", nil), s.Replace(ctx, "other/a@b/x", []byte("1"))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(s.Replace(ctx, "host/a@b/x", []byte("third")), s.Replace(ctx, "host/a@b/w", nil), s.Replace(ctx, "other/a@b/x", []byte("1"))))
 	if data, err := s.Get(ctx, "host/a@b/x", 5); string(data) != "third" || err != nil {
 		t.Errorf("Get: %q, %v", data, err)
 	}
@@ -121,18 +116,12 @@ func TestOddFiles(t *testing.T) {
 		t.Errorf("Get of a link: %v", err)
 	}
 	draft := filepath.Join(dir, "host", "a@b", machine.TemporaryPrefix+"x")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(draft), 0o700), os.WriteFile(draft, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.sweepDrafts("host", time.Now().Add(-draftAge)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.MkdirAll(filepath.Dir(draft), 0o700), os.WriteFile(draft, nil, 0o600)))
+	testkit.Must(t, s.sweepDrafts("host", time.Now().Add(-draftAge)))
 	if _, err := os.Stat(draft); err != nil {
 		t.Errorf("a new draft was removed: %v", err)
 	}
-	if err := s.sweepDrafts("host", time.Now().Add(draftAge)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.sweepDrafts("host", time.Now().Add(draftAge)))
 	if _, err := os.Stat(draft); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an old draft is still there: %v", err)
 	}

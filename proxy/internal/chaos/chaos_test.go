@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 // A verdict has an error for each promise that a client breaks, and none for one that keeps all.
@@ -38,9 +40,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			one := newProbe(7, 0, filepath.Dir(p.file))
 			for _, rep := range tt.reports {
-				if err := one.take(rep); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, one.take(rep))
 			}
 			v := (&run{probes: []*probe{one}}).judge()
 			if v.OK != (tt.want == "") || v.OK != (len(v.Errors) == 0) || !v.OK && (len(v.Errors) > 1 || !strings.Contains(v.Errors[0], tt.want)) {
@@ -80,12 +80,8 @@ func runToStop(t *testing.T, p *probe, keys string) []byte {
 	}
 	go func() { _, _ = io.WriteString(input, stopKey) }() // the probe may be printing
 	remaining, err := io.ReadAll(output)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, <-ended)
 	return append(printed, remaining...)
 }
 
@@ -109,9 +105,7 @@ func TestRelay(t *testing.T) {
 	listen := func(name string) (net.Listener, func() (net.Conn, error)) {
 		path := filepath.Join(t.TempDir(), name)
 		ln, err := net.Listen("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { _ = ln.Close() })
 		return ln, func() (net.Conn, error) { return net.Dial("unix", path) }
 	}
@@ -136,16 +130,12 @@ func TestRelay(t *testing.T) {
 	}
 	connect := func() net.Conn {
 		conn, err := dial()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}
 	cut := connect()
-	if err := echo(cut); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, echo(cut))
 	r.Cut()
 	if err := echo(cut); err == nil {
 		t.Error("a connection that was cut continues")

@@ -16,9 +16,7 @@ import (
 func TestAgentSilent(t *testing.T) {
 	dirs := config.Dirs{Runtime: testkit.Dir(t)}
 	ln, err := socket.Listen(dirs.Socket(AgentSocket), socket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer ln.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 func TestAwayText(t *testing.T) {
@@ -92,9 +93,7 @@ func TestPrintEnv(t *testing.T) {
 			words, run = "fish", "source; "
 		}
 		var b bytes.Buffer
-		if err := printEnv(&b, env, words, link); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, printEnv(&b, env, words, link))
 		cmd := exec.Command(path, "-c", run+`printf '%s|' "$DISPLAY" "$SSH_AUTH_SOCK" "$SSH_TTY" "$XAUTHORITY" "$LD_PRELOAD"`)
 		cmd.Stdin, cmd.Env = &b, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XAUTHORITY=old", "SSH_AUTH_SOCK=old"}
 		out, err := cmd.CombinedOutput()
@@ -106,9 +105,7 @@ func TestPrintEnv(t *testing.T) {
 		}
 	}
 	// The agent is the link, even if the viewer has no agent.
-	if err := os.Symlink("/a", link); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink("/a", link))
 	for value, want := range map[string]string{"SSH_AUTH_SOCK=/a": link, "SSH_AUTH_SOCK=/b": "/b", "DISPLAY=": link} {
 		var b bytes.Buffer
 		if err := printEnv(&b, []string{value}, "sh", link); err != nil || !strings.Contains(b.String(), fmt.Sprintf("export SSH_AUTH_SOCK=%s\n", want)) {

@@ -12,6 +12,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/testkit"
 )
 
 // However output is cut into events, each event is valid JSON and valid UTF-8, and together they have the whole
@@ -24,9 +25,7 @@ func TestCastText(t *testing.T) {
 			var b bytes.Buffer
 			c := &castWriter{w: &b}
 			for n, p := range []string{text[:i], text[i:j], text[j:]} {
-				if err := c.writeOutput(time.Duration(n)*time.Second, []byte(p)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, c.writeOutput(time.Duration(n)*time.Second, []byte(p)))
 			}
 			if err := c.flush(time.Second); err != nil { // an earlier time must not go back
 				t.Fatal(err)
@@ -75,9 +74,7 @@ func TestOpenCast(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "f.cast")
 			if tt.name != "new" {
-				if err := os.WriteFile(path, []byte(tt.is), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.WriteFile(path, []byte(tt.is), 0o600))
 			}
 			w, length, done, err := openCast(path, nil, tt.overwrite, tt.goOn)
 			switch {
@@ -87,9 +84,7 @@ func TestOpenCast(t *testing.T) {
 				if _, err := w.Write([]byte("x")); err != nil {
 					t.Fatal(err)
 				}
-				if err := done(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, done())
 			}
 			if b, _ := os.ReadFile(path); length != tt.length || string(b) != tt.left {
 				t.Errorf("%v, %q, want %v, %q", length, b, tt.length, tt.left)

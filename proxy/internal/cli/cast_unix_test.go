@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // A recording must not be changed by another recorder while the first one writes it.
 func TestOpenCastTwice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.cast")
 	w, _, done, err := openCast(path, nil, false, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, text := range []string{"", "{\"version\": 2}\n"} {
 		if _, err := w.Write([]byte(text)); err != nil {
 			t.Fatal(err)
@@ -29,13 +29,9 @@ func TestOpenCastTwice(t *testing.T) {
 			t.Errorf("the file has %q, %v, want %q", now, err, text)
 		}
 	}
-	if err := done(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, done())
 	if _, _, done, err = openCast(path, nil, false, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := done(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, done())
 }

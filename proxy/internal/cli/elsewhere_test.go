@@ -23,18 +23,12 @@ func TestElsewhere(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", dir)
 	t.Setenv("HOME", dir)
 	run := filepath.Join(dir, ".local/state/holdfast/run")
-	if err := os.MkdirAll(run, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(run, 0o700))
 	ln, err := socket.Listen(filepath.Join(run, config.SupervisorSocket), socket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = ln.Close() }()
 	dirs, err := config.Resolve("", os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	want := doctor.Place{Dir: run, Runs: "daemons of yours run", Command: "proxy ls --dir " + run}
 	if got := (&App{}).elsewhere(t.Context(), dirs, ""); !slices.Contains(got, want) { // the machine may have others
 		t.Errorf("got %+v, want %+v", got, want)

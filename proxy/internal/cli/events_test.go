@@ -6,14 +6,14 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // --kind accepts each kind of event that the schema of the api lists.
 func TestEventKinds(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "protocol", "api", "schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var schema struct {
 		Defs struct {
 			Event struct {
@@ -25,9 +25,7 @@ func TestEventKinds(t *testing.T) {
 			} `json:"event"`
 		} `json:"$defs"`
 	}
-	if err := json.Unmarshal(text, &schema); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(text, &schema))
 	kinds := schema.Defs.Event.Properties.Event.Examples
 	if len(kinds) == 0 {
 		t.Fatal("the schema lists no kind of event")

@@ -22,9 +22,7 @@ import (
 func TestFollower(t *testing.T) {
 	path := filepath.Join(testkit.Dir(t), "report")
 	pipe, err := makeReport(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f := &follower{o: &handoffOptions{quiet: true}, pipe: pipe, seen: map[string]handoff.Progress{}}
 	defer f.close()
 	if info, err := os.Stat(path); err != nil || info.Mode().Type() != fs.ModeNamedPipe || info.Mode().Perm() != 0o600 {
@@ -32,9 +30,7 @@ func TestFollower(t *testing.T) {
 	}
 	f.read()
 	successor, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, part := range []string{`{"step":"linked"}` + "\n" + `{"step":"ser`, `ving","pid":7}` + "\n"} {
 		if f.over() {
 			t.Error("half of a step was read")
@@ -64,25 +60,17 @@ func TestFollower(t *testing.T) {
 func TestReportsOfKilledCommands(t *testing.T) {
 	a := &App{Dir: testkit.Dir(t), Proxy: config.DefaultProxy, ending: &ending{}}
 	running, err := a.newFollower(&handoffOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer running.close()
 	killed, err := a.newFollower(&handoffOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := killed.pipe.Close(); err != nil { // as the kernel does
 		t.Fatal(err)
 	}
 	file := filepath.Join(a.Dir, "proxy.handoff-file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, nil, 0o600))
 	next, err := a.newFollower(&handoffOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer next.close()
 	for path, want := range map[string]bool{running.pipe.Name(): true, killed.pipe.Name(): false, next.pipe.Name(): true, file: true} {
 		if _, err := os.Lstat(path); (err == nil) != want {
@@ -98,14 +86,10 @@ func TestReportsOfKilledCommands(t *testing.T) {
 func TestWaitServingLate(t *testing.T) {
 	a := &App{Dir: testkit.Dir(t), Proxy: config.DefaultProxy, ending: &ending{}}
 	f, err := a.newFollower(&handoffOptions{quiet: true, timeout: -Grace}) // the time is over at once
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.close()
 	old, err := socket.Listen(filepath.Join(a.Dir, config.APISocket(a.Proxy)), socket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer old.Close()
 	go func() {
 		conn, _, err := old.Accept()
@@ -120,9 +104,7 @@ func TestWaitServingLate(t *testing.T) {
 		greet(t, conn)
 	}()
 	p, err := daemon.StartHere(daemon.Spec{Path: "/bin/sleep", Args: []string{"1000"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer p.End()
 	if err := a.waitServing(t.Context(), p, f); err != nil {
 		t.Error(err)
@@ -138,21 +120,15 @@ func TestWaitServingLate(t *testing.T) {
 func TestLastError(t *testing.T) {
 	a := &App{Dir: testkit.Dir(t), Proxy: config.DefaultProxy}
 	path := filepath.Join(a.Dir, "proxy.log")
-	if err := os.WriteFile(path, []byte(`{"error":"of today"}`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(`{"error":"of today"}`+"\n"), 0o600))
 	if got := a.lastError(); got != "of today" {
 		t.Errorf("the last error is %q", got)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(path))
 	if got := a.lastError(); got != "its log "+path+" is empty" {
 		t.Errorf("without a log, the last error is %q", got)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(path))
 	if err := os.Mkdir(path, 0o700); err != nil { // like a file of another user
 		t.Fatal(err)
 	}

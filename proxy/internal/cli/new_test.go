@@ -12,6 +12,7 @@ import (
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/plain"
 	"holdfast/shared/sysexits"
+	"holdfast/shared/testkit"
 )
 
 // A variable that is named as secret is passed to the session, although others like it are not.
@@ -22,9 +23,7 @@ func TestSecretEnv(t *testing.T) {
 	for _, clear := range []bool{false, true} {
 		o := &newOptions{secretEnv: []string{"MY_TOKEN", "GIVEN_TOKEN", "UNSET_TOKEN", "*_TOKEN"}, env: []string{"GIVEN_TOKEN=new"}, clearEnv: clear, limits: &protocol.Limits{}}
 		r, err := o.request([]string{"sh"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var got []string
 		for _, name := range []string{"MY_TOKEN", "OTHER_TOKEN", "GIVEN_TOKEN", "UNSET_TOKEN"} {
 			for _, kv := range r.Env {
@@ -51,9 +50,7 @@ func TestEnvIsText(t *testing.T) {
 	defer func() { plain.Stderr = stderr }()
 	o := &newOptions{env: []string{"A=b"}, limits: &protocol.Limits{}}
 	r, err := o.request([]string{"sh"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if env := o.attach.textOf(viewerEnv(os.Environ())); !isAllText(env) || !isAllText(r.Env) {
 		t.Errorf("not text: %q, %q", env, r.Env)
 	}
@@ -94,9 +91,7 @@ func TestDurableFlag(t *testing.T) {
 func TestRemovedDirectory(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.RemoveAll(dir))
 	for _, cwd := range []string{"", "sub"} {
 		_, err := (&newOptions{cwd: cwd}).directory()
 		if code := exitcode.Of(err); code != sysexits.OSError || !strings.Contains(exitcode.Text(err), "cd to another one") {

@@ -42,9 +42,7 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	guide, err := os.ReadFile("../../../.github/docs/many-hosts.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for p, names := range rows {
 		slices.Sort(names)
 		if row := "\n| " + strings.Join(names, " ") + " |"; !strings.Contains(string(guide), row) {

@@ -176,9 +176,7 @@ func TestTables(t *testing.T) {
 	}
 	const mark = "<!-- The tables are written by go test -run TestTables -update. -->\n\n"
 	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	before, _, found := strings.Cut(string(page), mark)
 	if !found {
 		t.Fatalf("README.md lacks the line %s", mark)

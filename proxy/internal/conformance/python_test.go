@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // exampleBlock is the client in the guide.
@@ -16,22 +18,16 @@ func TestPythonExample(t *testing.T) {
 	t.Parallel()
 	python := python3(t)
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", ".github", "docs", "write-client.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	block := exampleBlock.FindSubmatch(page)
 	if block == nil {
 		t.Fatal("the guide has no block with the file client.py")
 	}
 	harness, err := os.ReadFile(filepath.Join("testdata", "example_harness.py"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dir := t.TempDir() // Python imports from the directory of its program
 	for name, content := range map[string][]byte{"client.py": block[1], "harness.py": harness} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	// The patience is that of the command, because authors copy this harness and run the command.
 	passes(t, Options{Start: Program(python, "-B", filepath.Join(dir, "harness.py")), Jobs: 4})

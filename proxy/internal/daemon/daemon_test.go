@@ -97,9 +97,7 @@ func (b bench) env(role string) []string {
 func self(t *testing.T) string {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return exe
 }
 
@@ -147,9 +145,7 @@ func TestStart(t *testing.T) {
 			p, err := Start(t.Context(), Spec{
 				Path: self(t), Args: []string{filepath.Join(b.dir, "report"), "two words", "$HOME"}, Env: b.env("report"),
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer kill(t, p)
 			f := b.found(t)
 			if f.PID != p.PID || f.Session != p.PID || f.Dir != "/" || f.Scoped != tt.scoped {
@@ -176,13 +172,9 @@ func TestStart(t *testing.T) {
 func leak(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "leaked")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, nil, 0o600))
 	fd, err := unix.Open(path, unix.O_RDONLY, 0) // not close-on-exec
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	return path
 }
@@ -193,9 +185,7 @@ func TestEarlyEnd(t *testing.T) {
 	for _, script := range []string{"", execScope} {
 		b := newBench(t, script)
 		p, err := Start(t.Context(), Spec{Path: self(t), Env: b.env("fail")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		<-p.Exited
 		var exit *exec.ExitError
 		if !errors.As(p.Err(), &exit) || exit.ExitCode() != 3 {
@@ -210,9 +200,7 @@ func TestEarlyEnd(t *testing.T) {
 // A manager that hangs delays the caller only for a limited time, and leaves no process behind.
 func TestManagerHangs(t *testing.T) {
 	b := newBench(t, fmt.Sprintf("echo $$ >%s; exec /bin/cat %s", "$XDG_RUNTIME_DIR/pid", "$XDG_RUNTIME_DIR/fifo"))
-	if err := unix.Mkfifo(filepath.Join(b.dir, "fifo"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Mkfifo(filepath.Join(b.dir, "fifo"), 0o600))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	impatient := errors.New("impatient")
 	spec := Spec{Path: self(t), Env: b.env("report")}

@@ -84,9 +84,7 @@ func supervisor(version string) *protocol.ProcessStatus {
 
 func (m *machine) must(err error) {
 	m.t.Helper()
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testkit.Must(m.t, err)
 }
 
 func (m *machine) file(name, text string) {

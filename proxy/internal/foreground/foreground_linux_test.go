@@ -39,17 +39,11 @@ func TestIn(t *testing.T) {
 					return
 				}
 				path := filepath.Join(proc, dir)
-				if err := os.MkdirAll(filepath.Join(path, "task", dir), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.MkdirAll(filepath.Join(path, "task", dir), 0o700))
 				for name, text := range map[string]string{"stat": stat, "task/" + dir + "/children": tt.children} {
-					if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, os.WriteFile(filepath.Join(path, name), []byte(text), 0o600))
 				}
-				if err := os.Symlink(cwd, filepath.Join(path, "cwd")); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.Symlink(cwd, filepath.Join(path, "cwd")))
 			}
 			put("10", tt.leader, "/leader")
 			put("20", tt.other, "/other")
@@ -82,21 +76,13 @@ func TestReads(t *testing.T) {
 		proc := t.TempDir()
 		put := func(dir, group, children, call string) {
 			path := filepath.Join(proc, dir)
-			if err := os.MkdirAll(filepath.Join(path, "task", dir), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.MkdirAll(filepath.Join(path, "task", dir), 0o700))
 			stat := fmt.Sprintf("%s (x) S 1 %s 10 %d 20 0", dir, group, terminal)
 			for name, text := range map[string]string{"stat": stat, "task/" + dir + "/children": children, "syscall": call} {
-				if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.WriteFile(filepath.Join(path, name), []byte(text), 0o600))
 			}
-			if err := os.Mkdir(filepath.Join(path, "fd"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(tt.link, filepath.Join(path, "fd", "3")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Mkdir(filepath.Join(path, "fd"), 0o700))
+			testkit.Must(t, os.Symlink(tt.link, filepath.Join(path, "fd", "3")))
 		}
 		put("10", "10", "20", "61 0xffffffff")
 		put("20", "20", "21", "61 0xffffffff") // as git, which waits for its pager
@@ -112,14 +98,10 @@ func TestOf(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command("sleep", "1000")
 	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	pid := cmd.Process.Pid
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Process.Signal(syscall.SIGSTOP))
 	testkit.Eventually(t, 10*time.Second, func() bool { f := Of(pid); return f != nil && f.Stopped && f.Name == "sleep" && f.Cwd == dir }, "the process is reported as stopped")
 	if Of(0) != nil || Of(-1) != nil {
 		t.Error("a process that does not exist has a foreground")

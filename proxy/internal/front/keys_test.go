@@ -8,6 +8,7 @@ import (
 
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/sysexits"
+	"holdfast/shared/testkit"
 )
 
 func TestParseDetachKey(t *testing.T) {
@@ -64,9 +65,7 @@ type recorder struct {
 func newRecorder(t testing.TB, keys string) *recorder {
 	t.Helper()
 	k, err := ParseDetachKey(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := &recorder{}
 	r.keyFilter = newKeyFilter(k, func(p []byte) { r.sent = append(r.sent, p...) })
 	r.wait = time.Hour
@@ -136,9 +135,7 @@ func TestKeyFilter(t *testing.T) {
 // escape, too.
 func TestKeyFilterReleases(t *testing.T) {
 	k, err := ParseDetachKey(DefaultDetachKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	sent := make(chan string, 4)
 	f := newKeyFilter(k, func(p []byte) { sent <- string(p) })
 	f.wait = time.Millisecond

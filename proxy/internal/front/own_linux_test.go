@@ -6,19 +6,17 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // pseudoTerminal returns the two ends of a terminal without echo.
 func pseudoTerminal(t *testing.T) (master, terminal *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = master.Close() })
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
 	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, master.Fd(), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY)
 	if errno != 0 {
 		t.Fatal(errno)
@@ -33,9 +31,7 @@ func TestOwn(t *testing.T) {
 	master, terminal := pseudoTerminal(t)
 	t.Setenv("TERM", "dumb") // no title is saved
 	front := Open(terminal, terminal)
-	if err := front.Raw(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, front.Raw())
 	defer front.Restore()
 	read := make(chan string)
 	go func() {
@@ -71,9 +67,7 @@ func TestOwn(t *testing.T) {
 // The notice of a link that stalls must fit in one row, because a longer one would scroll the screen.
 func TestOverlayOfNarrowTerminal(t *testing.T) {
 	master, terminal := pseudoTerminal(t)
-	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 20, Row: 5}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 20, Row: 5}))
 	t.Setenv("TERM", "xterm")
 	Open(terminal, terminal).overlay("[no answer for 3 s; input is kept]")
 	buf := make([]byte, 200)
@@ -86,9 +80,7 @@ func TestOverlayOfNarrowTerminal(t *testing.T) {
 // A file that is no terminal must be used as it is.
 func TestOwnOfOthers(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	defer w.Close()
 	if own(r) != r {

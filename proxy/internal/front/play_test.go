@@ -13,6 +13,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // tape is a recording of digits: one byte is printed each second, except after the fifth, when the session is silent
@@ -117,9 +118,7 @@ func TestPlay(t *testing.T) {
 				begun := time.Now()
 				var scrolled []bool // of each state
 				p := &player{PlayOptions: tt.o, recording: r, out: &out, keys: keys, clear: func(scroll bool) { scrolled = append(scrolled, scroll) }}
-				if err := p.run(ctx); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, p.run(ctx))
 				if got := out.String(); got != tt.want {
 					t.Errorf("the player shows %q, want %q", got, tt.want)
 				}
@@ -148,9 +147,7 @@ func (unanswered) State(ctx context.Context, _ protocol.Moment) (*protocol.Scree
 func TestPlayUnanswered(t *testing.T) {
 	for _, keys := range []string{"q", strings.Repeat("\x1b[D", 2*maxKeys) + "\x03"} {
 		in, typed, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := typed.WriteString(keys); err != nil {
 			t.Fatal(err)
 		}

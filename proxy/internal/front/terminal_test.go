@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"holdfast/shared/termmode"
+	"holdfast/shared/testkit"
 )
 
 // always is the end of every undo.
@@ -191,14 +192,10 @@ func FuzzModes(f *testing.F) {
 // TestTerminalWithoutTerminal checks that only the session's output is written, and none after restore.
 func TestTerminalWithoutTerminal(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	term := Open(r, w)
-	if err := term.Raw(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, term.Raw())
 	term.clear(true)
 	if _, err := term.Write([]byte("\x1b[?1049hhello")); err != nil {
 		t.Fatal(err)
@@ -208,9 +205,7 @@ func TestTerminalWithoutTerminal(t *testing.T) {
 	if _, err := term.Write([]byte("late")); err == nil {
 		t.Error("output was accepted after restore")
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	var got strings.Builder
 	if _, err := r.WriteTo(&got); err != nil {
 		t.Fatal(err)

@@ -53,9 +53,7 @@ func newOld(t *testing.T, change func(*old)) *old {
 	}
 	t.Cleanup(func() { o.api.Close() })
 	ln, err := socket.Listen(o.control, socket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	o.offer = &Offer{
 		Build: "1.0", Files: o.files, Records: hello.Records, Log: zerolog.Nop(),
 		Look:  func(_ context.Context, body json.RawMessage) (json.RawMessage, error) { return body, nil },
@@ -144,9 +142,7 @@ func TestTakeOver(t *testing.T) {
 		}
 	})
 	take, err := Begin(testkit.Soon(t), o.control, hello)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if take.PID != os.Getpid() || take.Version != "1.0" {
 		t.Errorf("the handoff is from %d %q", take.PID, take.Version)
 	}
@@ -159,9 +155,7 @@ func TestTakeOver(t *testing.T) {
 	}
 	text[0].Close()
 	ln, err := socket.Adopt(o.api.Path(), take.Files("api"), socket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer ln.Close()
 	o.staying(t)
 	knock(o)
@@ -189,9 +183,7 @@ func TestSuccessorDies(t *testing.T) {
 		die(take)
 	}
 	conn := dialControl(t, o) // dies before it has read the offer
-	if err := say(conn, message{Do: "take", Versions: supported}, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, say(conn, message{Do: "take", Versions: supported}, nil))
 	conn.Close()
 	o.staying(t)
 	if c, err := net.Dial("unix", o.api.Path()); err != nil {
@@ -212,9 +204,7 @@ func TestSuccessorDies(t *testing.T) {
 func dialControl(t *testing.T, o *old) *net.UnixConn {
 	t.Helper()
 	conn, _, err := socket.Dial(testkit.Soon(t), o.control)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -243,9 +233,7 @@ func TestVersions(t *testing.T) {
 	o := newOld(t, nil)
 	theirs := protocol.VersionRange{Min: Version + 1, Max: Version + 3}
 	conn := dialControl(t, o)
-	if err := say(conn, message{Do: "take", Versions: theirs}, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, say(conn, message{Do: "take", Versions: theirs}, nil))
 	_, _, err := received(conn, "offer")
 	if e := protocol.AsError(err); e.Code != protocol.CodeProtocolMismatch || e.Local == nil || *e.Local != supported || e.Remote == nil || *e.Remote != theirs {
 		t.Errorf("a newer successor receives %+v", err)
@@ -281,9 +269,7 @@ func TestNothingToGive(t *testing.T) {
 func TestBadRequests(t *testing.T) {
 	o := newOld(t, nil)
 	file, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer file.Close()
 	for name, does := range map[string]func(*net.UnixConn) error{
 		"nothing":      func(*net.UnixConn) error { return nil },
@@ -303,9 +289,7 @@ func TestBadRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := dialControl(t, o)
-			if err := does(conn); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, does(conn))
 			_ = conn.CloseWrite()
 			_ = conn.SetReadDeadline(time.Now().Add(patience))
 			if b, err := io.ReadAll(conn); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
@@ -318,9 +302,7 @@ func TestBadRequests(t *testing.T) {
 	for name, m := range map[string]message{"another word": {Do: "take"}, "fewer than none": {Do: "serving", Groups: []Group{{"a", -1}}}} {
 		t.Run("then "+name, func(t *testing.T) {
 			take := begin(t, o)
-			if err := say(take.peer.conn, m, nil); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, say(take.peer.conn, m, nil))
 			_ = take.peer.conn.SetReadDeadline(time.Now().Add(patience))
 			if _, err := heard(take.peer.conn, "go"); protocol.CodeOf(err) != protocol.CodeInternal || errors.Is(err, ErrGone) {
 				t.Errorf("received %v", err)
@@ -336,9 +318,7 @@ func fakeOld(t *testing.T, answer func(*net.UnixConn)) (path string) {
 	t.Helper()
 	path = filepath.Join(testkit.Dir(t), "control")
 	ln, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -361,9 +341,7 @@ func fakeOld(t *testing.T, answer func(*net.UnixConn)) (path string) {
 func TestBadOffers(t *testing.T) {
 	testkit.CheckLeaks(t)
 	file, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer file.Close()
 	const huge = 1 << 62 // the sum of four of them overflows to 0
 	for name, answer := range map[string]func(*net.UnixConn){
@@ -402,9 +380,7 @@ func TestOldVanishes(t *testing.T) {
 				then(c)
 			})
 			take, err := Begin(testkit.Soon(t), path, hello)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if err := finish(take); err == nil {
 				t.Error("Serving succeeded although the old proxy has died")
 			}

@@ -26,13 +26,9 @@ func conns(t *testing.T, n int) (near []Conn, far []*net.UnixConn) {
 	t.Helper()
 	for i := range n {
 		a, b, err := socketPair(t)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		f, err := machine.Duplicate(a, "client")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { f.Close() })
 		near, far = append(near, Conn{Record: fmt.Appendf(nil, "record %d", i), File: f}), append(far, b)
 	}
@@ -71,9 +67,7 @@ func greeted(t *testing.T, far []*net.UnixConn) {
 	t.Helper()
 	for _, c := range far {
 		buf := make([]byte, 10)
-		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.SetReadDeadline(time.Now().Add(patience)))
 		if n, err := c.Read(buf); string(buf[:n]) != "hello" {
 			t.Errorf("read %q, %v", buf[:n], err)
 		}
@@ -247,9 +241,7 @@ func TestOldDiesWhileItGives(t *testing.T) {
 				}
 			})
 			take, err := Begin(testkit.Soon(t), path, hello)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			_, _, err = take.Prepared(func(conns []Conn, _ []byte, ours <-chan struct{}) error {
 				go func() { <-ours; greet(t, conns) }()
 				return nil
@@ -301,9 +293,7 @@ func TestUnconfirmed(t *testing.T) {
 	})
 	t.Cleanup(func() { close(served) })
 	take, err := Begin(testkit.Soon(t), path, hello)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := finish(take); err != nil {
 		t.Error(err)
 	}
@@ -323,19 +313,13 @@ func TestDismiss(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			successor := exec.Command("sleep", "60")
-			if err := successor.Start(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, successor.Start())
 			ended := make(chan error, 1)
 			go func() { ended <- successor.Wait() }()
 			near, far, err := socketPair(t)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			for _, m := range tt.says {
-				if err := say(far, m, nil); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, say(far, m, nil))
 			}
 			far.Close()
 			dismiss(&peer{conn: near}, successor.Process.Pid)
@@ -462,9 +446,7 @@ func TestSlowBatch(t *testing.T) {
 		}
 	})
 	take, err := Begin(testkit.Soon(t), o.control, short)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := finish(take); err != nil {
 		t.Errorf("a slow batch has ended the handoff: %v", err)
 	}
@@ -498,9 +480,7 @@ func TestBadParcels(t *testing.T) {
 			var files []*os.File
 			for range total(groups) {
 				f, err := machine.MemoryFileWith("record", []byte("{}"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				files = append(files, f)
 			}
 			if _, err := unpack(groups, files); err == nil {
@@ -520,16 +500,10 @@ func TestLargestRecord(t *testing.T) {
 	unpacked := func(size int64) (parcel, error) {
 		t.Helper()
 		record, err := machine.MemoryFileWith("record", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := record.Truncate(size); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, record.Truncate(size))
 		conn, err := os.Open(os.DevNull)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return unpack([]Group{{Name: groupConn, Files: filesOfConn}}, []*os.File{conn, record})
 	}
 	const large = 320 << 20

@@ -279,9 +279,7 @@ func TestMakerGivesUp(t *testing.T) {
 func TestClose(t *testing.T) {
 	s, c := running(t)
 	conn, err := c.Conn(testkit.Soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := errors.Join(c.Close(), c.Close()); err != nil {
 		t.Error(err)
 	}

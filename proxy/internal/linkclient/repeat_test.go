@@ -344,9 +344,7 @@ func waitGoesOn(t *testing.T, request protocol.Message, ms int64) {
 	const passes = 20 * time.Millisecond
 	<-time.After(passes)
 	close(hold)
-	if err := testkit.Within(t, soonish, "the call is answered", done); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, testkit.Within(t, soonish, "the call is answered", done))
 	again := reflect.ValueOf(s.Requests()[1]).Elem().FieldByName("TimeoutMS").Interface().(*int64)
 	if left := *again; left > ms-passes.Milliseconds() || left < ms-patience.Milliseconds() {
 		t.Errorf("the repeated wait has a time-out of %d of %d ms", left, ms)

@@ -91,9 +91,7 @@ func (f *session) attached(c *Client, number uint32, spec protocol.AttachSpec) (
 	f.s.t.Helper()
 	f.s.Answer(func(st *link.Stream, request protocol.Message) { f.attach(st, request.(*wire.Attach)) })
 	a, info, err := c.Attach(testkit.Soon(f.s.t), number, spec)
-	if err != nil {
-		f.s.t.Fatal(err)
-	}
+	testkit.Must(f.s.t, err)
 	return a, &view{pos: info.Offset, left: info.SnapshotBytes}
 }
 
@@ -168,18 +166,14 @@ func TestResume(t *testing.T) {
 				if errors.Is(err, io.EOF) {
 					break
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				// The attachment has resumed since, from the position of v.
 				for len(want) < len(s.Requests()) && item.Raw == nil && v.exit == nil {
 					next := spec
 					next.Resume, next.Snapshot = &protocol.Resume{Instance: life, Offset: v.pos}, v.left > 0
 					want = append(want, next)
 				}
-				if err := v.see(item, 9); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, v.see(item, 9))
 			}
 			if !bytes.Equal(v.screen, f.output) || v.exit == nil || v.exit.Exit.ExitCode != 5 {
 				t.Errorf("received %d of %d bytes, exit %+v", len(v.screen), len(f.output), v.exit)
@@ -210,9 +204,7 @@ func TestResumeInSnapshot(t *testing.T) {
 		if err == nil {
 			err = v.see(item, 1)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	if again := s.Requests()[1].(*wire.Attach); again.Resume == nil || again.Resume.Instance != life || !again.Snapshot || again.Writer != "w" {
 		t.Errorf("the second attach is %+v", again)
@@ -262,9 +254,7 @@ func TestCloseDuringResume(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			a, _, err := c.Attach(testkit.Soon(t), 1, protocol.AttachSpec{SessionID: "s"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			before, _ := d.get()
 			s.Stop() // the supervisor does not come back
 			done := make(chan error, 1)
@@ -363,9 +353,7 @@ func TestStolen(t *testing.T) {
 		_ = st.Send(wire.Stolen{StolenBy: "thief"})
 	})
 	a, _, err := c.Attach(testkit.Soon(t), 1, protocol.AttachSpec{SessionID: "s", Steal: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	item, err := a.Next(testkit.Soon(t))
 	if m, ok := item.Message.(*wire.Stolen); err != nil || !ok || m.StolenBy != "thief" {
 		t.Errorf("received %+v, %v", item, err)
@@ -414,9 +402,7 @@ func TestSubscription(t *testing.T) {
 	close(subscribed)
 	for want := uint64(6); want <= last; want++ {
 		e, err := sub.Next(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if e.Event == protocol.EventMissed {
 			want += e.Missed - 1
 		}
@@ -459,9 +445,7 @@ func TestSubscriptionToOtherInstance(t *testing.T) {
 		_, _ = st.Next()
 	})
 	sub, _, err := c.Subscribe(ctx, "first", 39)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i, want := range []wire.Event{{Seq: 40, Event: protocol.EventCreated}, {Seq: 2, Event: protocol.EventMissed}, {Seq: 3, Event: protocol.EventCreated}} {
 		e, err := sub.Next(ctx)
 		if err != nil || e.Seq != want.Seq || e.Event != want.Event || e.Missed != 0 {
@@ -487,9 +471,7 @@ func TestSubscriptionEndsWithoutLink(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	sub, _, err := c.Subscribe(ctx, "", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	before, _ := d.get()
 	s.Stop()
 	done := make(chan error, 1)

@@ -99,9 +99,7 @@ func TestTyping(t *testing.T) {
 			defer wg.Wait()
 			defer cancel()
 			a, info, err := c.Attach(ctx, 1, protocol.AttachSpec{SessionID: "s"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			context.AfterFunc(ctx, a.Close)
 			close(k.first)
 			typist := NewTypist(a, info.InputOffset)

@@ -45,9 +45,7 @@ func listening(s *supervisor) *listener {
 func (l *listener) begin(t *testing.T, c *Client, spec protocol.AttachSpec) (*Attachment, *link.Stream) {
 	t.Helper()
 	a, _, err := c.Attach(testkit.Soon(t), 1, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Within(t, patience, "the attach", l.attach)
 	return a, testkit.Within(t, patience, "the stream", l.streams)
 }
@@ -55,9 +53,7 @@ func (l *listener) begin(t *testing.T, c *Client, spec protocol.AttachSpec) (*At
 func next(t *testing.T, a *Attachment) Item {
 	t.Helper()
 	item, err := a.Next(testkit.Soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return item
 }
 
@@ -133,9 +129,7 @@ func TestToldAgain(t *testing.T) {
 	a.Send(wire.Interrupt{}) // is lost, because it would be too late
 	a.Send(wire.Appearance{Appearance: light})
 	a.Send(wire.Resize{Cols: 110})
-	if err := os.Remove(s.Path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(s.Path))
 	s.Listen()
 	spec := testkit.Within(t, patience, "the resume", l.attach)
 	if spec.Cols != 110 || spec.Rows != 24 || spec.Appearance == nil || *spec.Appearance != light || !spec.Snapshot {

@@ -9,18 +9,16 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 // A line that is no message is answered with an error, and the agent is served further.
 func TestWrongLines(t *testing.T) {
 	in, agentOut := io.Pipe()
 	agentIn, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := agentIn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, agentIn.SetReadDeadline(time.Now().Add(20*time.Second)))
 	done := make(chan error)
 	go func() { done <- Run(t.Context(), Options{Control: ControlNone, In: in, Out: out}) }()
 	answers := bufio.NewScanner(agentIn)

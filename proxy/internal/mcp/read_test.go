@@ -30,9 +30,7 @@ func connect(t *testing.T, w *fakelink.Supervisor) *client.Client {
 	links := linkclient.New(linkclient.Config{Dial: w.Dial, Hello: func() wire.Hello { return wire.Hello{Protocol: protocol.Supported(), Name: "test"} }, Log: zerolog.Nop()})
 	proxy := apiserver.New(apiserver.Config{Link: links, Log: zerolog.Nop()})
 	ln, err := net.Listen("unix", filepath.Join(filepath.Dir(w.Path), "proxy"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -41,9 +39,7 @@ func connect(t *testing.T, w *fakelink.Supervisor) *client.Client {
 		}
 	}()
 	c, err := client.Dial(testkit.Soon(t), client.Options{Name: "test", Dial: func(context.Context) (net.Conn, error) { return net.Dial("unix", ln.Addr().String()) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		_ = c.Close()
 		_ = ln.Close()

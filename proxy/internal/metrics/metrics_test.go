@@ -18,6 +18,7 @@ import (
 	"holdfast/protocol/link"
 	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/policyhost"
+	"holdfast/shared/testkit"
 )
 
 func maker(report *link.StatsReport, err error) *Maker {
@@ -131,9 +132,7 @@ func TestWithoutSupervisor(t *testing.T) {
 func TestLint(t *testing.T) {
 	for _, m := range []*Maker{maker(full, nil), gateMaker()} {
 		problems, err := testutil.GatherAndLint(m.gatherer(t.Context()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, p := range problems {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
@@ -211,9 +210,7 @@ func TestWorkspaces(t *testing.T) {
 // No label has a value that a client can choose.
 func TestLabels(t *testing.T) {
 	families, err := maker(full, nil).gatherer(t.Context()).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	known := map[string][]string{
 		"version": {"1.2.3", "1.2.2"}, "transport": {"unix", "websocket", "raw", "http"}, "type": append(api.Messages.Types(), "other"),
 		"state": {"starting", "running", "draining", "exited"}, "outcome": {"natural", "soft", "hard"}, "method": {"authenticate", "resolve_task", "authorize", "observe"},

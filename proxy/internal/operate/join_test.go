@@ -34,20 +34,12 @@ const limit = 30 * time.Second
 func listenAsGate(t *testing.T) (store *credential.Store, ln net.Listener, text string) {
 	t.Helper()
 	store, err := credential.Open(filepath.Join(t.TempDir(), "gate"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ln, err = tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{store.Certificate()}, MinVersion: tls.VersionTLS13})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.SetAddress(ln.Addr().String(), time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, store.SetAddress(ln.Addr().String(), time.Now()))
 	entry, err := store.NewJoinEntry(gate.ForHosts, time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return store, ln, entry.String()
 }
 
@@ -185,9 +177,7 @@ func answerJoin(t *testing.T, store *credential.Store, conn net.Conn, hasReply b
 func TestAwaitAgent(t *testing.T) {
 	dirs := config.Dirs{State: testkit.Dir(t), Runtime: testkit.Dir(t)}
 	ln, err := socket.Listen(dirs.Socket(cli.AgentSocket), socket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	accepted := make(chan struct{})
 	var asked atomic.Int64
 	go func() {
@@ -210,9 +200,7 @@ func TestAwaitAgent(t *testing.T) {
 	if err == nil {
 		err = state.Save(filepath.Join(dirs.State, joinFile))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := awaitConnected(t.Context(), dirs, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "not connected yet") {
 		t.Errorf("the agent is not connected: %v", err)
 	}

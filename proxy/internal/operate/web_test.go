@@ -21,9 +21,7 @@ func TestOpenPage(t *testing.T) {
 	t.Setenv("DISPLAY", ":0")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	script := "#!/bin/sh\necho \"$1\" >" + dir + "/argument\nf=${1#file://}\nstat -c %a $f >" + dir + "/mode\ncat $f >" + dir + "/content\nrm $f\n"
-	if err := os.WriteFile(filepath.Join(dir, "xdg-open"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "xdg-open"), []byte(script), 0o700))
 	l := &webLink{URL: serve.PageURL("127.0.0.1:1", "secret"), ticket: "secret"}
 	opened, err := openPage(t.Context(), config.Dirs{Runtime: dir}, l)
 	if err != nil || !opened {

@@ -73,17 +73,13 @@ func TestNoAnswer(t *testing.T) {
 	if lines := s.log.with(noAnswer); len(lines) != 3 {
 		t.Errorf("got %v, want one line for each of three questions", lines)
 	}
-	if err := auth(t, h, ""); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, auth(t, h, ""))
 	if lines := s.log.with(again); len(lines) != 1 || lines[0]["count"] != 600.0 {
 		t.Errorf("got %v, want one line with a count of 600", lines)
 	}
 	for range 50 { // the failure comes and goes
 		wantUnavailable(t, "error", auth(t, h, "error"))
-		if err := auth(t, h, ""); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, auth(t, h, ""))
 	}
 	if n := len(s.log.with(noAnswer)) + len(s.log.with(again)); n > 20 {
 		t.Errorf("got %d lines of a policy that fails every other time", n)

@@ -17,26 +17,20 @@ import (
 func benchConfig(b *testing.B) Config {
 	dir := testkit.Dir(b)
 	file := filepath.Join(dir, "role.json")
-	if err := os.WriteFile(file, []byte(`{"Kind":"served"}`), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, os.WriteFile(file, []byte(`{"Kind":"served"}`), 0o600))
 	return Config{Path: programPath(b), ConfigFile: file, Dir: dir}
 }
 
 // BenchmarkAuthorize measures a question. It must not be felt by a client.
 func BenchmarkAuthorize(b *testing.B) {
 	h, err := Start(context.Background(), benchConfig(b))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	defer h.Close()
 	access := policy.Access{Verb: policy.VerbRead, SessionID: "s"}
 	var took []time.Duration
 	for b.Loop() {
 		began := time.Now()
-		if err := h.Authorize(context.Background(), access); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, h.Authorize(context.Background(), access))
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)
@@ -50,9 +44,7 @@ func BenchmarkStart(b *testing.B) {
 	var end time.Duration
 	for b.Loop() {
 		h, err := Start(context.Background(), cfg)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		began := time.Now()
 		_ = h.Close()
 		end += time.Since(began)

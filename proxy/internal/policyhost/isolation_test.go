@@ -25,9 +25,7 @@ func TestIsolation(t *testing.T) {
 		t.Setenv(name, "x")
 	}
 	leftover, err := unix.Dup(0) // a descriptor without close-on-exec, as a launcher may leave one
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer unix.Close(leftover)
 	h, p := s.start(s.config())
 	var names []string
@@ -70,9 +68,7 @@ func TestHostIsKilled(t *testing.T) {
 			cfg := s.config()
 			cfg.Log = zerolog.Logger{}
 			data, err := json.Marshal(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			host := exec.Command(programPath(t))
 			host.Env = append(os.Environ(), hostEnv+"="+string(data))
 			var words bytes.Buffer
@@ -81,9 +77,7 @@ func TestHostIsKilled(t *testing.T) {
 			if err == nil {
 				err = host.Start()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			line, _ := bufio.NewReader(out).ReadString('\n')
 			_ = host.Process.Kill()
 			_ = host.Wait()

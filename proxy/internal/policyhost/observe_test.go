@@ -15,9 +15,7 @@ import (
 func (s *stage) observe(h *Host, from, n int) {
 	s.t.Helper()
 	for i := range n {
-		if err := h.Observe(testkit.Soon(s.t), policy.Event{SessionID: fmt.Sprint(from + i), Labels: map[string]string{"a": "b"}}); err != nil {
-			s.t.Fatal(err)
-		}
+		testkit.Must(s.t, h.Observe(testkit.Soon(s.t), policy.Event{SessionID: fmt.Sprint(from + i), Labels: map[string]string{"a": "b"}}))
 	}
 }
 
@@ -58,9 +56,7 @@ func TestObserveBeforeClose(t *testing.T) {
 	cfg.Grace = limit
 	h, p := s.start(cfg)
 	s.observe(h, 0, 100)
-	if err := h.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, h.Close())
 	testkit.Within(t, limit, "the end of the program", p.gone)
 	if n := len(p.told); n != 100 {
 		t.Errorf("got %d events, want 100", n)
@@ -83,9 +79,7 @@ func TestObserveInVain(t *testing.T) {
 	down(t, h)
 	s.observe(h, 10, 10)
 	testkit.Eventually(t, limit, func() bool { return h.Stats().EventsDropped == 20 }, "all are dropped")
-	if err := h.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, h.Close())
 	if lines := s.log.with("policy events were dropped"); len(lines) != 1 || lines[0]["count"] != 20.0 {
 		t.Errorf("got %v, want one line with the count 20", lines)
 	}

@@ -128,14 +128,10 @@ func TestChildren(t *testing.T) {
 	cfg := s.config()
 	cfg.Path = filepath.Join(s.dir, "policy.sh")
 	script := fmt.Sprintf("#!/bin/sh\n%s=%s %s &\nexec %[3]s\n", configEnv, child, programPath(t))
-	if err := os.WriteFile(cfg.Path, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(cfg.Path, []byte(script), 0o700))
 	h, _ := s.start(cfg)
 	s.next()
-	if err := h.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, h.Close())
 	h, one := s.start(cfg)
 	two := s.next()
 	main := one
@@ -220,9 +216,7 @@ func TestSweepSockets(t *testing.T) {
 	}
 	past := time.Now().Add(-2 * abandoned)
 	for _, dir := range []string{left, lives[0]} {
-		if err := os.Chtimes(dir, past, past); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chtimes(dir, past, past))
 	}
 	sweepSockets(s.dir)
 	if got, _ := filepath.Glob(filepath.Join(s.dir, "plugin-dir*")); len(got) != 1 || got[0] != lives[0] {

@@ -31,9 +31,7 @@ func TestSays(t *testing.T) {
 				if strings.Contains(tt.said, "\xff") && auth(t, h, how+tt.said+"\n") != nil {
 					return // an invalid text cannot be sent as a question
 				}
-				if err := auth(t, h, how+tt.said+"\n"); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, auth(t, h, how+tt.said+"\n"))
 			}
 			lines := s.log.wait(t, "policy says", before+2)[before:]
 			for _, line := range lines {
@@ -43,9 +41,7 @@ func TestSays(t *testing.T) {
 			}
 		})
 	}
-	if err := auth(t, h, "print "+strings.Repeat("x", 3*maxLine)+"\npanic: p\n\nstack\n"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, auth(t, h, "print "+strings.Repeat("x", 3*maxLine)+"\npanic: p\n\nstack\n"))
 	testkit.Eventually(t, limit, func() bool {
 		lines := s.log.with("policy says")
 		return fmt.Sprint(lines[len(lines)-1]["policy"]) == "map[text:stack]"
@@ -68,13 +64,9 @@ func TestFlood(t *testing.T) {
 	s := newStage(t, "served")
 	h, _ := s.start(s.config())
 	const many = 20_000
-	if err := auth(t, h, "print "+strings.Repeat("x\n", many-1)+"last\n"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, auth(t, h, "print "+strings.Repeat("x\n", many-1)+"last\n"))
 	testkit.Eventually(t, limit, func() bool { return h.says.lastLine() == "last" }, "all output is read")
-	if err := h.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, h.Close())
 	said, lost := len(s.log.with("policy says")), 0
 	for _, line := range s.log.with("policy printed too many lines; some were dropped") {
 		lost += int(line["count"].(float64))

@@ -49,9 +49,7 @@ func newStage(t *testing.T, kind string) *stage {
 	s := &stage{t: t, dir: testkit.Dir(t), log: &logs{}, came: make(chan *player, 64)}
 	s.file = filepath.Join(s.dir, "role.json")
 	ln, err := net.Listen("unix", filepath.Join(s.dir, "life"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -79,9 +77,7 @@ func (s *stage) writeRole(file, kind string) {
 	if err == nil {
 		err = os.WriteFile(file, data, 0o600)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Must(s.t, err)
 }
 
 func (s *stage) follow(conn net.Conn) {
@@ -130,9 +126,7 @@ func (s *stage) next() *player {
 
 func (p *player) kill(t *testing.T, sig syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(p.PID, sig); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(p.PID, sig))
 }
 
 func (p *player) open(t *testing.T) {

@@ -62,9 +62,7 @@ func hasty(_ *testing.T, c *Config) { c.StartTime = time.Second }
 func script(text string) func(*testing.T, *Config) {
 	return func(t *testing.T, c *Config) {
 		c.Path = filepath.Join(c.Dir, "script")
-		if err := os.WriteFile(c.Path, []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(c.Path, []byte(text), 0o700))
 	}
 }
 

@@ -18,9 +18,7 @@ func TestSum(t *testing.T) {
 	s := newStage(t, "served")
 	cfg := s.config()
 	cfg.Path = filepath.Join(s.dir, "policy")
-	if err := copyFile(cfg.Path, programPath(t)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, copyFile(cfg.Path, programPath(t)))
 	cfg.SHA256 = strings.Repeat("0", 64)
 	_, err := Start(testkit.Soon(t), cfg)
 	_, right, _ := strings.Cut(err.Error(), "its SHA-256 is ")
@@ -30,15 +28,9 @@ func TestSum(t *testing.T) {
 	}
 	cfg.SHA256 = strings.ToUpper(right)
 	h, p := s.start(cfg)
-	if err := auth(t, h, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(cfg.Path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(cfg.Path, []byte("#!/bin/sh\nexec "+programPath(t)+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, auth(t, h, ""))
+	testkit.Must(t, os.Remove(cfg.Path))
+	testkit.Must(t, os.WriteFile(cfg.Path, []byte("#!/bin/sh\nexec "+programPath(t)+"\n"), 0o700))
 	p.kill(t, syscall.SIGKILL)
 	if lines := s.log.wait(t, "policy could not be restarted", 2); lines[0]["security"] != true {
 		t.Errorf("got %v, want security true", lines[0])
@@ -59,9 +51,7 @@ func TestTrusted(t *testing.T) {
 		os.MkdirAll(filepath.Dir(path), 0o700), os.Mkdir(filepath.Dir(link), 0o700),
 		os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700), os.Symlink(path, link),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	for _, tt := range []struct {
 		name         string
@@ -79,9 +69,7 @@ func TestTrusted(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.harm != nil {
-				if err := tt.harm(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, tt.harm())
 				defer func() { _ = tt.mended() }()
 			}
 			err := trusted(tt.path)
@@ -96,9 +84,7 @@ func TestTrusted(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can give a file away")
 	}
-	if err := os.Chown(path, 12345, -1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chown(path, 12345, -1))
 	if err := trusted(path); protocol.CodeOf(err) != protocol.CodePermissionDenied || !strings.Contains(err.Error(), "neither to you nor to root") {
 		t.Errorf("got %v, want permission_denied", err)
 	}

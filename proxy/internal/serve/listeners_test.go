@@ -10,14 +10,13 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/shared/config"
+	"holdfast/shared/testkit"
 )
 
 // After a start the page has the same address as before, unless another one is configured.
 func TestListenAgain(t *testing.T) {
 	before, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	there := before.Addr().String()
 	_ = before.Close()
 	for _, tt := range []struct {
@@ -39,9 +38,7 @@ func TestListenAgain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "proxy.page")
 			if tt.file != "none" {
-				if err := os.WriteFile(file, []byte(tt.file), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.WriteFile(file, []byte(tt.file), 0o600))
 			}
 			ls := &listeners{}
 			err := ls.listenAgain(tt.asked, file, zerolog.Nop())
@@ -62,9 +59,7 @@ func TestListenAgain(t *testing.T) {
 // A proxy that could not serve at the address of the settings must be told apart from one that could.
 func TestTryWeb(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = taken.Close() }()
 	inUse := taken.Addr().String()
 	for _, tt := range []struct {

@@ -10,15 +10,14 @@ import (
 
 	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/handoff"
+	"holdfast/shared/testkit"
 )
 
 // The state of a connection is hardly longer than the requests that it has, so that a client cannot make it longer than a
 // handoff carries: <, > and & stay one byte each.
 func TestPassedRequests(t *testing.T) {
 	nc, err := net.Dial("udp", "127.0.0.1:9") // any connection with a descriptor; no packet is sent
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer nc.Close()
 	request := json.RawMessage(`{"type":"wait","text":"` + strings.Repeat("<", 128<<10) + `"}`)
 	record := &apiserver.Record{Version: apiserver.RecordVersion, Requests: []json.RawMessage{request, request}}
@@ -32,7 +31,5 @@ func TestPassedRequests(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holdfast/shared/config"
+	"holdfast/shared/testkit"
 )
 
 // A sign-out also holds for later proxies.
@@ -17,15 +18,11 @@ func TestSignedOut(t *testing.T) {
 		t.Errorf("without a sign-out the time is %v", at)
 	}
 	now := time.Now()
-	if err := readSignedOut(dirs, "p").set(now); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, readSignedOut(dirs, "p").set(now))
 	if at := readSignedOut(dirs, "p").at(); !at.Equal(now) {
 		t.Errorf("%v, want %v", at, now)
 	}
-	if err := os.WriteFile(filepath.Join(dirs.State, "p.signed-out"), []byte("?"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dirs.State, "p.signed-out"), []byte("?"), 0o600))
 	if at := readSignedOut(dirs, "p").at(); at.Before(now) {
 		t.Errorf("after a damaged file, older cookies are valid: %v", at)
 	}

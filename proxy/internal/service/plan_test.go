@@ -194,9 +194,7 @@ func TestNoManager(t *testing.T) {
 		}
 		if goos == "linux" {
 			wants := filepath.Join(filepath.Dir(u.Path), "default.target.wants")
-			if err := errors.Join(os.Mkdir(wants, 0o700), os.Symlink(u.Path, filepath.Join(wants, u.Name)), os.Symlink("/x", filepath.Join(wants, "x.service"))); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errors.Join(os.Mkdir(wants, 0o700), os.Symlink(u.Path, filepath.Join(wants, u.Name)), os.Symlink("/x", filepath.Join(wants, "x.service"))))
 			defer func() {
 				if all, _ := os.ReadDir(wants); len(all) != 1 {
 					t.Errorf("the links are %v", all)
@@ -237,9 +235,7 @@ func TestForeign(t *testing.T) {
 	} {
 		d := newDesk(t, "linux")
 		u, _ := d.host.Unit(d.spec)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(u.Path), 0o700), make(u.Path)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(os.MkdirAll(filepath.Dir(u.Path), 0o700), make(u.Path)))
 		before, _ := os.Lstat(u.Path)
 		for _, install := range []bool{true, false} {
 			if did, err := d.do(install, Options{Now: true}); !errors.Is(err, ErrForeign) || did != nil {

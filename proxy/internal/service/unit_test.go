@@ -35,9 +35,7 @@ func TestUnits(t *testing.T) {
 		for _, tt := range specs {
 			tt.spec.Log = "/home/u/state & logs/proxy.launchd.log"
 			u, err := hostOf(goos, "/home/u").Unit(tt.spec)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			testkit.Golden(t, filepath.Join("testdata", goos+"-"+tt.name+filepath.Ext(u.Path)), []byte(u.Text))
 		}
 	}
@@ -89,16 +87,12 @@ func TestSystemdVerifies(t *testing.T) {
 		t.Skipf("systemd-analyze is not available: %v", err)
 	}
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, tt := range specs {
 		dir := testkit.Dir(t)
 		tt.spec.Program = filepath.Join(dir, filepath.Base(filepath.Dir(tt.spec.Program))+" ${HOME} %h", "proxy")
 		u, err := hostOf("linux", dir).Unit(tt.spec)
-		if err := errors.Join(err, os.MkdirAll(filepath.Dir(tt.spec.Program), 0o700), os.Symlink(exe, tt.spec.Program), write(u.Path, u.Text)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(err, os.MkdirAll(filepath.Dir(tt.spec.Program), 0o700), os.Symlink(exe, tt.spec.Program), write(u.Path, u.Text)))
 		cmd := exec.CommandContext(testkit.Soon(t), analyze, "verify", "--user", u.Path)
 		cmd.Env = []string{"HOME=" + dir, "XDG_RUNTIME_DIR=" + dir, "PATH=" + os.Getenv("PATH")}
 		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
@@ -118,9 +112,7 @@ func plist(t *testing.T, text string) map[string][]string {
 		if err == io.EOF {
 			return values
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		switch tok := tok.(type) {
 		case xml.EndElement:
 			depth--
@@ -129,14 +121,10 @@ func plist(t *testing.T, text string) map[string][]string {
 			var s string
 			switch name := tok.Name.Local; {
 			case name == "key" && depth == 3:
-				if err := d.DecodeElement(&key, &tok); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, d.DecodeElement(&key, &tok))
 				depth--
 			case name == "key" || name == "string":
-				if err := d.DecodeElement(&s, &tok); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, d.DecodeElement(&s, &tok))
 				values[key] = append(values[key], s)
 				depth--
 			case depth > 2 && name != "array":
@@ -151,9 +139,7 @@ func TestPlist(t *testing.T) {
 	s := specs[2].spec
 	s.Env, s.Log = []string{"XDG_STATE_HOME=/s <&>"}, "/l/é&.log"
 	u, err := hostOf("darwin", "/h").Unit(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	got := plist(t, u.Text)
 	for key, want := range map[string][]string{
 		"Label":                  {u.Name},

@@ -18,9 +18,7 @@ func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }
 func TestApply(t *testing.T) {
 	s := Scripts{Runtime: t.TempDir()}
 	dir, err := s.install()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, tt := range []struct {
 		argv, env         string
 		wantArgv, wantEnv string // "" if it does not change
@@ -82,15 +80,9 @@ func TestAskedOfOthers(t *testing.T) {
 func TestInstall(t *testing.T) {
 	s := Scripts{Runtime: t.TempDir()}
 	dir, err := s.install()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(dir, "zsh", ".zshenv")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "bash"), []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, os.Remove(filepath.Join(dir, "zsh", ".zshenv")))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "bash"), []byte("half"), 0o600))
 	if again, err := s.install(); err != nil || again != dir {
 		t.Fatalf("the second install: %s, %v", again, err)
 	}
@@ -116,16 +108,12 @@ func TestInstall(t *testing.T) {
 		t.Errorf("got %q, want %q", names, want)
 	}
 	script, err := scripts.ReadFile("scripts/bash")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got, err := os.ReadFile(filepath.Join(dir, "bash")); err != nil || !bytes.Equal(got, script) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, nil, 0o600))
 	if argv, env, err := (Scripts{Runtime: file}).Apply([]string{"zsh"}, nil); err == nil || len(argv) != 1 || env != nil {
 		t.Errorf("in a directory that cannot be written: %q, %q, %v", argv, env, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/shared/testkit"
 )
 
 func TestAPI(t *testing.T) {
@@ -88,9 +89,7 @@ func TestAPIFaults(t *testing.T) {
 	e := newEnv(t)
 	addr := e.listen(e.handler(true))
 	unmasked, err := ws.CompileFrame(ws.NewTextFrame([]byte("{}")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	compressed := masked(ws.OpText, true, []byte("{}"))
 	compressed[0] |= 0x40
 	tests := []struct {
@@ -143,9 +142,7 @@ func TestPipelined(t *testing.T) {
 	e := newEnv(t)
 	addr := e.listen(e.handler(true))
 	hello, err := protocol.Encode(api.Hello{Protocol: protocol.Supported(), Client: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	behind := string(frames(masked(ws.OpText, true, hello), masked(ws.OpText, true, []byte(`{"type":"list","request_id":"r"}`))))
 	all := handshake(addr, "/v1/api") + behind
 	for _, cut := range []int{len(all), len(all) - len(behind) + 3, len(all) - 5, len(all) - len(behind) - 1, 10} {

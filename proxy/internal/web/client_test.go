@@ -70,9 +70,7 @@ func (e *env) listen(h *Handler) net.Addr {
 		network, address = "unix", filepath.Join(testkit.Dir(e.t), "web.sock")
 	}
 	ln, err := net.Listen(network, address)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	testkit.Must(e.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- h.Serve(ctx, e.ctx, ln) }()
@@ -112,9 +110,7 @@ type client struct {
 func dial(t *testing.T, addr net.Addr) *client {
 	t.Helper()
 	nc, err := net.Dial(addr.Network(), addr.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(limit))
 	return &client{t: t, nc: nc, br: bufio.NewReader(nc)}
@@ -176,9 +172,7 @@ func (c *client) refusal() (int, *protocol.Error) {
 	c.t.Helper()
 	r := c.response()
 	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	var e api.Error
 	if err := json.Unmarshal(body, &e); err != nil {
 		c.t.Fatalf("body %q: %v", body, err)
@@ -230,9 +224,7 @@ func (c *client) frame(op ws.OpCode, fin bool, payload []byte) {
 func (c *client) message(m protocol.Message) {
 	c.t.Helper()
 	b, err := protocol.Encode(m)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	c.frame(ws.OpText, true, b)
 }
 
@@ -313,9 +305,7 @@ func (c *client) data(kind frame.Kind, n int) []byte {
 			c.t.Fatalf("kind %d, want %d", p[0], kind)
 		}
 		_, _, data, err := frame.ParseData(p[1:])
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		testkit.Must(c.t, err)
 		got = append(got, data...)
 	}
 	return got

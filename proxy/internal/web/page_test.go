@@ -20,6 +20,7 @@ import (
 	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/pass"
 	"holdfast/proxy/policy"
+	"holdfast/shared/testkit"
 )
 
 const index = "<!doctype html><title>the page</title>"
@@ -52,9 +53,7 @@ func (e *env) paged() (net.Addr, *clock) {
 func ticketFor(t *testing.T, e *env) string {
 	t.Helper()
 	ticket, err := e.server.StartTicket()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return ticket
 }
 
@@ -89,9 +88,7 @@ func signIn(t *testing.T, e *env, addr net.Addr) string {
 func sealed(t *testing.T, p pass.Pass) string {
 	t.Helper()
 	text, err := pass.NewKey(token).Seal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return text
 }
 

@@ -103,9 +103,7 @@ func TestRawDuringFreeze(t *testing.T) {
 		testkit.Eventually(t, limit, h.isMoving, "the freeze begins")
 	}}
 	c := open(t, e.listen(h), rawURL("echo"))
-	if err := testkit.Within(t, limit, "the freeze ends", frozen); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, testkit.Within(t, limit, "the freeze ends", frozen))
 	c.bytes(len(snapshot))
 	c.frame(ws.OpBinary, true, []byte("input"))
 	if got := c.bytes(len("input")); string(got) != "input" {

@@ -289,9 +289,7 @@ func TestSlowHead(t *testing.T) {
 func TestServeEndsWithContext(t *testing.T) {
 	testkit.CheckLeaks(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer ln.Close()
 	h := New(Config{Log: zerolog.Nop()})
 	ctx, cancel := context.WithCancel(context.Background())

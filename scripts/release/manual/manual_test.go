@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"holdfast/shared/testkit"
 )
 
 func tree() *Manual {
@@ -33,17 +35,13 @@ func tree() *Manual {
 func TestPage(t *testing.T) {
 	dir := t.TempDir()
 	m := tree()
-	if err := m.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.Write(dir))
 	if _, err := os.Stat(filepath.Join(dir, "prog-hidden.1")); err == nil {
 		t.Error("a hidden command has a page")
 	}
 	read := func(name string) string {
 		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return string(data)
 	}
 	page := read("prog-sub.1")

@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 func of(n uint64) *uint64 { return &n }
@@ -56,18 +57,14 @@ func fake(t *testing.T, controllers ...string) *Root {
 func put(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 }
 
 func get(t *testing.T, dir, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(text)
 }
 
@@ -101,17 +98,13 @@ func TestLimit(t *testing.T) {
 	r := fake(t, "cpu", "pids")
 	c := &Cage{dir: r.dir, root: r}
 	put(t, r.dir, map[string]string{"cpu.max": "", "cpu.weight": "", "pids.max": ""})
-	if err := c.Limit(protocol.Limits{CPUMax: of(1500), CPUWeight: of(20), PIDsMax: of(9)}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Limit(protocol.Limits{CPUMax: of(1500), CPUWeight: of(20), PIDsMax: of(9)}))
 	got := []string{get(t, r.dir, "cpu.max"), get(t, r.dir, "cpu.weight"), get(t, r.dir, "pids.max")}
 	if want := []string{"150000 100000", "20", "9"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	put(t, r.dir, map[string]string{"cpu.max": "", "cpu.weight": "", "pids.max": ""})
-	if err := c.Limit(protocol.Limits{CPUMax: of(0), CPUWeight: of(0), PIDsMax: of(0)}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Limit(protocol.Limits{CPUMax: of(0), CPUWeight: of(0), PIDsMax: of(0)}))
 	got = []string{get(t, r.dir, "cpu.max"), get(t, r.dir, "cpu.weight"), get(t, r.dir, "pids.max")}
 	if want := []string{"max 100000", "100", "max"}; !slices.Equal(got, want) {
 		t.Errorf("none: got %q, want %q", got, want)
@@ -173,9 +166,7 @@ func TestNew(t *testing.T) {
 func TestAdoptAndSweep(t *testing.T) {
 	r := fake(t)
 	for _, name := range []string{"session-mine", "session-empty", "session-busy", "session-busy/inner", "holdfast", "other"} {
-		if err := os.Mkdir(filepath.Join(r.dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(filepath.Join(r.dir, name), 0o755))
 	}
 	put(t, filepath.Join(r.dir, "session-busy"), map[string]string{"runs": ""}) // rmdir fails, as if the cage had a process
 	if c := r.Adopt(filepath.Join(r.dir, "session-mine")); c == nil {
@@ -202,9 +193,7 @@ func TestAdoptAndSweep(t *testing.T) {
 	if got, want := r.Status().Left, []string{filepath.Join(r.dir, "session-busy")}; !slices.Equal(got, want) {
 		t.Errorf("Status has %v, want %v", got, want)
 	}
-	if err := os.Remove(filepath.Join(r.dir, "session-busy", "runs")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(filepath.Join(r.dir, "session-busy", "runs")))
 	r.retry()
 	if got := r.Status().Left; len(got) > 0 {
 		t.Errorf("Status still has the removed cage: %v", got)
@@ -217,9 +206,7 @@ func TestRemoveBesideOneLeft(t *testing.T) {
 		r := fake(t)
 		newCage := func(name string) (*Cage, string) {
 			c := &Cage{dir: filepath.Join(r.dir, prefix+name), root: r}
-			if err := os.Mkdir(c.dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Mkdir(c.dir, 0o755))
 			put(t, c.dir, map[string]string{"runs": ""}) // rmdir fails, as if the cage had a process
 			return c, filepath.Join(c.dir, "runs")
 		}
@@ -231,16 +218,12 @@ func TestRemoveBesideOneLeft(t *testing.T) {
 		}
 		short, ends := newCage("short")
 		short.Remove()
-		if err := os.Remove(ends); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Remove(ends))
 		time.Sleep(retryFirst + time.Millisecond)
 		if _, err := os.Stat(short.dir); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("an empty cage was not removed: %v", err)
 		}
-		if err := os.Remove(runs); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Remove(runs))
 		time.Sleep(retry + time.Millisecond)
 		if _, err := os.Stat(long.dir); !errors.Is(err, os.ErrNotExist) || len(r.Status().Left) > 0 {
 			t.Errorf("the other cage was not removed: %v; Status has %v", err, r.Status().Left)
@@ -256,9 +239,7 @@ func TestKillInRounds(t *testing.T) {
 	var processes []*exec.Cmd
 	for range 2 {
 		cmd := exec.Command("sleep", "1000")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill() })
 		processes = append(processes, cmd)
 	}
@@ -273,9 +254,7 @@ func TestKillInRounds(t *testing.T) {
 	if left := c.Kill(); len(left) > 0 {
 		t.Errorf("left are %v", left)
 	}
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, <-ended)
 	_ = outside.Process.Signal(syscall.SIGTERM) // it has no effect on a process that has received SIGKILL
 	_ = outside.Wait()
 	if by := outside.ProcessState.Sys().(syscall.WaitStatus).Signal(); by != syscall.SIGTERM {

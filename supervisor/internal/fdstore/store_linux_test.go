@@ -67,9 +67,7 @@ type manager struct {
 func newManager(t *testing.T) *manager {
 	path := filepath.Join(testkit.Dir(t), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Setenv(envNotify, path)
 	m := &manager{t: t, conn: conn, stored: map[string]*os.File{}, heard: make(chan string), still: make(chan struct{})}
 	t.Cleanup(func() {
@@ -156,9 +154,7 @@ func (m *manager) restart() string {
 
 func (m *manager) ready() {
 	m.t.Helper()
-	if err := Ready(); err != nil {
-		m.t.Fatal(err)
-	}
+	testkit.Must(m.t, Ready())
 	if got := m.hear(); got != "READY=1" {
 		m.t.Errorf("the manager received %q", got)
 	}
@@ -174,16 +170,12 @@ func holding(t *testing.T, contents ...string) (fds []int) {
 	t.Helper()
 	for _, c := range contents {
 		f, err := os.Create(filepath.Join(t.TempDir(), "stored"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { _ = f.Close() })
 		if _, err := f.WriteString(c); err != nil {
 			t.Fatal(err)
 		}
-		if err := control(f, func(fd int) error { fds = append(fds, fd); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, control(f, func(fd int) error { fds = append(fds, fd); return nil }))
 	}
 	return fds
 }
@@ -195,9 +187,7 @@ func TestStore(t *testing.T) {
 	defer func() { _ = v.(*Store).Close() }()
 	do := func(want string, steps ...error) {
 		t.Helper()
-		if err := errors.Join(steps...); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(steps...))
 		m.ready()
 		if got := m.restart(); got != want {
 			t.Errorf("after a restart:\n%swant\n%s", got, want)
@@ -223,9 +213,7 @@ func TestStore(t *testing.T) {
 
 	// An entry without one of its files, and a file that does not belong to an entry.
 	f, err := os.Create(filepath.Join(t.TempDir(), "stored"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m.mu.Lock()
 	_ = m.stored[fileName("before", "0")].Close()
 	delete(m.stored, fileName("before", "0"))
@@ -250,9 +238,7 @@ func TestNobody(t *testing.T) {
 	defer func() { _ = v.(*Store).Close() }()
 	v.(*Store).patience = time.Millisecond
 	for range 1000 {
-		if err := v.Put(t.Context(), vault.Entry{ID: "a", FDs: []int{0}}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.Put(t.Context(), vault.Entry{ID: "a", FDs: []int{0}}))
 	}
 }
 
@@ -265,9 +251,7 @@ func TestLate(t *testing.T) {
 	s.patience, s.retryEvery = 300*time.Millisecond, 20*time.Millisecond
 	put := func(id, meta string, contents ...string) {
 		t.Helper()
-		if err := s.Put(t.Context(), vault.Entry{ID: id, Meta: []byte(meta), FDs: holding(t, contents...)}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Put(t.Context(), vault.Entry{ID: id, Meta: []byte(meta), FDs: holding(t, contents...)}))
 	}
 	count := fill(t, s.conn)
 	began := time.Now()
@@ -277,13 +261,9 @@ func TestLate(t *testing.T) {
 	put("a", "old", "1", "2")
 	put("a", "new", "3")
 	put("b", "", "4")
-	if err := s.SetPID(t.Context(), "b", 7); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.SetPID(t.Context(), "b", 7))
 	for i := range 100 {
-		if err := s.Delete(t.Context(), fmt.Sprint("gone", i)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Delete(t.Context(), fmt.Sprint("gone", i)))
 	}
 	s.mu.Lock()
 	for id := range s.owed { // of gone0, and of each entry that an attempt to pay has chosen, a part may have been sent
@@ -324,9 +304,7 @@ func TestLate(t *testing.T) {
 func openFiles(t *testing.T, name string) (n int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, e := range entries {
 		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); filepath.Base(to) == name {
 			n++
@@ -338,9 +316,7 @@ func openFiles(t *testing.T, name string) (n int) {
 // fill sends messages to a manager that does not read until it takes no more, and returns their number.
 func fill(t *testing.T, conn *net.UnixConn) (n int) {
 	t.Helper()
-	if err := conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, conn.SetWriteDeadline(time.Now().Add(10*time.Millisecond)))
 	for ; ; n++ {
 		if _, err := conn.Write([]byte("STATUS=full")); err != nil {
 			if !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
 )
 
@@ -16,9 +17,7 @@ func sink(tb testing.TB) *pty.PTY {
 	p, err := pty.Start(pty.Spec{
 		Argv: []string{"sh", "-c", "stty raw -echo; echo; exec cat >/dev/null"}, Env: []string{"PATH=" + os.Getenv("PATH")}, Cols: 80, Rows: 24,
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	tb.Cleanup(func() {
 		p.Hangup(unix.SIGKILL, 0)
 		_ = p.Close()
@@ -49,9 +48,7 @@ func BenchmarkType(b *testing.B) {
 			var at uint64
 			for b.Loop() {
 				accepted, _, err := l.j.Accept("writer", at, key)
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, err)
 				at = accepted
 				for done := false; !done; {
 					if done, err = l.j.Flush(p); err != nil || !done {
@@ -67,9 +64,7 @@ func await(b *testing.B, p *pty.PTY, err error) {
 	if err == nil {
 		err = p.AwaitWritable()
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 }
 
 // BenchmarkPaste measures five megabytes that have to wait. They must be written about as fast as by write(2).

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // FuzzAdopt adopts arbitrary content of a room, a pipe and a queue's file. Adopt must not panic, and must not take
@@ -43,9 +45,7 @@ func FuzzAdopt(f *testing.F) {
 			if l.files.Queue, err = newFile(); err != nil {
 				t.Fatal(err)
 			}
-			if err := unix.Ftruncate(l.files.Queue, int64(queued)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, unix.Ftruncate(l.files.Queue, int64(queued)))
 		}
 		if l.adopt() == nil {
 			l.use(t)
@@ -77,7 +77,5 @@ func (l *life) use(t *testing.T) {
 	if err := l.j.Drop(); err != nil || l.j.Pending() != 0 {
 		t.Fatal(err, l.j.Pending())
 	}
-	if err := l.adopt(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.adopt())
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // How Accept treats offsets. The terminal accepts nothing, so that bytes wait for which the pipe has no room.
@@ -115,14 +117,10 @@ func TestWritersAreForgotten(t *testing.T) {
 		}
 		return err
 	}
-	if err := errors.Join(l.j.Attach("attached"), write("attached", 0), l.j.SetAttempt("attached", 7, 0)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(l.j.Attach("attached"), write("attached", 0), l.j.SetAttempt("attached", 7, 0)))
 	const others = 2 * maxIdle
 	for i := range others {
-		if err := write(fmt.Sprint(i), 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, write(fmt.Sprint(i), 0))
 	}
 	for _, who := range []string{"this process", "the next"} {
 		if n := l.j.Known(); n != maxIdle+1 {
@@ -136,9 +134,7 @@ func TestWritersAreForgotten(t *testing.T) {
 		if accepted, attempt, err := l.j.Writer("attached"); accepted != 1 || attempt != 7 || err != nil {
 			t.Errorf("%s: the attached writer: %d, %d, %v", who, accepted, attempt, err)
 		}
-		if err := l.adopt(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.adopt())
 	}
 }
 
@@ -182,9 +178,7 @@ func TestDrop(t *testing.T) {
 	if _, _, err := l.j.Accept("w", 0, []byte("abcde")); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(l.j.Drop(), l.j.Refuse("w", 5)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(l.j.Drop(), l.j.Refuse("w", 5)))
 	if err := l.j.Refuse("w", 1); !errors.Is(err, ErrOverflow) {
 		t.Errorf("refused more than was accepted: %v", err)
 	}
@@ -215,9 +209,7 @@ func TestPlain(t *testing.T) {
 		}
 		if turn%3 == 2 { // as in an upgrade
 			l.files = l.j.Files()
-			if err := l.adopt(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, l.adopt())
 		}
 	}
 	if !bytes.Equal(m.delivered, input) || l.j.Exact() {

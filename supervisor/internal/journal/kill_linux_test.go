@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 const (
@@ -86,31 +88,21 @@ func (r *rig) close() {
 
 func (r *rig) must(err error) {
 	r.tb.Helper()
-	if err != nil {
-		r.tb.Fatal(err)
-	}
+	testkit.Must(r.tb, err)
 }
 
 func openTerminal(tb testing.TB) (master, slave int) {
 	tb.Helper()
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	n, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
 	err = errors.Join(err, unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	slave, err = unix.Open(fmt.Sprintf("/dev/pts/%d", n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	raw := &unix.Termios{Cflag: unix.CS8 | unix.CREAD}
 	raw.Cc[unix.VMIN] = 1
-	if err := unix.IoctlSetTermios(slave, unix.TCSETS, raw); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, unix.IoctlSetTermios(slave, unix.TCSETS, raw))
 	return master, slave
 }
 
@@ -277,22 +269,14 @@ func (r *rig) finish(seed uint64) {
 // An idle session takes one page of its room, and its pipe is small and empty.
 func TestMemory(t *testing.T) {
 	fd, err := unix.MemfdCreate("room", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer unix.Close(fd)
-	if err := unix.Ftruncate(fd, RoomBytes); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Ftruncate(fd, RoomBytes))
 	mem, err := unix.Mmap(fd, 0, RoomBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer unix.Munmap(mem)
 	j, err := New(mem, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer j.Close()
 	if _, _, err := j.Writer("w"); err != nil {
 		t.Fatal(err)

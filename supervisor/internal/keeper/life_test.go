@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/keeper"
 	"holdfast/supervisor/internal/keeper/message"
 )
@@ -201,16 +202,12 @@ func TestCrashLoopPasses(t *testing.T) {
 	w := start(t, keeper.Config{Backoff: time.Microsecond, Deaths: 3, HeldPause: 100 * time.Millisecond}, "role=supervisor", "KEEPER_TEST_BAD="+bad)
 	w.until("ready")
 	w.do(command{Do: "put", ID: "a", N: 1})
-	if err := os.WriteFile(bad, []byte(self(t)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(bad, []byte(self(t)), 0o600))
 	w.kill(w.supervisor(), unix.SIGKILL)
 	for range 2 {
 		w.logged("no supervisor is started for 100ms, after 3 deaths")
 	}
-	if err := os.Remove(bad); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(bad))
 	e := w.until("up")
 	w.mu.Lock()
 	pauses := strings.Count(w.log.String(), "no supervisor is started for")
@@ -278,9 +275,7 @@ func TestStoppedAtStart(t *testing.T) {
 
 func TestBotchedExec(t *testing.T) {
 	program, err := os.ReadFile(self(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	other := slices.Clone(program)
 	other[18] ^= 0x55 // e_machine
 	w := start(t, config(), "role=supervisor")
@@ -292,9 +287,7 @@ func TestBotchedExec(t *testing.T) {
 		"another program": []byte("#!/bin/sh\nexit 0\n"), "empty": nil,
 	} {
 		path := filepath.Join(t.TempDir(), "program")
-		if err := os.WriteFile(path, text, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, text, 0o755))
 		for range 5 {
 			if e := w.do(command{Do: "exec", Text: path, Argv: []string{path, "role=keeper"}}); e.Error == "" {
 				t.Fatalf("%s: no error", name)

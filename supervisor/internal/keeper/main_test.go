@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/shared/machine"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/keeper"
 	"holdfast/supervisor/internal/keeper/message"
 )
@@ -103,18 +104,14 @@ func config() keeper.Config {
 func start(t *testing.T, cfg keeper.Config, role string, env ...string) *world {
 	t.Helper()
 	w := &world{t: t, prog: filepath.Join(t.TempDir(), "supervisor"), events: make(chan event, 4096), logs: make(chan string, 4096), ended: make(chan int, 1)}
-	if err := os.Symlink(self(t), w.prog); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(self(t), w.prog))
 	cfg.Argv = []string{w.prog, role}
 	text, err := json.Marshal(struct { // without the functions, which JSON cannot have
 		Argv                                                   []string
 		Backoff, StartTime, GoodTime, InterruptTime, HeldPause time.Duration
 		Deaths                                                 int
 	}{cfg.Argv, cfg.Backoff, cfg.StartTime, cfg.GoodTime, cfg.InterruptTime, cfg.HeldPause, cfg.Deaths})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	w.cmd = exec.Command(self(t), "role=keeper")
 	w.cmd.Env = append(append(os.Environ(), env...), "KEEPER_TEST_CONFIG="+string(text))
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL} // kills the keeper if the test process panics
@@ -122,9 +119,7 @@ func start(t *testing.T, cfg keeper.Config, role string, env ...string) *world {
 	outOurs, out := pipe(t)
 	errOurs, errs := pipe(t)
 	w.in, w.cmd.Stdin, w.cmd.Stdout, w.cmd.Stderr = inOurs, in, out, errs
-	if err := w.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.cmd.Start())
 	for _, f := range []*os.File{in, out, errs} {
 		f.Close()
 	}
@@ -273,9 +268,7 @@ func (w *world) do(c command) event {
 func (w *world) send(c command) {
 	w.t.Helper()
 	line, err := json.Marshal(c)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, err)
 	if _, err := w.in.Write(append(line, '\n')); err != nil {
 		w.t.Fatal(err)
 	}
@@ -283,9 +276,7 @@ func (w *world) send(c command) {
 
 func (w *world) kill(pid int, s syscall.Signal) {
 	w.t.Helper()
-	if err := unix.Kill(pid, s); err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, unix.Kill(pid, s))
 }
 
 // supervisor returns the pid of the supervisor that sent the last event.
@@ -303,9 +294,7 @@ func descriptors(pid int) int {
 
 func self(t testing.TB) string {
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return path
 }
 
@@ -314,9 +303,7 @@ func self(t testing.TB) string {
 func packets(t testing.TB) (r, w *os.File) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r, w = os.NewFile(uintptr(fds[0]), "in"), os.NewFile(uintptr(fds[1]), "in")
 	t.Cleanup(func() { r.Close(); w.Close() })
 	return r, w
@@ -325,9 +312,7 @@ func packets(t testing.TB) (r, w *os.File) {
 func pipe(t testing.TB) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { r.Close(); w.Close() })
 	return r, w
 }
@@ -335,19 +320,13 @@ func pipe(t testing.TB) (r, w *os.File) {
 // replace writes a program to the path of another one, as an upgrade does.
 func replace(t testing.TB, path string, text []byte) {
 	t.Helper()
-	if err := os.WriteFile(path+".new", text, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path+".new", text, 0o755))
+	testkit.Must(t, os.Rename(path+".new", path))
 }
 
 func limitsOf(t testing.TB, pid int) string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(text)
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/keeper/message"
 )
 
@@ -58,9 +59,7 @@ func TestFewDescriptors(t *testing.T) {
 	w := start(t, config(), "role=supervisor")
 	w.until("ready")
 	limit := unix.Rlimit{Cur: uint64(descriptors(w.pid()) + 8), Max: 1 << 10}
-	if err := unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil))
 	taken := 0
 	for id := "a"; w.do(command{Do: "put", ID: id, N: 3}).Error == ""; id += "a" {
 		taken++
@@ -69,9 +68,7 @@ func TestFewDescriptors(t *testing.T) {
 		t.Errorf("a record without descriptors: %s", e.Error)
 	}
 	limit.Cur = 1 << 10
-	if err := unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil))
 	w.kill(w.supervisor(), unix.SIGKILL)
 	e := w.until("up")
 	if len(e.Records) != taken+1 || taken == 0 {
@@ -93,15 +90,11 @@ func TestShortage(t *testing.T) {
 	w.until("ready")
 	w.do(command{Do: "put", ID: "a", N: 1})
 	limit := unix.Rlimit{Cur: 3, Max: 1 << 10}
-	if err := unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil))
 	w.kill(w.supervisor(), unix.SIGKILL)
 	w.logged("supervisor not started")
 	limit.Cur = 1 << 10
-	if err := unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil))
 	if e := w.until("up"); len(e.Records) != 1 || e.Before.Starts != 2 {
 		t.Errorf("after the shortage the supervisor received %+v", e)
 	}
@@ -119,9 +112,7 @@ func TestShortageOfChosen(t *testing.T) {
 	w.kill(w.supervisor(), unix.SIGKILL)
 	w.logged("no supervisor is started for")
 	program := copied(t)
-	if err := os.WriteFile(next, []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(next, []byte(program), 0o600))
 	// The keeper needs one descriptor to read the path, the same one for the program, and more to start it.
 	room, free := 0, 0
 	for ; free < 2; room++ {
@@ -130,16 +121,12 @@ func TestShortageOfChosen(t *testing.T) {
 		}
 	}
 	limit := unix.Rlimit{Cur: uint64(room - 1), Max: 1 << 10}
-	if err := unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil))
 	w.kill(w.pid(), unix.SIGHUP)
 	w.logged("is started next, by request")
 	w.logged("supervisor not started")
 	limit.Cur = 1 << 10
-	if err := unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil))
 	if e := w.until("up"); e.Program != program || len(e.Records) != 1 {
 		t.Errorf("after the shortage the keeper started %+v, want %s", e, program)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/keeper"
 	"holdfast/supervisor/internal/vault"
 )
@@ -20,13 +21,9 @@ import (
 func copied(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(self(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	path := filepath.Join(t.TempDir(), "other")
-	if err := os.WriteFile(path, text, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, text, 0o755))
 	return path
 }
 
@@ -53,13 +50,9 @@ func TestGoodProgramTurnsBad(t *testing.T) {
 	w.until("ready")
 	w.do(command{Do: "put", ID: "a", N: 1})
 	text, err := os.ReadFile(self(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	replace(t, w.prog, text)
-	if err := os.WriteFile(bad, []byte(self(t)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(bad, []byte(self(t)), 0o600))
 	w.kill(w.supervisor(), unix.SIGKILL)
 	e := w.until("up")
 	if e.Program != w.prog || e.Before.Starts != 4 || e.Before.Last != "exit code 3" || len(e.Records) != 1 {
@@ -179,9 +172,7 @@ func TestChosenProgram(t *testing.T) {
 	w.kill(w.supervisor(), unix.SIGKILL)
 	w.logged("no supervisor is started for")
 	for _, program := range []string{"/does/not/exist", copied(t)} {
-		if err := os.WriteFile(next, []byte(program), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(next, []byte(program), 0o600))
 		w.kill(w.pid(), unix.SIGHUP)
 		e := w.until("up")
 		w.until("ready")
@@ -205,9 +196,7 @@ func TestNotServing(t *testing.T) {
 	w.until("ready")
 	w.do(command{Do: "put", ID: "a", N: 1})
 	shell, err := exec.LookPath("sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, how := range []string{"exec sleep 1000", "kill -STOP $$"} {
 		pid := w.supervisor()
 		w.send(command{Do: "reexec", Text: shell, Argv: []string{"sh", "-c", how}})
@@ -263,9 +252,7 @@ func TestHandover(t *testing.T) {
 	w := start(t, config(), "role=supervisor", "KEEPER_TEST_KEEPS=yes")
 	w.until("ready")
 	gate := filepath.Join(t.TempDir(), "gate")
-	if err := unix.Mkfifo(gate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Mkfifo(gate, 0o600))
 	for _, c := range []command{{Do: "put", ID: "a", N: 1}, {Do: "spawn", ID: "b", Text: "cat " + gate + "; exit 7"}} {
 		if e := w.do(c); e.Error != "" {
 			t.Fatal(e.Error)

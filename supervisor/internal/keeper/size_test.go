@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // TestSmall: the keeper holds everything that must not be lost, so it must be small enough
@@ -23,32 +25,24 @@ func TestSmall(t *testing.T) {
 		ours  string
 	}{{".", 800, "holdfast/supervisor/internal/keeper/message"}, {"message", 280, ""}} {
 		files, err := filepath.Glob(filepath.Join(tt.dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		lines := 0
 		for _, name := range files {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
 			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			for line := range bytes.Lines(text) {
 				if line = bytes.TrimSpace(line); len(line) > 0 && !bytes.HasPrefix(line, []byte("//")) {
 					lines++
 				}
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ImportsOnly)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			for _, spec := range file.Imports {
 				path, err := strconv.Unquote(spec.Path.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				root, _, _ := strings.Cut(path, "/")
 				standard := !strings.Contains(root, ".") && root != "holdfast"
 				if !standard && path != "golang.org/x/sys/unix" && path != tt.ours {

@@ -27,9 +27,7 @@ func TestGoldenManifest(t *testing.T) {
 	}
 	testkit.GoldenJSON(t, "testdata/v1/manifest.json", s)
 	fd, err := unix.Open("testdata/v1/manifest.json", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var back state
 	err = back.load(fd)
 	if got, want := asJSON(t, back), asJSON(t, s); err != nil || got != want {
@@ -39,9 +37,7 @@ func TestGoldenManifest(t *testing.T) {
 
 func asJSON(t *testing.T, v any) string {
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(text)
 }
 
@@ -120,9 +116,7 @@ func TestLimits(t *testing.T) {
 func TestExitsKept(t *testing.T) {
 	s := newState()
 	const first = 1 << 30 // above all pids
-	if err := s.putEntry(&Entry{ID: "a", PID: first}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.putEntry(&Entry{ID: "a", PID: first}))
 	const last = first + maxExits*5/4
 	for pid := first; pid <= last; pid++ {
 		s.recordExit(pid, 7<<8)

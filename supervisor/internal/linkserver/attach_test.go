@@ -112,9 +112,7 @@ func TestControl(t *testing.T) {
 	v.until(t, "READY")
 	send := func(m protocol.Message) {
 		t.Helper()
-		if err := v.st.Send(m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.st.Send(m))
 	}
 	send(wire.Resize{Cols: 101})
 	if m, ok := v.message(t).(*wire.Resized); !ok || *m != (wire.Resized{Cols: 101, Rows: 24}) {
@@ -145,9 +143,7 @@ func TestWrongInput(t *testing.T) {
 	v.until(t, "READY")
 	raw := func(b []byte) {
 		t.Helper()
-		if err := v.st.SendRaw(b); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.st.SendRaw(b))
 	}
 	wantError := func(what string, code protocol.Code) *protocol.Error {
 		t.Helper()
@@ -214,9 +210,7 @@ func TestGiantFrame(t *testing.T) {
 func TestInputFull(t *testing.T) {
 	r := newRig(t, session.Config{InputBytes: 64 << 10}, "")
 	wake := filepath.Join(t.TempDir(), "wake")
-	if err := syscall.Mkfifo(wake, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Mkfifo(wake, 0o600))
 	s := r.session(t, fmt.Sprintf(`stty raw -echo; echo READY; cat %s; head -c 400000 | cksum; exec sleep 1000`, wake))
 	v := attach(t, r.link(t), 1, protocol.AttachSpec{SessionID: s.ID()})
 	v.until(t, "READY")
@@ -302,9 +296,7 @@ func TestTwoProxies(t *testing.T) {
 	}
 	v := attach(t, b, 1, protocol.AttachSpec{SessionID: s.ID()})
 	st, _, err := b.Open(testkit.Soon(t), wire.Events{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer st.Abort()
 	if info, err := s.Info(); err != nil || info.Attachments != 6 {
 		t.Fatalf("%+v, %v", info, err)
@@ -338,9 +330,7 @@ func TestSlowViewer(t *testing.T) {
 	var missed uint64
 	for slow.left > 0 || slow.pos < fast.pos {
 		m, err := slow.next(t)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if m, ok := m.(*wire.Resync); ok {
 			missed += m.BytesMissed
 		}
@@ -355,9 +345,7 @@ func TestClosedStream(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
 	s := r.session(t, cat)
 	v := attach(t, r.link(t), 1, protocol.AttachSpec{SessionID: s.ID()})
-	if err := v.st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.st.Close())
 	_ = v.st.SetDeadline(time.Now().Add(patience))
 	if m := v.end(t); m != nil {
 		t.Errorf("received %+v", m)
@@ -379,9 +367,7 @@ func TestShadow(t *testing.T) {
 	wantCode(t, "a shadow that types", err, protocol.CodeInvalidArgument)
 	ask.Mode = protocol.ModeReadOnly
 	st, reply, err := c.Open(testkit.Soon(t), ask)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	info := reply.(*wire.Attached).AttachInfo
 	v := &view{st: st, info: info, number: 3, left: info.SnapshotBytes, pos: info.Offset}
 	v.until(t, "READY")
@@ -392,9 +378,7 @@ func TestShadow(t *testing.T) {
 	if i := call[*wire.Session](t, c, wire.Info{SessionID: s.ID()}).Session; i.Attachments != 0 {
 		t.Errorf("%d viewers, want none", i.Attachments)
 	}
-	if err := st.Send(wire.Detach{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, st.Send(wire.Detach{}))
 	if m := v.end(t); m != nil {
 		t.Errorf("received %+v after the detach", m)
 	}

@@ -93,9 +93,7 @@ func newBusy(t *testing.T, count, rounds int, size protocol.Size) *busy {
 	b.create("echo", "stty raw -echo; echo READY; exec cat", protocol.Size{})
 	b.conn = b.link(t)
 	s, err := b.table.Get("echo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	b.echo = attach(t, b.conn, 1, protocol.AttachSpec{SessionID: "echo", Writer: "w", Resume: &protocol.Resume{Instance: s.Instance()}})
 	b.echo.until(t, "READY")
 	for i := range rounds {
@@ -135,9 +133,7 @@ func (b *busy) print(before, unit string) {
 	for i := range b.count {
 		testkit.Eventually(b.t, patience, func() bool {
 			s, err := b.table.Get(busyID(i))
-			if err != nil {
-				b.t.Fatal(err)
-			}
+			testkit.Must(b.t, err)
 			info, err := s.Info()
 			return err == nil && info.OutputOffset > 8<<10
 		}, "a session prints")

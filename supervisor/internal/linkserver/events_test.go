@@ -34,9 +34,7 @@ func event(t testing.TB, st *link.Stream) *wire.Event {
 func subscribe(t testing.TB, c *link.Conn, m wire.Events) (*link.Stream, *wire.Subscribed) {
 	t.Helper()
 	st, reply, err := c.Open(testkit.Soon(t), m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(st.Abort)
 	return st, reply.(*wire.Subscribed)
 }
@@ -105,9 +103,7 @@ func TestMissedEvents(t *testing.T) {
 	s := r.session(t, sleeper)
 	const n = 4500
 	for i := range n {
-		if err := s.Resize(protocol.Size{Cols: 10 + i%2, Rows: 10}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Resize(protocol.Size{Cols: 10 + i%2, Rows: 10}))
 	}
 	st, _ := subscribe(t, c, wire.Events{Instance: first.Instance, After: 1})
 	e := event(t, st)

@@ -69,9 +69,7 @@ func newRig(t testing.TB, cfg session.Config, secret string) *rig {
 		}
 	})
 	ln, err := socket.Listen(r.path, socket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	s := New(Config{Sessions: r.table, Secret: secret, Stop: func() { r.stops <- struct{}{} }, Log: zerolog.New(r.log)})
 	done := make(chan error, 1)
@@ -89,9 +87,7 @@ func newRig(t testing.TB, cfg session.Config, secret string) *rig {
 func (r *rig) connect(t testing.TB) net.Conn {
 	t.Helper()
 	nc, err := net.Dial("unix", r.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { nc.Close() })
 	return nc
 }
@@ -102,9 +98,7 @@ var someHello = wire.Hello{Protocol: protocol.Supported(), PID: 1, Instance: "p"
 func (r *rig) link(t testing.TB) *link.Conn {
 	t.Helper()
 	c, _, _, err := link.Dial(r.connect(t), someHello, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -113,9 +107,7 @@ func (r *rig) link(t testing.TB) *link.Conn {
 func (r *rig) session(t testing.TB, code string) *session.Session {
 	t.Helper()
 	s, err := r.table.Create("", "", bash(code), protocol.Limits{}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Eventually(t, patience, func() bool {
 		_, _, end, err := s.Read(0, 1)
 		data, _, _, _ := s.Read(end-min(end, 7), 7)
@@ -163,9 +155,7 @@ type view struct {
 func attach(t testing.TB, c *link.Conn, number uint32, spec protocol.AttachSpec) *view {
 	t.Helper()
 	st, reply, err := c.Open(testkit.Soon(t), wire.Attach{Attachment: number, AttachSpec: spec})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(st.Abort)
 	info := reply.(*wire.Attached).AttachInfo
 	return &view{st: st, info: info, number: number, left: info.SnapshotBytes, pos: info.Offset}
@@ -183,9 +173,7 @@ func (v *view) next(t testing.TB) (protocol.Message, error) {
 	kind := frame.Kind(raw[4])
 	if kind == frame.Control {
 		m, _, err := wire.Messages.Decode(payload)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if r, ok := m.(*wire.Resync); ok {
 			v.pos, v.left = r.Offset, r.SnapshotBytes
 		}
@@ -269,9 +257,7 @@ func isLast(m protocol.Message) bool {
 
 func (v *view) typeAt(t testing.TB, offset uint64, p string) {
 	t.Helper()
-	if err := v.st.SendRaw(frame.AppendData(nil, frame.Input, v.number, offset, []byte(p))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.st.SendRaw(frame.AppendData(nil, frame.Input, v.number, offset, []byte(p))))
 }
 
 // A rogue is a proxy that has sent hello, and breaks the rules of the protocol afterwards.
@@ -283,15 +269,11 @@ func newRogue(t testing.TB, r *rig) *rogue {
 	cfg.EnableKeepAlive, cfg.LogOutput, cfg.AcceptBacklog = false, io.Discard, 4096
 	cfg.StreamOpenTimeout = 0
 	mux, err := yamux.Client(r.connect(t), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { mux.Close() })
 	g := &rogue{mux}
 	hello, err := protocol.Encode(someHello)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	st := g.stream(t, frame.Append(nil, frame.Control, hello))
 	for {
 		if m, ok := heard(t, st).(*wire.Sessions); ok && !m.More {
@@ -308,9 +290,7 @@ func (g *rogue) stream(t testing.TB, raw []byte) *yamuxStream {
 	if err == nil && len(raw) > 0 {
 		_, err = st.Write(raw)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return &yamuxStream{st, frame.NewReader(st, frame.Max)}
 }
 

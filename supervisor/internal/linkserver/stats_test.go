@@ -41,9 +41,7 @@ func TestStats(t *testing.T) {
 	var missed uint64
 	for slow.left > 0 || slow.pos < fast.pos {
 		m, err := slow.next(t)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if m, ok := m.(*wire.Resync); ok {
 			missed += m.BytesMissed
 		}
@@ -62,9 +60,7 @@ func TestStats(t *testing.T) {
 
 	end := func(s *session.Session, e session.End) {
 		t.Helper()
-		if err := s.Terminate(e); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Terminate(e))
 		testkit.Within(t, patience, "the session ends", s.Exited())
 	}
 	end(s, session.End{})

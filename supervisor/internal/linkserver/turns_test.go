@@ -9,6 +9,7 @@ import (
 
 	"holdfast/protocol"
 	wire "holdfast/protocol/link"
+	"holdfast/shared/testkit"
 )
 
 // Only a few reads that may be costly are executed at a time, for each link and for all links. Others wait in order,
@@ -21,17 +22,13 @@ func TestTurns(t *testing.T) {
 		take := func(link *turns) func() {
 			t.Helper()
 			leave, err := s.turn(t.Context(), link, read)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			return leave
 		}
 		var leave []func()
 		for range maxLinkCopies {
 			done, err := s.turn(t.Context(), one, &wire.Read{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer done()
 		}
 		brief, end := context.WithTimeout(t.Context(), time.Hour)
@@ -110,9 +107,7 @@ func TestNoReads(t *testing.T) {
 		time.Sleep(time.Minute)
 		for range 2 {
 			leave, err := s.turn(t.Context(), link, &wire.History{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer leave()
 		}
 		if !slices.Equal(now, []int{1, 2}) {

@@ -10,6 +10,8 @@ import (
 	"image/png"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // partly is an area that is not the whole picture, so that the picture must be decoded.
@@ -40,9 +42,7 @@ func TestWorkOfSixels(t *testing.T) {
 // Work counts the scans of a JPEG, of which each visits all pixels.
 func TestWorkOfScans(t *testing.T) {
 	var b bytes.Buffer
-	if err := jpeg.Encode(&b, image.NewGray(image.Rect(0, 0, 80, 64)), nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, jpeg.Encode(&b, image.NewGray(image.Rect(0, 0, 80, 64)), nil))
 	at := bytes.Index(b.Bytes(), []byte{0xff, 0xda})
 	head, scan, end := b.Bytes()[:at], b.Bytes()[at:b.Len()-2], b.Bytes()[b.Len()-2:]
 	note := append([]byte{0xff, 0xe1, 0x40, 0x02}, bytes.Repeat([]byte{0xff, 0xda}, 1<<13)...) // bytes in a segment that are no scans
@@ -64,9 +64,7 @@ func TestWorkOfScans(t *testing.T) {
 // A compressed PNG may have a megabyte beside its pixels. The decoder reads no more.
 func TestCompressedPNG(t *testing.T) {
 	var b bytes.Buffer
-	if err := png.Encode(&b, image.NewNRGBA(image.Rect(0, 0, 80, 64))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, png.Encode(&b, image.NewNRGBA(image.Rect(0, 0, 80, 64))))
 	const header = 8 + 25 // signature and IHDR
 	for _, tt := range []struct {
 		text int
@@ -75,14 +73,10 @@ func TestCompressedPNG(t *testing.T) {
 		var z bytes.Buffer
 		w := zlib.NewWriter(&z)
 		_, _ = w.Write(bytes.Join([][]byte{b.Bytes()[:header], textChunk(tt.text), b.Bytes()[header:]}, nil))
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.Close())
 		c := ParseCommand([]byte("a=T,f=100,o=z"))
 		image, err := NewTransmission(&c, z.Bytes())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		p := image.Place(&c, DefaultCell)
 		if got := p.decode() != nil; got != tt.want {
 			t.Errorf("%d bytes of text: decoded %v, want %v", tt.text, got, tt.want)

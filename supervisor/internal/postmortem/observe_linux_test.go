@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // The observation of a process, and the conclusion if it was killed, in a file system that the test writes.
@@ -25,9 +26,7 @@ func TestOutOfMemory(t *testing.T) {
 	write := func(name, text string) {
 		t.Helper()
 		name = filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)))
 	}
 	log := ""
 	sys := system{
@@ -40,9 +39,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	write("proc/7/cgroup", "0::/a/b\n")
 	write("cgroup/a/b/memory.events", "oom_kill 2\n")
-	if err := os.Symlink("/some where", dir+"/proc/7/cwd"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink("/some where", dir+"/proc/7/cwd"))
 	s, ok := sys.observe(7)
 	if want := (Seen{"/some where", "a/b/memory.events", 2}); !ok || s != want {
 		t.Fatalf("the observation is %+v, %v, want %+v", s, ok, want)
@@ -68,9 +65,7 @@ func TestOutOfMemory(t *testing.T) {
 	log = "<3>[ 3000.0] Out of memory: Killed process 7 (x) total-vm:1kB\n"
 	check("the kernel names an earlier one", Seen{}, 7, time.Minute, "")
 	check("the process is as old", Seen{}, 7, 10*time.Minute, protocol.OOMKernelLog)
-	if err := os.RemoveAll(dir + "/cgroup"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.RemoveAll(dir+"/cgroup"))
 	check("the cgroup was removed", s, 7, time.Minute, "")
 }
 
@@ -79,21 +74,15 @@ func TestLook(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command("sleep", "1000")
 	cmd.Dir = dir
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	s, ok := Observe(cmd.Process.Pid)
 	if !ok || s.Cwd != dir {
 		t.Errorf("got %+v, %v, want it in %s", s, ok, dir)
 	}
 	t.Logf("%+v", s)
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Process.Kill())
 	// First as a zombie, which was not reaped.
-	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
 	if s, ok := Observe(cmd.Process.Pid); ok {
 		t.Errorf("a zombie was observed: %+v", s)
 	}
@@ -122,16 +111,12 @@ func TestReal(t *testing.T) {
 			cmd := exec.Command("bash", "-c", "echo ready; "+hog)
 			in, err1 := cmd.StdinPipe()
 			out, err2 := cmd.StdoutPipe()
-			if err := errors.Join(err1, err2, cmd.Start()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errors.Join(err1, err2, cmd.Start()))
 			if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 				t.Fatal(err)
 			}
 			pid := cmd.Process.Pid
-			if err := os.WriteFile(files+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(files+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0o600))
 			s, ok := Observe(pid)
 			if !ok || !strings.HasPrefix("/sys/fs/cgroup/"+s.Memory, files) {
 				t.Fatalf("the observation is %+v, %v, want the cgroup %s", s, ok, files)
@@ -141,9 +126,7 @@ func TestReal(t *testing.T) {
 			} else {
 				err = cmd.Process.Kill()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			var exit *exec.ExitError
 			if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 				t.Fatalf("the process ended with %v, want SIGKILL", err)
@@ -200,9 +183,7 @@ func group(t *testing.T) (string, error) {
 // BenchmarkLook measures an observation, which a session makes at its start and when it becomes idle.
 func BenchmarkLook(b *testing.B) {
 	cmd := exec.Command("sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, cmd.Start())
 	defer func() { _ = errors.Join(cmd.Process.Kill(), cmd.Wait()) }()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -13,6 +13,8 @@ import (
 
 	creack "github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // BenchmarkDrain checks that Read receives the output of a program that prints as fast as it can at least as fast as
@@ -20,9 +22,7 @@ import (
 func BenchmarkDrain(b *testing.B) {
 	name := filepath.Join(b.TempDir(), "big")
 	data := bytes.Repeat([]byte("The quick brown fox jumps over the lazy dog, again and again and again.\n"), 1<<19)
-	if err := os.WriteFile(name, data, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, os.WriteFile(name, data, 0o600))
 	for _, mode := range []string{"cooked", "raw"} {
 		command := "cat " + name
 		if mode == "raw" {
@@ -57,17 +57,13 @@ func drain(b *testing.B, size int, open func() io.ReadCloser) {
 func plain(b *testing.B, command string) io.ReadCloser {
 	cmd := exec.Command("bash", "-c", command)
 	master, err := creack.Start(cmd)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	b.Cleanup(func() { _ = cmd.Wait() })
 	return master
 }
 
 func cpuTime(b *testing.B) time.Duration {
 	var usage unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, unix.Getrusage(unix.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // lease makes the file at path one that cannot be opened until release is called, as a file on a file system that does not
@@ -15,9 +17,7 @@ import (
 func lease(t *testing.T, path string) (release func()) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = file.Close() })
 	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		t.Skipf("this file system has no leases: %v", err)
@@ -32,9 +32,7 @@ func TestFindWithoutAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for name, text := range map[string]string{"program": "#! " + dir + "/outer -x\n", "outer": "#!inner\n", "inner": "#!/bin/echo works\n"} {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
 			}
 			release := lease(t, filepath.Join(dir, name))
 			f := newFinder(20 * time.Millisecond)

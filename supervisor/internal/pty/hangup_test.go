@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // short is a grace that one process outlives. It suffices for the other processes to end on a busy machine. The tests
@@ -128,9 +130,7 @@ func untilOrphan(t *testing.T, pid int) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		q, err := readProc(pid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		parent, err := readProc(q.ppid)
 		if err == nil && q.sid == pid && q.tty == 0 && parent.tty == 0 {
 			return
@@ -186,9 +186,7 @@ func TestHandles(t *testing.T) {
 			if h.hasEnded() || h.wait(time.Now()) {
 				t.Error("the process counts as ended too early")
 			}
-			if err := h.send(unix.SIGHUP); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, h.send(unix.SIGHUP))
 			if !h.wait(time.Now().Add(patience)) {
 				t.Error("the process has not ended")
 			}

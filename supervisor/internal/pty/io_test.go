@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // bothWays runs a test on the netpoller and on its replacement.
@@ -71,14 +73,10 @@ func TestReadDeadline(t *testing.T) {
 	bothWays(t, func(t *testing.T, start func(string) *PTY) {
 		p := start("echo READY; read line; echo got $line; exec sleep 1000")
 		until(t, p, "\n")
-		if err := p.SetReadDeadline(never); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.SetReadDeadline(never))
 		result := make(chan error)
 		go func() { _, err := p.Read(make([]byte, 8)); result <- err }()
-		if err := p.SetReadDeadline(time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.SetReadDeadline(time.Now()))
 		if err := <-result; !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the waiting Read: got %v, want the deadline", err)
 		}
@@ -135,9 +133,7 @@ func TestTryWriteNeverWaits(t *testing.T) {
 	if n, err := p.TryWrite(data); n == len(data) || err != nil {
 		t.Errorf("beside a Write: got %d, %v, want some and no error", n, err)
 	}
-	if err := p.SetWriteDeadline(time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.SetWriteDeadline(time.Now()))
 	<-result
 	if n, err := p.TryWrite(data); n == len(data) || err != nil {
 		t.Errorf("after the deadline: got %d, %v, want some and no error", n, err)
@@ -174,16 +170,12 @@ func TestWriteDeadline(t *testing.T) {
 		}
 		p := start(fmt.Sprintf(slowReader, len(data)-1))
 		result := blockedWrite(t, p, data)
-		if err := p.SetWriteDeadline(time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.SetWriteDeadline(time.Now()))
 		got := <-result
 		if !errors.Is(got.err, os.ErrDeadlineExceeded) || got.n == 0 || got.n == len(data) {
 			t.Fatalf("wrote %d of %d bytes, %v, want some and the deadline", got.n, len(data), got.err)
 		}
-		if err := errors.Join(p.SetWriteDeadline(never), p.Signal(unix.SIGCONT)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(p.SetWriteDeadline(never), p.Signal(unix.SIGCONT)))
 		more, err := p.Write(data[got.n:])
 		if got.n+more != len(data) || err != nil {
 			t.Fatalf("wrote %d, then %d of %d bytes, %v", got.n, more, len(data), err)
@@ -212,9 +204,7 @@ func TestResize(t *testing.T) {
 	if err := p.Resize(0, 5, 0, 0); !errors.Is(err, errBadSize) {
 		t.Errorf("got %v, want an error for no columns", err)
 	}
-	if err := p.Resize(101, 33, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.Resize(101, 33, 0, 0))
 	if got := strings.TrimSpace(rest(t, p)); got != "33 101" {
 		t.Errorf("got %q, want 33 101", got)
 	}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // patience is the time after which a test fails if an expected event does not come. forever is a grace that is longer
@@ -52,9 +54,7 @@ func asRole(role, first string) Spec {
 func run(t testing.TB, spec Spec) *PTY {
 	t.Helper()
 	p, err := Start(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		p.Hangup(unix.SIGKILL, 0)
 		if err := p.Close(); err != nil {
@@ -75,9 +75,7 @@ func bash(t testing.TB, code string) *PTY {
 // until reads up to and including a text, and returns what it has read.
 func until(t testing.TB, p *PTY, text string) string {
 	t.Helper()
-	if err := p.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.SetReadDeadline(time.Now().Add(patience)))
 	var got strings.Builder
 	var b [1]byte // one byte at a time, so that it reads no further than the text
 	for !strings.HasSuffix(got.String(), text) {
@@ -93,9 +91,7 @@ func until(t testing.TB, p *PTY, text string) string {
 // rest reads to the end, and returns the output with the line ends that the program printed.
 func rest(t testing.TB, p *PTY) string {
 	t.Helper()
-	if err := p.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.SetReadDeadline(time.Now().Add(patience)))
 	got, err := io.ReadAll(p)
 	if err != nil {
 		t.Fatalf("after %q: %v", got, err)
@@ -139,9 +135,7 @@ func stopped(t testing.TB, p *PTY) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		state, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(p.PID())).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if strings.HasPrefix(string(state), "T") {
 			return
 		}

@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 // If the parent of an adopted child does not reap it, the end and its status are known at once.
@@ -18,20 +20,12 @@ func TestAdoptUnreaped(t *testing.T) {
 	} {
 		cmd := exec.Command("sh", "-c", "read x; "+tt.script)
 		stdin, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, cmd.Start())
 		q, err := readProc(cmd.Process.Pid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		p, err := Adopt(State{PID: q.pid, Start: q.start}, pipeEnd(t), reportedBy(nil), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		begun := time.Now()
 		if _, err := stdin.Write([]byte("\n")); err != nil {
 			t.Error(err)

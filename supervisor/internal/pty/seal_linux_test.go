@@ -8,24 +8,22 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // A child has three descriptors, all of them blocking, although the supervisor has inherited one that is not closed
 // on exec.
 func TestDescriptors(t *testing.T) {
 	leak, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer unix.Close(leak)
 	// ls is another process, so that the shell's own descriptor of the directory is not listed.
 	list := script("ls /proc/$$/fd; :")
 	if got := strings.Fields(rest(t, run(t, list))); !slices.Contains(got, strconv.Itoa(leak)) {
 		t.Fatalf("before the seal: got %v, want the leaked %d among them", got, leak)
 	}
-	if err := Seal(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, Seal())
 	if got := strings.Fields(rest(t, run(t, list))); strings.Join(got, " ") != "0 1 2" {
 		t.Errorf("got %v, want 0 1 2", got)
 	}
@@ -39,13 +37,9 @@ func TestDescriptors(t *testing.T) {
 // If close_range is not available, the descriptors are marked one by one.
 func TestCloseEach(t *testing.T) {
 	fd, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer unix.Close(fd)
-	if err := closeEach("/proc/self/fd"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, closeEach("/proc/self/fd"))
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	if flags&unix.FD_CLOEXEC == 0 || err != nil {
 		t.Errorf("got flags %#x, %v, want close-on-exec", flags, err)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 func TestParseSignal(t *testing.T) {
@@ -48,9 +50,7 @@ func TestSignalName(t *testing.T) {
 // interrupted.
 func TestInterrupt(t *testing.T) {
 	p := bash(t, `set -m; trap 'echo shell' INT; bash -c 'stty raw; trap "echo inner; exit" INT; echo READY; while :; do read -t 1; done'; echo over`)
-	if err := p.Interrupt(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.Interrupt())
 	if got := strings.Fields(rest(t, p)); strings.Join(got, " ") != "inner over" {
 		t.Errorf("got %q, want only the inner one interrupted", got)
 	}
@@ -62,9 +62,7 @@ func TestSignal(t *testing.T) {
 trap 'echo shell' USR1
 bash -c 'trap "echo job" USR1; echo READY; while :; do sleep 1000 & wait; done' &
 while :; do wait; done`)
-	if err := p.Signal(unix.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.Signal(unix.SIGUSR1))
 	got := until(t, p, "\n") // the end of the line of READY
 	for !strings.Contains(got, "shell") || !strings.Contains(got, "job") {
 		got += until(t, p, "\n")

@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // pipe returns the ends of a nonblocking pipe.
 func pipe(t testing.TB) (out, in int) {
 	t.Helper()
 	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Pipe2(ends[:], unix.O_NONBLOCK|unix.O_CLOEXEC))
 	t.Cleanup(func() { _ = errors.Join(unix.Close(ends[0]), unix.Close(ends[1])) })
 	return ends[0], ends[1]
 }
@@ -26,9 +26,7 @@ func pipe(t testing.TB) (out, in int) {
 func left(t *testing.T, pipe int) int {
 	t.Helper()
 	n, err := unix.IoctlGetInt(pipe, unix.TIOCINQ)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return n
 }
 
@@ -73,9 +71,7 @@ func TestSpliceFrom(t *testing.T) {
 			}
 			if n < before {
 				waits++
-				if err := p.AwaitWritable(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, p.AwaitWritable())
 			}
 		}
 		t.Logf("waited %d times", waits)
@@ -112,9 +108,7 @@ func TestAwaitWritable(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			bothWays(t, func(t *testing.T, start func(string) *PTY) {
 				p := start(code)
-				if err := p.AwaitWritable(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, p.AwaitWritable())
 				out, in := pipe(t)
 				if code[len(code)-4:] == "exit" {
 					if _, err := p.Write([]byte("x")); err != nil {
@@ -130,17 +124,13 @@ func TestAwaitWritable(t *testing.T) {
 				var err error
 				for err == nil { // the kernel may still move bytes between its own buffers
 					fillUp(t, p, out, in)
-					if err := p.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, p.SetWriteDeadline(time.Now().Add(20*time.Millisecond)))
 					err = p.AwaitWritable()
 				}
 				if !errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Errorf("got %v, want the deadline", err)
 				}
-				if err := p.SetWriteDeadline(never); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, p.SetWriteDeadline(never))
 				ended := make(chan error)
 				go func() {
 					var err error
@@ -149,9 +139,7 @@ func TestAwaitWritable(t *testing.T) {
 					}
 					ended <- err
 				}()
-				if err := p.Close(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, p.Close())
 				select {
 				case err := <-ended:
 					if !errors.Is(err, os.ErrClosed) {

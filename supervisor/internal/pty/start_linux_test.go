@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // If memory runs out, the kernel kills the child and not the supervisor.
@@ -39,12 +41,8 @@ func TestOOMScoreOfGrandchildren(t *testing.T) {
 func score(t *testing.T, pid string) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + pid + "/oom_score_adj")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return n
 }

@@ -12,13 +12,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 func TestStart(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	path := "PATH=" + os.Getenv("PATH")
 	tests := []struct {
 		name string
@@ -48,9 +48,7 @@ func TestStart(t *testing.T) {
 func TestStartFails(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("#!/bin/sh\n"), 0o600))
 	tests := []struct {
 		name string
 		edit func(*Spec)
@@ -88,9 +86,7 @@ func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]fs.FileMode{"a/tool": 0o600, "b/tool": 0o700, "c/tool": 0o700} {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, mode)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, mode)))
 	}
 	tests := []struct{ name, program, dir, path, want string }{
 		{"first that may be run", "tool", "", dir + "/a:" + dir + "/c:" + dir + "/b", "c/tool"},

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // A child on its terminal outlives the program that started it: the process executes another program, which reads on,
@@ -123,13 +125,9 @@ func TestAdoptTold(t *testing.T) {
 	p := bash(t, "echo READY; exec sleep 1000")
 	exit := make(chan Status, 1)
 	master, err := p.Master()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	q, err := Adopt(p.State(), master, reportedBy(exit), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer q.Close()
 	hung := make(chan bool, 1)
 	go func() {
@@ -159,9 +157,7 @@ func TestAdoptTold(t *testing.T) {
 	noReport := make(chan Status) // of its own, because q may have learned its end from the kernel, and not from its channel
 	close(noReport)
 	unreported, err := Adopt(State{PID: st.PID}, pipeEnd(t), reportedBy(noReport), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer unreported.Close()
 	<-unreported.Done()
 	if s := unreported.Status(); s.Code != -1 || s.Err == nil {
@@ -173,9 +169,7 @@ func TestAdoptTold(t *testing.T) {
 func pipeEnd(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { w.Close() })
 	return r
 }
@@ -189,20 +183,14 @@ func reportedBy(exit <-chan Status) func(int) <-chan Status {
 func TestAdoptNobodys(t *testing.T) {
 	p := bash(t, "echo READY; exec sleep 1000")
 	master, err := p.Master()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	q, err := Adopt(p.State(), master, func(int) <-chan Status { return nil }, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer q.Close()
 	if st := q.State(); !st.Foreign || st.Ended != nil {
 		t.Errorf("the state is %+v", st)
 	}
-	if err := q.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, q.Signal(unix.SIGTERM))
 	<-q.Done()
 	// The kernel tells the status since Linux 6.15.
 	if s := q.Status(); s.Code != 143 && (s.Code != -1 || s.Err == nil) {
@@ -217,26 +205,20 @@ func TestAdoptNobodys(t *testing.T) {
 // program reaps the child, and no other process.
 func TestAdoptNoted(t *testing.T) {
 	child, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "exit 7"}, &os.ProcAttr{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer child.Release()
 	var q proc
 	for q, err = readProc(child.Pid); err == nil && !q.isZombie; q, err = readProc(child.Pid) {
 		time.Sleep(time.Millisecond)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, tt := range []struct {
 		name  string
 		start uint64
 		left  bool
 	}{{"another process", q.start + 1, true}, {"the child", q.start, false}, {"reaped", q.start, false}} {
 		p, err := Adopt(State{PID: child.Pid, Start: tt.start, Ended: &Status{Code: 7}}, nil, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		<-p.Done()
 		if status := p.Status(); status.Code != 7 || status.Err != nil {
 			t.Errorf("%s: the child ended with %+v", tt.name, status)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // Opened is called before there is a child, and Ended before the child is reaped. So a caller can keep the terminal
@@ -50,32 +52,24 @@ func TestNotOpened(t *testing.T) {
 func TestFindsChild(t *testing.T) {
 	p := bash(t, "echo READY; exec sleep 1000")
 	master, err := p.Master()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	st := p.State()
 	st.PID, st.Start = 0, 0
 	exit := make(chan Status)
 	q, err := Adopt(st, master, reportedBy(exit), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer q.Close()
 	defer close(exit)
 	if q.PID() != p.PID() || q.State().Start != p.State().Start {
 		t.Errorf("Adopt found %+v, want %+v", q.State(), p.State())
 	}
 	empty, slave, err := open(80, 24)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer empty.Close()
 	if master, err = empty.Master(); err != nil {
 		t.Fatal(err)
 	}
-	if err := slave.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, slave.Close())
 	if _, err := Adopt(State{}, master, reportedBy(exit), nil); !errors.Is(err, ErrNoChild) {
 		t.Errorf("a terminal without a child was adopted: %v", err)
 	}
@@ -85,31 +79,21 @@ func TestFindsChild(t *testing.T) {
 // another one.
 func TestFindsLateChild(t *testing.T) {
 	p, slave, err := open(80, 24)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer p.Close()
 	goOn, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	late := exec.Command(os.Args[0])
 	late.Env = append(os.Environ(), "PTY_TEST_ROLE=late")
 	late.Stdin, late.ExtraFiles = slave, []*os.File{goOn}
-	if err := late.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, late.Start())
 	defer func() {
 		_ = late.Process.Kill()
 		_ = late.Wait()
 	}()
-	if err := errors.Join(slave.Close(), goOn.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(slave.Close(), goOn.Close()))
 	master, err := p.Master()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	exit := make(chan Status)
 	defer close(exit)
 	adopted := make(chan error, 1)
@@ -119,12 +103,8 @@ func TestFindsLateChild(t *testing.T) {
 		q, err = Adopt(State{}, master, reportedBy(exit), nil)
 		adopted <- err
 	}()
-	if err := write.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-adopted; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, write.Close())
+	testkit.Must(t, <-adopted)
 	defer q.Close()
 	if q.PID() != late.Process.Pid {
 		t.Errorf("Adopt found %d, want %d", q.PID(), late.Process.Pid)

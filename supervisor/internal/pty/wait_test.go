@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 func TestStatus(t *testing.T) {
@@ -47,9 +49,7 @@ func TestUsage(t *testing.T) {
 		t.Errorf("a shell used %d bytes, which is the memory of this process", u.MaxRSSBytes)
 	}
 	var own unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &own); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Getrusage(unix.RUSAGE_SELF, &own))
 	big := uint64(own.Maxrss)*maxRSSUnit + 64<<20
 	p = run(t, script(fmt.Sprintf("head -c %d /dev/zero | tail -c %[1]d >/dev/null", big)))
 	ended(t, p)
@@ -120,9 +120,7 @@ func TestReapedByOther(t *testing.T) {
 func fork(t *testing.T, code string) int {
 	t.Helper()
 	pid, err := syscall.ForkExec("/bin/sh", []string{"sh", "-c", code}, &syscall.ProcAttr{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return pid
 }
 
@@ -138,9 +136,7 @@ func TestManyChildren(t *testing.T) {
 	var all []*PTY
 	for range children {
 		p, err := Start(Spec{Argv: []string{"cat"}, Env: []string{"PATH=/usr/bin:/bin"}, Cols: 80, Rows: 24})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		all = append(all, p)
 		go func() { _, _ = p.Read(make([]byte, 1)) }()
 	}
@@ -171,8 +167,6 @@ func TestManyChildren(t *testing.T) {
 func count(t *testing.T, pattern string) int {
 	t.Helper()
 	names, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return len(names)
 }

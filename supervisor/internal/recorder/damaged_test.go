@@ -20,18 +20,12 @@ func TestDamagedBeginning(t *testing.T) {
 		p.print([]byte("some output\r\n"))
 		first.Add(p, past.Full)
 		await(t, s, p)
-		if err := first.Close(limit); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, first.Close(limit))
 		path := filepath.Join(dir, p.life.String(), fmt.Sprintf("%019d", 0))
 		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		content[30] ^= 1
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, content, 0o600))
 		text := p.text
 		if isSilent { // the output of the session ends where the file begins
 			p = newTape(t, "one")
@@ -43,9 +37,7 @@ func TestDamagedBeginning(t *testing.T) {
 		p.print(text)
 		await(t, s, p)
 		r, err := s.Open(p.life)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var got []byte
 		for piece, err := range r.Range(1, uint64(len(p.text))) {
 			if err != nil || piece.Missing > 0 {

@@ -39,9 +39,7 @@ func TestFullDisk(t *testing.T) {
 	p.print([]byte("room again"))
 	await(t, store, p)
 	testkit.Eventually(t, limit, func() bool { c, err := r.Counts(); return c.Failing == 0 && err == nil }, "the recording has recovered")
-	if err := r.Close(limit); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Close(limit))
 }
 
 // Marks that come while the disk is full are stored when there is room.
@@ -126,15 +124,11 @@ func TestFullDiskIsTrimmed(t *testing.T) {
 	for n := range uint64(5) { // each screen closes a segment
 		err = errors.Join(err, w.Keyframe(n, []byte("screen")), w.Append(n, []byte("o")))
 	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(err, w.Close()))
 	size := func() (n int64) {
 		t.Helper()
 		all, err := store.List()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, e := range all {
 			n += e.Bytes
 		}
@@ -154,9 +148,7 @@ func TestFullDiskIsTrimmed(t *testing.T) {
 	if err := <-p.failed; err != nil {
 		t.Errorf("the recording does not resume: %v", err)
 	}
-	if err := r.Close(limit); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Close(limit))
 }
 
 // If the disk is full when a silent session's recording is completed, it is completed when there is room.
@@ -189,7 +181,5 @@ func TestFullDiskInSilence(t *testing.T) {
 		defer p.mu.Unlock()
 		return wholes > 1
 	}, "the recording is completed")
-	if err := r.Close(limit); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Close(limit))
 }

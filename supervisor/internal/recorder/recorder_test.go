@@ -42,9 +42,7 @@ type tape struct {
 func newTape(t *testing.T, id string) *tape {
 	t.Helper()
 	r, err := ring.New(ring.MinBytes, protocol.Size{Cols: 80, Rows: 24})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = r.Close() })
 	return &tape{life: past.Life{ID: protocol.SessionID(id), Instance: "1"}, ring: r, failed: make(chan error, 16)}
 }
@@ -160,17 +158,11 @@ func await(t *testing.T, s *past.Store, p *tape) {
 // marksOf closes the recorder, and returns the marks of kind D that are stored up to an offset.
 func marksOf(t *testing.T, r *Recorder, store *past.Store, p *tape, to uint64) (marks []past.Note) {
 	t.Helper()
-	if err := r.Close(limit); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Close(limit))
 	reader, err := store.Open(p.life)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for n, err := range reader.Notes(0, to) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if n.Kind == 'D' {
 			marks = append(marks, n)
 		}
@@ -210,18 +202,12 @@ func TestResizes(t *testing.T) {
 	p.print([]byte("last"))
 	await(t, store, p)
 	reader, err := store.Open(p.life)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	v, err := reader.At(uint64(len("widenarrowlast")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var got []string
 	for piece, err := range v.Replay {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if piece.Size != (protocol.Size{}) {
 			got = append(got, piece.Size.String())
 		} else {
@@ -275,9 +261,7 @@ func TestSilence(t *testing.T) {
 			t.Errorf("counters went from %+v to %+v although the session printed no output", before, after)
 		}
 	}
-	if err := r.Close(limit); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Close(limit))
 }
 
 // A disk that fails costs the recording alone, is reported once, and the recording begins again by
@@ -304,15 +288,11 @@ func TestFailingDisk(t *testing.T) {
 	if c, err := r.Counts(); c.Failing != 1 || c.Failures != 1 || err == nil {
 		t.Errorf("counts %+v, error %v; want one recording that fails", c, err)
 	}
-	if err := os.Remove(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(dir))
 	p.print([]byte("second"))
 	await(t, store, p)
 	testkit.Eventually(t, limit, func() bool { c, err := r.Counts(); return c.Failing == 0 && err == nil }, "the recording has recovered")
-	if err := r.Close(limit); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Close(limit))
 	if err := <-p.failed; err != nil || len(p.failed) > 0 {
 		t.Errorf("after the failure, the recording reports %v and %d more; want that it has resumed", err, len(p.failed))
 	}
@@ -350,29 +330,21 @@ func TestForgetIsRetried(t *testing.T) {
 	r := New(Config{Store: store, Retry: time.Millisecond, Log: zerolog.Nop()})
 	l := past.Life{ID: "a", Instance: "1"}
 	w, err := store.OpenWriter(l, past.Screen) // prevents the erasure, as a disk that fails would
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.SetMeta(past.Meta{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, w.SetMeta(past.Meta{}))
 	all := func(past.Life) bool { return true }
 	r.Forget(l)
 	if left := r.AwaitErased(10*time.Millisecond, all); len(left) != 1 || left[0] != l || !r.IsForgotten(l) {
 		t.Errorf("%v is left, want %v", left, l)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	if left := r.AwaitErased(limit, all); len(left) > 0 || r.IsForgotten(l) {
 		t.Errorf("%v is left", left)
 	}
 	if all, err := store.List(); len(all) > 0 || err != nil {
 		t.Errorf("the store has %v, %v", all, err)
 	}
-	if err := r.Close(limit); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Close(limit))
 }
 
 // A recorder of another process continues where the last one has stopped.
@@ -384,9 +356,7 @@ func TestContinues(t *testing.T) {
 		r.Add(p, past.Full)
 		p.print([]byte("some more "))
 		await(t, store, p)
-		if err := r.Close(limit); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.Close(limit))
 	}
 }
 
@@ -445,9 +415,7 @@ func TestMarkDuringRenewal(t *testing.T) {
 		}
 	}
 	p.mu.Unlock()
-	if err := r.Renew(p.life, limit); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Renew(p.life, limit))
 	p.print([]byte("later"))
 	await(t, store, p)
 	if marks := marksOf(t, r, store, p, 12); len(marks) != 1 || marks[0].Text != "12" {

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 const roleEnv = "REEXEC_TEST_ROLE"
@@ -137,17 +139,13 @@ func TestExec(t *testing.T) {
 func TestTry(t *testing.T) {
 	t.Setenv(roleEnv, "second")
 	p, err := Open(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer p.Close()
 	for manifest, says := range map[string]string{
 		"good": "", "bad": "version that is not known", "crash": "exit status 2: panic: at the start", "silent": "did not report that it can continue",
 	} {
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := w.WriteString("today"); err != nil {
 			t.Fatal(err)
 		}
@@ -170,9 +168,7 @@ func TestCannot(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, mode os.FileMode, text []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, text, mode); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, text, mode))
 		return path
 	}
 	for _, path := range []string{filepath.Join(dir, "none"), dir, write("plain", 0o600, nil)} {
@@ -181,26 +177,18 @@ func TestCannot(t *testing.T) {
 		}
 	}
 	own, err := os.ReadFile(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	other := bytes.Clone(own)
 	copy(other[18:], []byte{0xf7, 0x00}) // ELF's e_machine: BPF
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	defer w.Close()
 	var before, after syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before))
 	for name, text := range map[string][]byte{"text": []byte("hello"), "empty": nil, "another machine's": other} {
 		p, err := Open(write("program", 0o700, text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer p.Close()
 		if _, err := p.Try(t.Context(), nil, nil, nil); err == nil {
 			t.Errorf("%s: tried", name)
@@ -214,9 +202,7 @@ func TestCannot(t *testing.T) {
 	}
 	// A truncated program might start, so only a trial shows the fault.
 	cut, err := Open(write("cut", 0o700, own[:len(own)/3]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer cut.Close()
 	if _, err := cut.Try(t.Context(), nil, nil, nil); err == nil {
 		t.Error("the trial of a truncated program succeeded")
@@ -237,9 +223,7 @@ func TestCannot(t *testing.T) {
 func TestTryOthers(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo")
-	if err := unix.Mkfifo(fifo, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Mkfifo(fifo, 0o700))
 	if p, err := Open(fifo); err == nil {
 		t.Errorf("a named pipe was opened: %v", p)
 	}
@@ -249,13 +233,9 @@ func TestTryOthers(t *testing.T) {
 		"it has left, and failed": {"sleep 5 & exit 3", "exit status 3"},
 	} {
 		path := filepath.Join(dir, "script")
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o700))
 		p, err := Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer p.Close()
 		if _, err := p.Try(t.Context(), nil, nil, nil); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v", name, err)
@@ -279,8 +259,6 @@ func TestInheritedNonsense(t *testing.T) {
 func fdsOf(t *testing.T, files ...*os.File) []int {
 	t.Helper()
 	fds, err := numbers(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return fds
 }

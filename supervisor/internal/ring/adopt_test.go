@@ -9,15 +9,14 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // handOn returns a duplicate of the ring's file, as the next owner receives it.
 func handOn(t testing.TB, r *Ring) *os.File {
 	t.Helper()
 	file, err := r.File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return file
 }
 
@@ -25,9 +24,7 @@ func handOn(t testing.TB, r *Ring) *os.File {
 func adopted(t testing.TB, r *Ring) (*Ring, int) {
 	t.Helper()
 	q, rescued, err := Adopt(handOn(t, r))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		if err := q.Close(); err != nil {
 			t.Error(err)
@@ -138,9 +135,7 @@ func TestFileOfClosed(t *testing.T) {
 	r := newRing(t, MinBytes)
 	file := handOn(t, r)
 	write(r, []byte("abc"))
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Close())
 	if f, err := r.File(); err == nil {
 		t.Error("File after Close succeeded")
 		_ = f.Close()
@@ -149,9 +144,7 @@ func TestFileOfClosed(t *testing.T) {
 		t.Error("there is room after Close")
 	}
 	q, _, err := Adopt(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, end, finished := q.Bounds(); end != 3 || finished {
 		t.Errorf("the next owner has the end %d, finished %v; want 3, false", end, finished)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
 )
 
@@ -40,9 +41,7 @@ func BenchmarkWrite(b *testing.B) {
 // BenchmarkRead measures the same with a read(2) for each piece, from a pipe, whose read(2) is the cheapest.
 func BenchmarkRead(b *testing.B) {
 	from, to, err := os.Pipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	defer from.Close()
 	defer to.Close()
 	r := newRing(b, DefaultBytes)
@@ -58,9 +57,7 @@ func BenchmarkRead(b *testing.B) {
 			b.Fatal(err)
 		}
 		n, err := unix.Read(in, room)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		r.Commit(n)
 		room = room[n:]
 	}
@@ -70,9 +67,7 @@ func BenchmarkRead(b *testing.B) {
 func BenchmarkDrain(b *testing.B) {
 	name := filepath.Join(b.TempDir(), "big")
 	data := bytes.Repeat([]byte("The quick brown fox jumps over the lazy dog, again and again and again.\n"), 1<<20)
-	if err := os.WriteFile(name, data, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, os.WriteFile(name, data, 0o600))
 	spec := pty.Spec{
 		Argv: []string{"sh", "-c", "stty raw; exec cat " + name}, Env: []string{"PATH=" + os.Getenv("PATH")},
 		Cols: 80, Rows: 24,
@@ -83,9 +78,7 @@ func BenchmarkDrain(b *testing.B) {
 	for b.Loop() {
 		r := newRing(b, DefaultBytes)
 		p, err := pty.Start(spec)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		for err == nil {
 			_, err = p.ReadEach(r, func(n int) { r.Commit(n) })
 			r.Wake()
@@ -101,8 +94,6 @@ func BenchmarkDrain(b *testing.B) {
 
 func cpuTime(b *testing.B) time.Duration {
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -14,29 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // forge returns a sealed memory file of n bytes that begins with data.
 func forge(t testing.TB, data []byte, n int64) *os.File {
 	t.Helper()
 	f := unsealed(t, data, n)
-	if err := seal(f); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, seal(f))
 	return f
 }
 
 func unsealed(t testing.TB, data []byte, n int64) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("forged", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f := os.NewFile(uintptr(fd), "forged")
 	_, err = f.WriteAt(data, 0)
-	if err := errors.Join(err, f.Truncate(n)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(err, f.Truncate(n)))
 	return f
 }
 
@@ -65,9 +60,7 @@ func TestHostile(t *testing.T) {
 	}
 	open := func(path string, flag int) *os.File {
 		f, err := os.OpenFile(path, flag, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return f
 	}
 	for _, tt := range []struct {
@@ -84,9 +77,7 @@ func TestHostile(t *testing.T) {
 		{"not sealed", func() *os.File { return unsealed(t, data, size) }, "not sealed"},
 		{"on a disk", func() *os.File {
 			name := filepath.Join(t.TempDir(), "ring")
-			if err := errors.Join(os.WriteFile(name, data, 0o600), os.Truncate(name, size)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errors.Join(os.WriteFile(name, data, 0o600), os.Truncate(name, size)))
 			return open(name, os.O_RDWR)
 		}, ""},
 		{"directory", func() *os.File { return open(t.TempDir(), os.O_RDONLY) }, ""},
@@ -166,9 +157,7 @@ func FuzzAdopt(f *testing.F) {
 		if _, err := q.ReadAt(p, end); err != nil || !bytes.Equal(p, text) {
 			t.Fatalf("ReadAt(%d): %v, or other bytes than were written", end, err)
 		}
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.Close())
 	})
 }
 
@@ -192,9 +181,7 @@ func TestMemory(t *testing.T) {
 	file := handOn(t, r)
 	defer file.Close()
 	var st unix.Stat_t
-	if err := control(file, func(fd uintptr) error { return unix.Fstat(int(fd), &st) }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, control(file, func(fd uintptr) error { return unix.Fstat(int(fd), &st) }))
 	// A page of the header, the output, and the poison behind it.
 	if got, want := st.Blocks*512, int64(2*os.Getpagesize()+firstRead); got > want {
 		t.Errorf("%d bytes of memory, want %d at most", got, want)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/shared/machine"
+	"holdfast/shared/testkit"
 )
 
 // kills is the number of owners of a ring that are killed in a row.
@@ -64,9 +65,7 @@ func killReaders(t *testing.T, n int, open func(testing.TB) (from, to *os.File))
 	last.wait()
 	total := printer.end()
 	r, _, err := Adopt(handOnFile(t, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	start, end, finished := r.Bounds()
 	if end != total || !finished {
@@ -83,32 +82,22 @@ func killReaders(t *testing.T, n int, open func(testing.TB) (from, to *os.File))
 
 func openTerminal(t testing.TB) (from, to *os.File) {
 	master, slave, err := creack.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	mode, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	mode.Oflag &^= unix.OPOST
-	if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, mode); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, mode))
 	return master, slave
 }
 
 func openPipe(t testing.TB) (from, to *os.File) {
 	from, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return from, to
 }
 
 func handOnFile(t testing.TB, f *os.File) *os.File {
 	dup, err := machine.Duplicate(f, f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return dup
 }

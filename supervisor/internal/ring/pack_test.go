@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
 )
 
 // memoryOf returns the bytes of memory that the file of a ring takes.
@@ -17,9 +19,7 @@ func memoryOf(t testing.TB, r *Ring) int64 {
 	file := handOn(t, r)
 	defer file.Close()
 	var st unix.Stat_t
-	if err := control(file, func(fd uintptr) error { return unix.Fstat(int(fd), &st) }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, control(file, func(fd uintptr) error { return unix.Fstat(int(fd), &st) }))
 	return st.Blocks * 512
 }
 
@@ -58,9 +58,7 @@ func TestPack(t *testing.T) {
 				default:
 					start, _, _ := r.Bounds()
 					from := start + rnd.Uint64N(end-start+1)
-					if err := checkPrinted(r, from, from+rnd.Uint64N(end-from+1)); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, checkPrinted(r, from, from+rnd.Uint64N(end-from+1)))
 					if from < end {
 						if err := checkBytes(r.View(from, int(end-from)), from); err != nil {
 							t.Fatalf("View: %v", err)

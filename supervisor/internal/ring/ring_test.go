@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 var size80 = protocol.Size{Cols: 80, Rows: 24}
@@ -14,9 +15,7 @@ var size80 = protocol.Size{Cols: 80, Rows: 24}
 func newRing(t testing.TB, keep int) *Ring {
 	t.Helper()
 	r, err := New(keep, size80)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -142,9 +141,7 @@ func TestWatch(t *testing.T) {
 func TestClosed(t *testing.T) {
 	r := newRing(t, MinBytes)
 	write(r, []byte("a"))
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Close())
 	if _, err := r.ReadAt(make([]byte, 1), 0); err == nil {
 		t.Error("ReadAt after Close succeeded")
 	}

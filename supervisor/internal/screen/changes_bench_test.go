@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/vt/vttest"
 )
 
@@ -20,9 +21,7 @@ func BenchmarkChangesBytes(b *testing.B) {
 	for i := range 200 {
 		source = fmt.Appendf(source, "\tline%d := value(%d)\n", i, i)
 	}
-	if err := os.WriteFile(home+"/text.go", source, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, os.WriteFile(home+"/text.go", source, 0o600))
 	build := `i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo "  CC      supervisor/internal/part$((i%17))/object$i.o"; [ $((i%25)) = 0 ] && printf '[%3d%%] linking\r' $((i/4)); done; echo; echo ok`
 	for _, tt := range []struct {
 		name  string
@@ -62,9 +61,7 @@ func changesBytes(b *testing.B, output []byte, piece int) (changed, polled, requ
 	var has *ReaderMark
 	size := func(v any) int {
 		data, err := json.Marshal(v)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		return len(data)
 	}
 	for part := range slices.Chunk(output, piece) {

@@ -27,9 +27,7 @@ func TestRestoreGolden(t *testing.T) {
 	name := filepath.Join("testdata", "record.golden")
 	testkit.Golden(t, name, record)
 	golden, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if d := diff(restored(t, golden, 100, 33), s); d != "" {
 		t.Error(d)
 	}
@@ -39,9 +37,7 @@ func TestRestoreGolden(t *testing.T) {
 func FuzzRestore(f *testing.F) {
 	add := func(s *Screen, more string) {
 		snapshot, rest, err := sections(recordOf(s, -1))
-		if err != nil {
-			f.Fatal(err)
-		}
+		testkit.Must(f, err)
 		f.Add(snapshot, rest, []byte(more))
 	}
 	for i := range 4 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 func before(n uint64) *uint64 { return &n }
@@ -131,9 +132,7 @@ func search(t *testing.T, s *Screen, spec protocol.SearchSpec, take int) (all []
 	t.Helper()
 	for {
 		q, err := NewSearch(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for !q.Over() {
 			q.Take(s, take)
 			q.Match()
@@ -207,9 +206,7 @@ func TestSearchWhilePrinting(t *testing.T) {
 		}
 		print(300)
 		q, err := NewSearch(protocol.SearchSpec{Pattern: "^line", Limit: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for !q.Over() {
 			q.Take(s, 1+r.IntN(50))
 			if print(r.IntN(20)); r.IntN(3) == 0 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // A record also has the state that no bytes of output can restore.
@@ -149,9 +150,7 @@ func TestSaveMemory(t *testing.T) {
 		n := len(recordOf(s, -1))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if err := s.Save(nowhere{}, -1); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Save(nowhere{}, -1))
 		runtime.ReadMemStats(&after)
 		if got := int(after.TotalAlloc - before.TotalAlloc); got > 2<<20 {
 			t.Errorf("packed %t: %d bytes for a record of %d", pack, got, n)
@@ -192,9 +191,7 @@ func TestContinueSnapshot(t *testing.T) {
 	old.Write([]byte("printed before\r\n"))
 	for _, above := range []int{0, 100} {
 		s, err := Continue(recordOf(old, above), size, 100, "the machine stopped")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		data, offset := s.Snapshot(100, size, nil)
 		if offset != 0 || !bytes.Contains(data, []byte("printed before")) || !bytes.Contains(data, []byte("the machine stopped")) {
 			t.Errorf("the snapshot at offset %d is %q", offset, data)

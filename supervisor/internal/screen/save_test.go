@@ -71,9 +71,7 @@ func appendSection(record []byte, kind byte, p []byte) []byte {
 func restored(t testing.TB, record []byte, lines, n int) *Screen {
 	t.Helper()
 	r, err := Restore(record, lines)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for !r.Step(n) {
 		if r.Screen() != nil {
 			t.Fatal("a screen is returned before the restore has ended")

@@ -7,6 +7,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/mask"
+	"holdfast/shared/testkit"
 )
 
 func secretOf(value string) *mask.Masker {
@@ -21,13 +22,9 @@ func TestMaskRecord(t *testing.T) {
 	s.Write([]byte("\x1b]2;title hunter22\x07\x1b]7;file:///hunter22\x07one\r\n0123456789abcd hunter22 end\r\n\x1b[31mhun\x1b[32mter22\x1b[0m\r\n\x1b]8;;http://x/hunter22\x07l\x1b]8;;\x07"))
 	s.Write([]byte("\r\n\r\n\x1b]777;notify;hunter22;hunter22\x07\x1b]133;A;hunter22\x07$ "))
 	var record saveBuffer
-	if err := s.Save(&record, -1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Save(&record, -1))
 	masked, err := MaskRecord(record, secretOf("hunter22"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if bytes.Contains(masked, []byte("hunter22")) || !bytes.Contains(record, []byte("hunter22")) {
 		t.Errorf("the record is %q", masked)
 	}
@@ -43,9 +40,7 @@ func TestMaskRecord(t *testing.T) {
 	}
 
 	same, err := MaskRecord(record, secretOf("something else"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var again saveBuffer
 	if err := restoreAll(t, same).Save(&again, -1); err != nil || !bytes.Equal(again, record) {
 		t.Errorf("a record without secrets became %q, want %q", again, record)
@@ -58,9 +53,7 @@ func TestMaskRecord(t *testing.T) {
 func restoreAll(t *testing.T, record []byte) *Screen {
 	t.Helper()
 	r, err := Restore(record, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for !r.Step(1 << 20) {
 	}
 	return r.Screen()

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"holdfast/shared/testkit"
 )
 
 // withClock returns the moment t, at which the clock of the machine shows another time. Package time has no way to make such a
@@ -36,13 +38,9 @@ func TestUnusedIfClockIsSet(t *testing.T) {
 		var saved savedState
 		saved.LastIO, saved.LastUse = old.save(withClock(now, step.before), time.Hour)
 		data, err := json.Marshal(&saved)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		saved = savedState{}
-		if err := json.Unmarshal(data, &saved); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(data, &saved))
 		now = now.Add(time.Minute)
 		adopted.load(&saved, withClock(now, step.before+step.between), time.Hour+time.Minute)
 		if got := withClock(now, step.before+step.between+step.after).Sub(adopted.last.get()); (got - 2*time.Minute).Abs() > time.Millisecond {

@@ -92,9 +92,7 @@ func (v *memoryVault) entries(t *testing.T) (all []vault.Entry) {
 	defer v.mu.Unlock()
 	for _, r := range v.records {
 		fds, err := duplicates(r.FDs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		r.FDs = fds
 		all = append(all, r)
 	}
@@ -167,9 +165,7 @@ func (l *tableLife) restart(h Heritage, changes ...func(*Session)) *tableLife {
 func (l *tableLife) get(id protocol.SessionID) *Session {
 	l.t.Helper()
 	s, err := l.Get(id)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testkit.Must(l.t, err)
 	return s
 }
 
@@ -181,12 +177,8 @@ func TestNextLife(t *testing.T) {
 	s := create(t, l.Table, bash(`printf '\e]2;a title\a'; seq 1 3000; echo READY; while read -r line; do echo "got $line"; done; exit 7`))
 	v := look(t, s, fromStart(s))
 	v.until(t, "READY")
-	if err := v.a.Resize(protocol.Size{Cols: 100, Rows: 30}); err != nil {
-		t.Fatal(err)
-	}
-	if err := v.a.Type(0, []byte("one\ntwo\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.a.Resize(protocol.Size{Cols: 100, Rows: 30}))
+	testkit.Must(t, v.a.Type(0, []byte("one\ntwo\n")))
 	before := v.until(t, "got two")
 	was, screen := info(t, s), text(t, s)
 
@@ -201,24 +193,18 @@ func TestNextLife(t *testing.T) {
 		t.Errorf("the screen was\n%s\nand is\n%s", screen, again)
 	}
 	w, err := attach(s, protocol.AttachSpec{Writer: v.a.Writer(), Resume: &protocol.Resume{Instance: s.Instance(), Offset: uint64(len(v.seen))}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(w.a.Close)
 	if w.info.Replay != protocol.ReplayExact || w.info.InputOffset != 8 {
 		t.Errorf("resumed as %+v", w.info)
 	}
 	// Input that was already accepted is sent again. The child must receive it once.
-	if err := w.a.Type(4, []byte("two\nthree\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.a.Type(4, []byte("two\nthree\n")))
 	all := before + w.until(t, "got three")
 	if n := strings.Count(all, "got two"); n != 1 {
 		t.Errorf("the child received the input %d times", n)
 	}
-	if err := w.a.Type(14, []byte{4}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.a.Type(14, []byte{4}))
 	if exit := ended(t, s); exit.ExitCode != 7 || exit.Outcome != protocol.OutcomeNatural {
 		t.Errorf("the session ended as %+v", exit)
 	}
@@ -245,26 +231,20 @@ func TestNextLifeOfPaste(t *testing.T) {
 	v := look(t, s, fromStart(s))
 	v.until(t, "READY")
 	begin := out + "\x1b[200~half"
-	if err := v.a.Type(0, []byte(begin)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.a.Type(0, []byte(begin)))
 	v.until(t, "^[[O^[[200~half")
 
 	l = l.restart(Heritage{})
 	s = l.get(s.ID())
 	w := look(t, s, protocol.AttachSpec{Writer: v.a.Writer(), Resume: &protocol.Resume{Instance: s.Instance(), Offset: uint64(len(v.seen))}})
-	if err := w.a.Type(uint64(len(begin)), []byte(out+"\x1b[201~"+out+"end")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.a.Type(uint64(len(begin)), []byte(out+"\x1b[201~"+out+"end")))
 	w.until(t, "^[[O^[[201~end") // the program knows already that no viewer has the focus
 }
 
 func text(t *testing.T, s *Session) string {
 	t.Helper()
 	c, err := s.Show(protocol.ScreenSpec{SessionID: s.ID(), Lines: 500})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return strings.Join(c.Lines, "\n")
 }
 
@@ -285,9 +265,7 @@ func TestNextLifeOfFlood(t *testing.T) {
 		t.Errorf("the screen is %.200q", got[max(0, len(got)-200):])
 	}
 	w := look(t, s, protocol.AttachSpec{})
-	if err := w.a.Type(0, []byte("\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.a.Type(0, []byte("\n")))
 	w.until(t, "END")
 	if got := text(t, s); !strings.Contains(got, "\n49999\n50000\nEND") {
 		t.Errorf("the screen is %.200q", got[max(0, len(got)-200):])
@@ -350,9 +328,7 @@ func TestNextLifeOfPacked(t *testing.T) {
 				t.Errorf("before an upgrade the keyframe has %d bytes, packed it had %d", n, packed)
 			}
 			w := look(t, s, protocol.AttachSpec{})
-			if err := w.a.Type(0, []byte("\n")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, w.a.Type(0, []byte("\n")))
 			w.until(t, "END")
 		})
 	}
@@ -391,9 +367,7 @@ func TestDropScreen(t *testing.T) {
 			},
 			"a size": func(t *testing.T, _ *tableLife, s *Session) (*Session, string) {
 				for _, cols := range []int{50, 80} {
-					if err := s.Resize(protocol.Size{Cols: cols}); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, s.Resize(protocol.Size{Cols: cols}))
 				}
 				return s, ""
 			},
@@ -441,12 +415,8 @@ func TestNextLifeAwaits(t *testing.T) {
 	v := look(t, s, fromStart(s))
 	v.until(t, "READY")
 	mark, err := s.Mark()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := v.a.Type(0, []byte("\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, v.a.Type(0, []byte("\n")))
 	v.until(t, "SAID")
 	l = l.restart(Heritage{})
 	s = l.get(s.ID())
@@ -483,9 +453,7 @@ func TestNextLifeEnds(t *testing.T) {
 	s := create(t, l.Table, bash(`trap '' HUP TERM; echo READY; while :; do sleep 1000; done`))
 	look(t, s, fromStart(s)).until(t, "READY")
 	grace := time.Hour
-	if err := s.Terminate(End{Grace: &grace, Reason: "a user"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Terminate(End{Grace: &grace, Reason: "a user"}))
 	l = l.restart(Heritage{}, func(s *Session) { // stores the same end with a grace of 1 ms
 		v := s.save()
 		v.Ending.GraceMS = 1
@@ -513,9 +481,7 @@ func TestNextLifeAnswersOnce(t *testing.T) {
 	s = l.get(s.ID())
 	_ = text(t, s) // waits until the screen is restored
 	w := look(t, s, protocol.AttachSpec{})
-	if err := w.a.Type(0, []byte("!")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.a.Type(0, []byte("!")))
 	if got := w.until(t, "then "); strings.Contains(got, "then $'") {
 		t.Errorf("the child read another input first: %q", got)
 	}
@@ -535,9 +501,7 @@ func TestDegraded(t *testing.T) {
 	if !info(t, s).Degraded || info(t, other).Degraded {
 		t.Error("the wrong session is marked as degraded")
 	}
-	if err := v.a.Type(0, []byte("one\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.a.Type(0, []byte("one\n")))
 	v.until(t, "got one")
 	_, err := s.Show(protocol.ScreenSpec{SessionID: s.ID()})
 	wantCode(t, "a screen that is lost", err, "")
@@ -590,9 +554,7 @@ func TestSuspectOfLittle(t *testing.T) {
 	look(t, s, fromStart(s)).until(t, "READY")
 	suspected := func() uint64 {
 		n, err := s.stateSlate.Word(wordRestoreTries)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return n
 	}
 	s.display.saveRestoreTries(1)
@@ -637,9 +599,7 @@ func TestNextLifeReopened(t *testing.T) {
 	s := create(t, l.Table, bash(`exit 3`))
 	ended(t, s)
 	again, err := l.reopen(s.ID(), "", protocol.RespawnSpec{Argv: bash("echo READY; read x; exit 4").Argv}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	look(t, again, fromStart(again)).until(t, "READY")
 	l = l.restart(Heritage{})
 	if now := info(t, l.get(s.ID())); now.Instance != again.Instance() || now.State != protocol.StateRunning {
@@ -653,9 +613,7 @@ func TestNextLifeReopened(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended(t, now)
-	if err := l.ForgetFailed(s.ID(), again.Instance()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.ForgetFailed(s.ID(), again.Instance()))
 	if now := info(t, l.get(s.ID())); now.Instance != s.Instance() || now.ExitCode == nil || *now.ExitCode != 3 {
 		t.Errorf("after the new life has failed, the session is %+v", now)
 	}
@@ -791,9 +749,7 @@ func TestNextLifeDamagedFiles(t *testing.T) {
 				t.Errorf("the screen is %.200q, want %.200q", got, want)
 			}
 			w := look(t, s, protocol.AttachSpec{Writer: "other", Resume: &protocol.Resume{Instance: s.Instance(), Offset: was.OutputOffset}})
-			if err := w.a.Type(0, []byte("x\n")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, w.a.Type(0, []byte("x\n")))
 			w.until(t, "got x")
 			l = l.restart(Heritage{}, func(s *Session) {
 				if !s.display.writeKeyframe(allLines) {
@@ -810,9 +766,7 @@ func TestNextLifeDamagedFiles(t *testing.T) {
 				t.Errorf("the next screen is %.200q", got)
 			}
 			u := look(t, s, protocol.AttachSpec{})
-			if err := u.a.Type(0, []byte("\n")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, u.a.Type(0, []byte("\n")))
 			if x := ended(t, s); x.ExitCode != 7 || x.Outcome != protocol.OutcomeNatural {
 				t.Errorf("the session ended as %+v", x)
 			}
@@ -835,9 +789,7 @@ func TestTrial(t *testing.T) {
 	look(t, s, fromStart(s)).until(t, "READY")
 	l.Prepare(true)
 	records, files, err := l.TrialEntries()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer closeFiles(files)
 	for i := range records {
 		if records[i].FDs, err = duplicates(records[i].FDs); err != nil {
@@ -848,9 +800,7 @@ func TestTrial(t *testing.T) {
 		t.Errorf("%d records, %v", len(records), err)
 	}
 	thaw, err := s.halt(patience, func() { writeLaterVersion(t, s) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer thaw()
 	if records, files, err = l.TrialEntries(); err != nil {
 		t.Fatal(err)
@@ -872,18 +822,14 @@ func TestForgottenStaysReadable(t *testing.T) {
 	s := create(t, newLife(t, Config{}).Table, bash("exit 7"))
 	<-s.Exited()
 	state, err := s.stateSlate.Duplicate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer state.Close()
 	s.do(func() { s.noteChange(); err = s.discard() })
 	if <-s.gone; err != nil {
 		t.Fatal(err)
 	}
 	data, err := slate.ReadLive(state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if v, err := parseSaved(data); err != nil || v.Exit == nil || v.Exit.ExitCode != 7 {
 		t.Errorf("got %+v, %v", v, err)
 	}
@@ -895,9 +841,7 @@ func TestTrialWhileAllGoesOn(t *testing.T) {
 	l := newLife(t, Config{})
 	busy := create(t, l.Table, bash(`exec sleep 1000`))
 	state, err := busy.stateSlate.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var over atomic.Bool
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -917,17 +861,11 @@ func TestTrialWhileAllGoesOn(t *testing.T) {
 		s := create(t, l.Table, bash(`exit 3`))
 		ended(t, s)
 		records, files, err := l.TrialEntries()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Forget(s.ID(), ""); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, l.Forget(s.ID(), ""))
 		<-s.gone
 		r, w, err := os.Pipe() // the new pipe gets the numbers of the descriptors that were just closed
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for i := range records {
 			if records[i].FDs, err = duplicates(records[i].FDs); err != nil {
 				t.Fatal(err)
@@ -960,16 +898,12 @@ func TestNextLifeEvents(t *testing.T) {
 	await(t, l.Events(), s.ID(), protocol.EventNotification)
 	before := l.State()
 	next := l.restart(Heritage{State: before})
-	if err := os.WriteFile(flag, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(flag, nil, 0o600))
 	for _, kind := range []protocol.EventKind{protocol.EventTitle, protocol.EventCwd, protocol.EventBell} { // the bell is published last
 		await(t, next.Events(), s.ID(), kind)
 	}
 	all, _, err := next.Events().Next(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var bodies []string
 	for _, e := range all {
 		if e.Kind == protocol.EventNotification {
@@ -988,12 +922,8 @@ func TestDirectoryStays(t *testing.T) {
 	t.Setenv("HOME", home)
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash("sleep 1000"))
-	if err := os.Remove(home); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Relabel(map[string]string{"a": "b"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(home))
+	testkit.Must(t, s.Relabel(map[string]string{"a": "b"}))
 	if got := info(t, s).Cwd; got != home {
 		t.Errorf("the directory is %s, want %s", got, home)
 	}
@@ -1015,14 +945,10 @@ func TestUsedAfterLastSave(t *testing.T) {
 			l := newLife(t, Config{Now: func() time.Time { return began.Add(time.Duration(passed.Load())) }})
 			s := create(t, l.Table, bash(c.script))
 			v := look(t, s, protocol.AttachSpec{Writer: "w"})
-			if err := v.a.Type(0, []byte("\n")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, v.a.Type(0, []byte("\n")))
 			v.until(t, "one")
 			passed.Store(int64(time.Hour))
-			if err := v.a.Type(1, []byte("\n")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, v.a.Type(1, []byte("\n")))
 			if c.name == "output" {
 				v.until(t, "two")
 			}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/ring"
 )
@@ -199,9 +200,7 @@ func TestStolen(t *testing.T) {
 	if i := info(t, s); i.Attachments != 1 || i.Size.Cols != 80 {
 		t.Errorf("got %d attachments at %v, want the thief at its size", i.Attachments, i.Size)
 	}
-	if err := thief.a.Type(0, []byte("good\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, thief.a.Type(0, []byte("good\n")))
 	if got := thief.until(t, "got good"); strings.Contains(got, "evil") {
 		t.Errorf("got %q, want no input of the evicted attachment", got)
 	}
@@ -292,14 +291,10 @@ func TestReadOnly(t *testing.T) {
 func TestSignals(t *testing.T) {
 	s, v := ready(t, "trap 'echo interrupted' INT; trap 'echo usr1' USR1; stty raw; echo READY; while :; do read -t 1; done")
 	// demand: R7
-	if err := v.a.Interrupt(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.a.Interrupt())
 	v.until(t, "interrupted")
 	// demand: S4
-	if err := s.SignalFor(protocol.Asker{}, unix.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.SignalFor(protocol.Asker{}, unix.SIGUSR1))
 	v.until(t, "usr1")
 }
 
@@ -412,9 +407,7 @@ func TestReadOnlyTakesNoWritersPlace(t *testing.T) {
 		return err
 	}
 	writer, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Attempt: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	wantCode(t, "read-only attach while the writer is attached", looks(), protocol.CodePermissionDenied)
 	writer.Close()
 	wantCode(t, "read-only attach while the writer may still resume", looks(), protocol.CodePermissionDenied)
@@ -446,9 +439,7 @@ func TestLateAttempt(t *testing.T) {
 		return a, err
 	}
 	second, err := try(2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, err = try(1)
 	wantCode(t, "the first attempt, after the second", err, protocol.CodeSuperseded)
 	if err := second.Type(0, []byte("x")); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
 )
 
@@ -51,9 +52,7 @@ func (a *awaiting) is(t *testing.T, why, line string) {
 func marked(t *testing.T, s *Session) []byte {
 	t.Helper()
 	m, err := s.Mark()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return m.Mark
 }
 
@@ -104,9 +103,7 @@ func TestAwaitText(t *testing.T) {
 				show(by(s), tt.before)
 				spec := protocol.AwaitSpec{Text: tt.pattern}
 				mark, err := s.Mark()
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if !tt.unmarked {
 					spec.Since = mark.Mark
 				}
@@ -287,9 +284,7 @@ func FuzzMark(f *testing.F) {
 	f.Cleanup(func() { shutdown(f, tb) })
 	s := create(f, tb, bash(""))
 	m, err := s.Mark()
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, err)
 	f.Add(m.Mark)
 	f.Add([]byte{markVersion})
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -327,9 +322,7 @@ func TestAwaitForgotten(t *testing.T) {
 func TestAwaitInFlood(t *testing.T) {
 	s, v := ready(t, `echo READY; read x; seq 1 30000; echo found it; seq 1 20000; echo END; cat`)
 	m := marked(t, s)
-	if err := v.a.Type(0, []byte("\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.a.Type(0, []byte("\n")))
 	info, err := s.Await(t.Context(), protocol.AwaitSpec{Text: "^END$", Since: m})
 	if err != nil || info.Line != "END" {
 		t.Fatalf("%+v, %v", info, err)

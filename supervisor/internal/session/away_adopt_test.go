@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // The next supervisor knows the running command, the viewers and the summary of an absence. It publishes no event
@@ -42,9 +43,7 @@ func TestAwayInNextLife(t *testing.T) {
 		t.Errorf("events were published again: %+v", events)
 	}
 	w, err := attach(s, protocol.AttachSpec{Writer: "w", Client: "me"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := info(t, s).Viewers; len(got) != 1 || !got[0].Since.Equal(was.Viewers[0].Since) {
 		t.Errorf("the viewers are %+v, they were %+v", got, was.Viewers)
 	}
@@ -86,8 +85,6 @@ func TestAwayInNextLife(t *testing.T) {
 	if events := since(t, l.Table, published, commandKinds...); len(events) != 2 {
 		t.Errorf("%d events of one command", len(events))
 	}
-	if err := s.Terminate(End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Terminate(End{}))
 	ended(t, s)
 }

@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 func awayOf(t testing.TB, s *Session) protocol.AwayInfo {
 	t.Helper()
 	w, err := s.Away()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return w
 }
 
@@ -87,9 +86,7 @@ func TestAway(t *testing.T) {
 			t.Errorf("after a lost connection: left %+v, %+v", i.Left, awayOf(t, s))
 		}
 		third, err := attach(s, protocol.AttachSpec{Writer: third.a.Writer()}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if i := info(t, s); !i.Viewers[0].Since.Equal(w.BackAt) || !reflect.DeepEqual(awayOf(t, s), now) {
 			t.Errorf("after the viewer resumed: %+v, %+v", i.Viewers, awayOf(t, s))
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/cage"
 	"holdfast/supervisor/internal/pty"
 )
@@ -31,9 +32,7 @@ func (c oneCage) New(string, protocol.Limits, protocol.Limits) (*cage.Cage, erro
 func newCage(t *testing.T) *cage.Cage {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dir := ""
 	for line := range strings.Lines(string(mounts)) {
 		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
@@ -49,9 +48,7 @@ func newCage(t *testing.T) *cage.Cage {
 	t.Cleanup(func() { _ = os.Remove(dir) })
 	c := cage.Open(cage.Options{Setting: cage.Off, Log: zerolog.Nop()}).Adopt(dir)
 	group, err := c.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer group.Close()
 	remainder := exec.Command("sleep", "1000")
 	remainder.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
@@ -71,9 +68,7 @@ func TestExitThaws(t *testing.T) {
 	c := newCage(t)
 	tb, by := fakeTable(t, Config{Cages: oneCage{cage: c}})
 	s := create(t, tb, bash(""))
-	if err := s.SetFrozen(true); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.SetFrozen(true))
 	await(t, tb.Events(), s.ID(), protocol.EventFrozen) // otherwise neither change may be published
 	by(s).exit(pty.Status{Code: 137, Signal: "SIGKILL"})
 	ended(t, s)

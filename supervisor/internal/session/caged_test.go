@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/cage"
 	"holdfast/supervisor/internal/pty"
 )
@@ -82,9 +83,7 @@ func TestWithoutCages(t *testing.T) {
 			t.Errorf("a session with limits was started: %v", err)
 		}
 		s, err := tb.Create("", "s", bash(""), limits, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for name, err := range map[string]error{
 			"limit": s.Limit(limits), "freeze": s.SetFrozen(true), "thaw": s.SetFrozen(false), "all": s.Terminate(End{All: true}),
 		} {
@@ -113,9 +112,7 @@ func TestFreezeAfterEnd(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
 		by(s).change(func() { by(s).deaf = true })
-		if err := s.Terminate(End{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Terminate(End{}))
 		wantCode(t, "freeze", s.setFrozen(true), protocol.CodeSessionNotFound)
 	})
 }

@@ -91,9 +91,7 @@ func (r *changesReader) fetch(t testing.TB, s *Session, left *protocol.LineRange
 	t.Helper()
 	for before := left.End; before > left.First; {
 		h, err := s.History(protocol.HistorySpec{SessionID: s.ID(), Before: &before, Lines: int(min(before-left.First, protocol.MaxHistoryLines))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if len(h.Lines) == 0 {
 			return
 		}
@@ -108,9 +106,7 @@ func (r *changesReader) fetch(t testing.TB, s *Session, left *protocol.LineRange
 func (r *changesReader) differs(t testing.TB, s *Session, c *protocol.ChangesContent) string {
 	t.Helper()
 	h, err := s.History(protocol.HistorySpec{SessionID: s.ID(), Before: &c.Next, Lines: protocol.MaxHistoryLines})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if h.LineNumbers != c.LineNumbers {
 		return fmt.Sprintf("lines are %+v, want %+v", c.LineNumbers, h.LineNumbers)
 	}
@@ -124,9 +120,7 @@ func (r *changesReader) differs(t testing.TB, s *Session, c *protocol.ChangesCon
 		}
 	}
 	shown, err := s.Show(protocol.ScreenSpec{SessionID: s.ID(), Format: protocol.ScreenCells})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if c.Cursor != shown.Cursor || r.title != shown.Title || r.size != (protocol.Size{Cols: shown.Cols, Rows: shown.Rows}) || c.Alternate != shown.Alternate {
 		return fmt.Sprintf("cursor %+v, title %q, size %v, alternate %v, want %+v", c.Cursor, r.title, r.size, c.Alternate, shown)
 	}
@@ -152,9 +146,7 @@ func (r *changesReader) differs(t testing.TB, s *Session, c *protocol.ChangesCon
 func (r *changesReader) update(t testing.TB, s *Session, maxBytes int) (differs string) {
 	t.Helper()
 	c, err := s.Changes(protocol.ChangesSpec{SessionID: s.ID(), Since: r.mark, MaxBytes: maxBytes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if n := len(mustJSON(t, c)); maxBytes > 0 && n > maxBytes+1000 {
 		return fmt.Sprintf("a reply for %d bytes has %d", maxBytes, n)
 	}
@@ -179,9 +171,7 @@ func mustJSON(t testing.TB, v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false) // as on the wire
-	if err := e.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, e.Encode(v))
 	return b.Bytes()
 }
 
@@ -243,9 +233,7 @@ func TestChangesExact(t *testing.T) {
 					show(by(s), randomScreenOutput(r))
 				}
 				if r.IntN(8) == 0 {
-					if err := s.Resize(protocol.Size{Cols: 10 + r.IntN(100), Rows: 3 + r.IntN(40)}); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, s.Resize(protocol.Size{Cols: 10 + r.IntN(100), Rows: 3 + r.IntN(40)}))
 				}
 				i := []int{0, 0, 0, 1, 1, 2}[r.IntN(6)]
 				if d := readers[i].update(t, s, []int{0, 0, 300, 2000}[r.IntN(4)]); d != "" {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/screen"
 )
 
@@ -26,9 +27,7 @@ func TestClear(t *testing.T) {
 				t.Fatalf("before the clear the history is %+v, %v", before.LineNumbers, err)
 			}
 			lost := protocol.Resume{Instance: s.Instance(), Offset: v.pos}
-			if err := s.Clear(all); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Clear(all))
 			checkCleared(t, s, all, before)
 
 			// The viewer must receive a resync with a snapshot that has none of the cleared lines.
@@ -42,9 +41,7 @@ func TestClear(t *testing.T) {
 			// A viewer that resumes must also receive a snapshot, even if it asked to keep its lines.
 			for _, spec := range []protocol.AttachSpec{{Resume: &lost}, {Resume: &lost, Snapshot: true, ScreenOnly: true}} {
 				a, info, err := s.Attach(spec)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if info.Replay != protocol.ReplaySnapshot || info.BytesMissed != 0 {
 					t.Errorf("a viewer that resumes receives %+v", info)
 				}
@@ -60,9 +57,7 @@ func TestClear(t *testing.T) {
 			}
 			a.Close()
 			w := look(t, s, protocol.AttachSpec{})
-			if err := w.a.Type(0, []byte("more\n")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, w.a.Type(0, []byte("more\n")))
 			w.until(t, "got more")
 			now, err := s.History(protocol.HistorySpec{SessionID: s.ID(), Before: new(^uint64(0))})
 			if err != nil || now.First < before.Screen || now.Next <= before.Next {
@@ -148,15 +143,11 @@ func TestClearAlternate(t *testing.T) {
 	s := create(t, l.Table, bash(`seq 1 300; printf '\e[?1049h\e[HFULL'; read -r; printf '\e[?1049l'; echo END`))
 	v := look(t, s, fromStart(s))
 	v.until(t, "FULL")
-	if err := s.Clear(true); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Clear(true))
 	if got := text(t, s); !strings.Contains(got, "FULL") {
 		t.Errorf("the screen shows\n%s", got)
 	}
-	if err := v.a.Type(0, []byte("\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.a.Type(0, []byte("\n")))
 	ended(t, s)
 	if got := text(t, s); strings.Contains(got, "\n250\n") || !strings.Contains(got, "\n300\nEND") {
 		t.Errorf("after the clear the screen has\n%s", got)

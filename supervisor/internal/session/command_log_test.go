@@ -90,9 +90,7 @@ func BenchmarkSaveCommandLog(b *testing.B) {
 	}
 	for b.Loop() {
 		data, err := json.Marshal(v)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		b.ReportMetric(float64(len(data)), "bytes")
 	}
 }
@@ -147,9 +145,7 @@ func TestCommandOutput(t *testing.T) {
 			text := randomOutput(r)
 			show(by(s), promptMark+fmt.Sprintf("command %d\r\n", i))
 			if r.IntN(5) == 0 { // here, because the line with the cursor is not reflowed, but cut
-				if err := s.Resize(protocol.Size{Cols: 20 + r.IntN(100), Rows: 10 + r.IntN(30)}); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, s.Resize(protocol.Size{Cols: 20 + r.IntN(100), Rows: 10 + r.IntN(30)}))
 			}
 			show(by(s), startMark)
 			switch {
@@ -207,9 +203,7 @@ func TestCommandOutputTruncated(t *testing.T) {
 		if got, truncated := outputOf(t, s, -1, 7); len(got) < 20 || len(got) > 50 || !truncated {
 			t.Errorf("%d lines of an output that is longer than the history, truncated %v", len(got), truncated)
 		}
-		if err := s.Clear(true); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Clear(true))
 		if got, truncated := outputOf(t, s, -1, 7); len(got) > 0 || !truncated {
 			t.Errorf("cleared: %q, truncated %v", got, truncated)
 		}

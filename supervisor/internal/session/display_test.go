@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/ring"
 	"holdfast/supervisor/internal/screen"
 	"holdfast/supervisor/internal/slate"
@@ -31,17 +32,11 @@ func newStage(t *testing.T, size protocol.Size) *stage {
 	cfg.suspects.startAt = time.Time{}
 	log := zerolog.Nop()
 	words, err := slate.New("words")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	frame, err := slate.New("frame")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r, err := ring.New(64<<10, size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _, _, _ = words.Close(), frame.Close(), r.Close() })
 	g.display = display{
 		identity: &identity{id: "s", instance: "i", spec: protocol.SpawnSpec{ScrollbackLines: 100}},
@@ -177,9 +172,7 @@ func TestDisplayRestores(t *testing.T) {
 		g := newStage(t, protocol.Size{Cols: 20, Rows: 4})
 		g.write(g.print("one\x1b[6n\r\n"), pieceCost)
 		g.answer(g.screen)
-		if err := g.words.SetWord(wordAnswered, g.shownTo()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, g.words.SetWord(wordAnswered, g.shownTo()))
 		if tt.keyframe && !g.writeKeyframe(allLines) {
 			t.Fatal("no keyframe")
 		}

@@ -96,9 +96,7 @@ func cmpScreens(t *testing.T, got, want *screen.Screen) string {
 func recordOf(t *testing.T, sc *screen.Screen) string {
 	t.Helper()
 	var b buffer
-	if err := sc.Save(&b, allLines); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, sc.Save(&b, allLines))
 	at := bytes.LastIndex(b, []byte(`{"size":`))
 	return string(b[:at-8]) + strings.Replace(string(b[at:]), `"printing":true,`, "", 1)
 }

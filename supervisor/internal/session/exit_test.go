@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
 )
 
@@ -189,13 +190,9 @@ func TestGrandchildHoldsTerminal(t *testing.T) {
 func readPID(t *testing.T, path string) int {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return pid
 }
 
@@ -225,9 +222,7 @@ func TestChildClosesTerminal(t *testing.T) {
 		return &eofTold{p, eof}, err
 	}})
 	fifo := t.TempDir() + "/go"
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Mkfifo(fifo, 0o600))
 	s := create(t, tb, bash(`echo first; exec <&- >&- 2>&-; read x <`+fifo+`; echo again >/dev/tty; read x <`+fifo+`; echo last >/dev/tty`))
 	v := look(t, s, fromStart(s))
 	for _, want := range []string{"first", "again"} {
@@ -251,12 +246,8 @@ func TestChildClosesTerminal(t *testing.T) {
 func release(t *testing.T, fifo string) {
 	t.Helper()
 	fd, err := unix.Open(fifo, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Close(fd); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, unix.Close(fd))
 }
 
 // When Exited is closed, the exit record, the end of the output and the table's count are final, and the id can be
@@ -277,9 +268,7 @@ func TestExitOrder(t *testing.T) {
 	tb = newTable(t, Config{MaxSessions: 1, Log: log})
 	s, err := tb.create("a", bash("echo x; exit 9"), "")
 	for range 20 {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		<-s.Exited()
 		// demand: K5
 		if rec := s.Exit(); rec == nil || rec.ExitCode != 9 {
@@ -341,9 +330,7 @@ func TestTerminate(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, v := ready(t, tt.code)
-			if err := s.Terminate(tt.end); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Terminate(tt.end))
 			got, want := ended(t, s), tt.want
 			if want.Reason == "" {
 				want.Reason = protocol.ReasonUserRequested
@@ -380,9 +367,7 @@ func TestTerminateIdle(t *testing.T) {
 		s.cage.frozen.Store(true)
 		wantCode(t, "frozen", s.Terminate(End{Idle: time.Hour}), protocol.CodeSessionRunning)
 		s.cage.frozen.Store(false)
-		if err := s.Terminate(End{Idle: time.Hour, Reason: protocol.ReasonIdleTimeout, TimedOut: true}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Terminate(End{Idle: time.Hour, Reason: protocol.ReasonIdleTimeout, TimedOut: true}))
 		if rec := ended(t, s); !rec.TimedOut || rec.Reason != protocol.ReasonIdleTimeout {
 			t.Errorf("got %+v", rec)
 		}
@@ -395,14 +380,10 @@ func TestTerminateIdle(t *testing.T) {
 // demand: M8
 func TestEnding(t *testing.T) {
 	fifo := t.TempDir() + "/go"
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Mkfifo(fifo, 0o600))
 	s, v := ready(t, "trap 'read x <"+fifo+"; exit 1' HUP; echo READY; while :; do read x || sleep 0.1; done")
 	grace := forever
-	if err := s.Terminate(End{Grace: &grace, Reason: protocol.ReasonIdleTimeout, TimedOut: true}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Terminate(End{Grace: &grace, Reason: protocol.ReasonIdleTimeout, TimedOut: true}))
 	if err := s.Terminate(End{Reason: protocol.ReasonShutdown}); err != nil {
 		t.Errorf("the second request: %v", err)
 	}
@@ -440,9 +421,7 @@ func TestTerminateWhileDraining(t *testing.T) {
 	s := create(t, tb, bash("trap '' HUP; while :; do echo y; done 2>/dev/null & echo $! >"+pidFile+"; exit 6"))
 	<-s.pty.Done()
 	for range 2 {
-		if err := s.Terminate(End{Reason: protocol.ReasonIdleTimeout}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Terminate(End{Reason: protocol.ReasonIdleTimeout}))
 	}
 	if rec := ended(t, s); rec.Reason != protocol.ReasonExited || rec.Outcome != protocol.OutcomeNatural || rec.ExitCode != 6 {
 		t.Errorf("got %+v, want the end of the child: exited, natural, 6", rec)
@@ -481,9 +460,7 @@ func TestForgetDuringGrace(t *testing.T) {
 		child := s.pty.(stubbornPTY)
 		child.change(func() { child.held = true })
 		child.exit(pty.Status{})
-		if err := s.Terminate(End{Grace: new(forever)}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Terminate(End{Grace: new(forever)}))
 		within(t, patience, "the end of the session", func() {
 			<-s.Exited()
 			if err := tb.Forget(s.ID(), ""); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/journal"
 )
 
@@ -18,9 +19,7 @@ func TestFileSet(t *testing.T) {
 	dir := t.TempDir()
 	file := func(role string) *os.File {
 		f, err := os.Create(filepath.Join(dir, role))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return f
 	}
 	for _, tt := range []struct {
@@ -36,9 +35,7 @@ func TestFileSet(t *testing.T) {
 	} {
 		if !tt.isBad { // a queue, whose descriptor the entry carries as a number
 			fd, err := unix.Open(filepath.Join(dir, "queue"), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			tt.files.journal = journal.Files{Pipe: -1, Queue: fd}
 		}
 		r, err := tt.files.entry("session x", 7)
@@ -72,12 +69,8 @@ func TestFileSet(t *testing.T) {
 func isSame(t *testing.T, a, b *os.File) bool {
 	t.Helper()
 	x, err := a.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	y, err := b.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return os.SameFile(x, y)
 }

@@ -30,9 +30,7 @@ func TestHalt(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	const lines = 200_000
 	s, err := tb.create("s", bash(fmt.Sprintf(`stty raw -echo; seq %d; echo END; exec cat`, lines)), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = tb.Shutdown(t.Context(), protocol.Asker{}) }()
 	for range 100 {
 		var before uint64
@@ -83,9 +81,7 @@ func TestThawCaughtUpByRequest(t *testing.T) {
 	v := look(t, s, protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance()}})
 	v.until(t, "READY")
 	frozen, err := tb.Freeze()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	frozen.Thaw()
 	late := false
 	s.do(func() { late = s.reader.unfinished != nil })
@@ -106,22 +102,16 @@ func TestHaltTyping(t *testing.T) {
 	testkit.CheckLeaks(t)
 	tb := NewTable(Config{RingBytes: 8 << 20})
 	gate := filepath.Join(t.TempDir(), "gate")
-	if err := unix.Mkfifo(gate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Mkfifo(gate, 0o600))
 	s, err := tb.create("s", bash(`stty raw -echo; echo READY; read -r < `+gate+`; exec cat`), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = tb.Shutdown(t.Context(), protocol.Asker{}) }()
 	const ready = "READY\n"
 	printed := func(n int) []byte {
 		t.Helper()
 		testkit.Eventually(t, patience, func() bool { _, end, _ := s.ring.Bounds(); return end >= uint64(n) }, "the child prints")
 		got, _, _, err := s.Read(0, n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return got
 	}
 	printed(len(ready))
@@ -134,9 +124,7 @@ func TestHaltTyping(t *testing.T) {
 		}
 		typed = append(typed, piece...)
 		if i == 600 {
-			if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(gate, []byte("go\n"), 0))
 		}
 		if i%20 == 0 {
 			if thaw, err := s.halt(patience, func() { waits = max(waits, s.input.journal.Queued()) }); err == nil {
@@ -169,9 +157,7 @@ func TestHaltEnds(t *testing.T) {
 	testkit.CheckLeaks(t)
 	tb := NewTable(Config{})
 	s, err := tb.create("s", bash("exit 3"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for done := false; !done; {
 		var state protocol.State
 		thaw, err := s.halt(patience, func() { state = s.saved.State })
@@ -185,9 +171,7 @@ func TestHaltEnds(t *testing.T) {
 	if s.Exit().ExitCode != 3 {
 		t.Errorf("the session ended as %+v", s.Exit())
 	}
-	if err := tb.Forget("s", ""); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, tb.Forget("s", ""))
 	<-s.gone
 	if _, err := s.halt(patience, func() { t.Error("looked at") }); err == nil {
 		t.Error("a session was halted after its loop had ended")
@@ -208,9 +192,7 @@ func TestFreezePublishesHeldEvents(t *testing.T) {
 		s.eventAlarm.set(until)
 	}
 	s.do(func() { hold(0, forever) })
-	if err := v.a.Type(0, []byte("\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.a.Type(0, []byte("\n")))
 	v.until(t, "DONE")
 	if _, err := s.Show(protocol.ScreenSpec{}); err != nil { // it waits until the output is on the screen
 		t.Fatal(err)
@@ -232,9 +214,7 @@ func TestFreezePublishesHeldEvents(t *testing.T) {
 		}
 	}
 	frozen, err := tb.Freeze()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	check("frozen")
 	frozen.Thaw()
 	s.do(func() {
@@ -253,9 +233,7 @@ func TestFreezeBesideHungStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, _ := fakeTable(t, Config{})
 		_, op, _, err := tb.registry.reserve("hung", "", time.Now(), func(*Session) (string, error) { return "", nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := tb.Freeze(); protocol.CodeOf(err) != protocol.CodeBusy {
 			t.Errorf("freeze: %v, want busy", err)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // heap returns the bytes of memory in use.
@@ -36,9 +37,7 @@ func TestViewersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 	var waiting []*viewer
 	for i := range viewers {
 		mark := []byte{'<', byte('a' + i), '>'}
-		if err := reader.a.Type(uint64(4*i), append(mark, '\n')); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, reader.a.Type(uint64(4*i), append(mark, '\n')))
 		for !bytes.HasSuffix(reader.seen, mark) {
 			if _, err := reader.next(t); err != nil {
 				t.Fatal(err)
@@ -56,9 +55,7 @@ func TestViewersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 	printed := &model{printed: reader.seen, sizes: []sizeAt{{0, spec.Size()}}}
 	for i, v := range waiting {
 		v.model = printed
-		if err := v.begins(false); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.begins(false))
 		for v.pos < reader.pos || v.left > 0 {
 			if _, err := v.next(t); err != nil {
 				t.Fatalf("viewer %d: %v", i, err)

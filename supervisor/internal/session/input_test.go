@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
 )
 
@@ -57,9 +58,7 @@ func TestPaste(t *testing.T) {
 	const piece = 100_000
 	for c.sent < uint64(len(c.data)) {
 		full := c.full
-		if err := c.send(piece); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.send(piece))
 		if c.full > full { // an echo shows that the queue has room again
 			if _, err := v.next(t); err != nil {
 				t.Fatal(err)
@@ -114,9 +113,7 @@ func TestType(t *testing.T) {
 				by(s).plain = true
 				v := look(t, s, protocol.AttachSpec{Writer: "w"})
 				input := bytes.Repeat([]byte("0123456789abcdef"), 1000)
-				if err := v.a.Type(0, input[:tt.before]); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, v.a.Type(0, input[:tt.before]))
 				p := make([]byte, tt.n)
 				if tt.offset < uint64(len(input)) {
 					copy(p, input[tt.offset:])
@@ -222,17 +219,13 @@ func TestAcknowledgements(t *testing.T) {
 		v := look(t, s, protocol.AttachSpec{})
 		begun := time.Now()
 		for i := range uint64(100) {
-			if err := v.a.Type(i, []byte("x")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, v.a.Type(i, []byte("x")))
 		}
 		item, err := v.next(t)
 		if took := time.Since(begun); err != nil || item.Kind != ItemAccepted || item.Offset != 100 || took != ackDelay {
 			t.Errorf("got %+v, %v after %v; want all 100 at once after %v", item, err, took, ackDelay)
 		}
-		if err := v.a.Type(100, make([]byte, ackBytes)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.a.Type(100, make([]byte, ackBytes)))
 		begun = time.Now()
 		item, err = v.next(t)
 		if took := time.Since(begun); err != nil || item.Offset != 100+ackBytes || took != 0 {
@@ -260,9 +253,7 @@ func TestAcknowledgementBeforeExit(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
 		v := look(t, s, protocol.AttachSpec{})
-		if err := v.a.Type(0, []byte("exit\n")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.a.Type(0, []byte("exit\n")))
 		by(s).exit(pty.Status{})
 		<-s.exited
 		for _, want := range []ItemKind{ItemAccepted, ItemExited} {
@@ -280,9 +271,7 @@ func TestWritersAreForgotten(t *testing.T) {
 		s := create(t, tb, bash(""))
 		by(s).room = 1 << 20
 		v := look(t, s, protocol.AttachSpec{Writer: "attached"})
-		if err := v.a.Type(0, []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.a.Type(0, []byte("x")))
 		const known, others = 1024, 2048
 		for i := range others {
 			if _, err := s.Type(fmt.Sprint(i), 0, []byte("x")); err != nil {
@@ -319,9 +308,7 @@ func TestResumeInput(t *testing.T) {
 		t.Fatalf("got %+v, %v", info, err)
 	}
 	input := []byte("one two three\n")
-	if err := a.Type(0, input[:7]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.Type(0, input[:7]))
 	a.Close() // before the client has received an acknowledgement
 	again := look(t, s, protocol.AttachSpec{Writer: "w"})
 	if again.info.InputOffset != 7 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // Changed labels are published, and stay after the supervisor is replaced and after the session is reopened.
@@ -22,9 +23,7 @@ func TestRelabel(t *testing.T) {
 		t.Helper()
 		before := s.Labels()
 		kept := fmt.Sprint(before)
-		if err := s.Relabel(change); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Relabel(change))
 		if got := info(t, s).Labels; !reflect.DeepEqual(got, want) {
 			t.Errorf("after %v the labels are %v, want %v", change, got, want)
 		}
@@ -53,9 +52,7 @@ func TestRelabel(t *testing.T) {
 	ended(t, s)
 	relabel(map[string]string{"title": "C"}, map[string]string{"title": "C", "empty": ""})
 	again, err := l.reopen(s.ID(), "", protocol.RespawnSpec{}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := info(t, again).Labels; got["title"] != "C" || len(got) != 2 {
 		t.Errorf("after the reopen the labels are %v", got)
 	}

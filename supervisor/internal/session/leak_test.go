@@ -87,8 +87,6 @@ func mappings(t *testing.T) int {
 		return 0
 	}
 	text, err := os.ReadFile(maps[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return strings.Count(string(text), "holdfast-ring")
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/screen"
 	"holdfast/supervisor/internal/session/event"
@@ -66,9 +67,7 @@ func bash(code string) protocol.SpawnSpec {
 func create(t testing.TB, tb *Table, spec protocol.SpawnSpec) *Session {
 	t.Helper()
 	s, err := tb.create("", spec, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }
 
@@ -101,9 +100,7 @@ func ended(t testing.TB, s *Session) *protocol.ExitRecord {
 func info(t testing.TB, s *Session) protocol.SessionInfo {
 	t.Helper()
 	i, err := s.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return i
 }
 
@@ -160,9 +157,7 @@ func within(t testing.TB, limit time.Duration, what string, f func()) {
 func look(t testing.TB, s *Session, spec protocol.AttachSpec) *viewer {
 	t.Helper()
 	v, err := attach(s, spec, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(v.a.Close)
 	return v
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 func TestAsterisks(t *testing.T) {
@@ -75,9 +76,7 @@ func TestOverheard(t *testing.T) {
 	offset := uint64(0)
 	by := func(what string) {
 		t.Helper()
-		if err := v.a.Type(offset, []byte(what)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.a.Type(offset, []byte(what)))
 		offset += uint64(len(what))
 	}
 	by("one\n")
@@ -87,9 +86,7 @@ func TestOverheard(t *testing.T) {
 	}
 	want("one\n", "#******\n")
 	v.until(t, "SHOWN")
-	if err := w.a.Type(0, []byte("own\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.a.Type(0, []byte("own\n")))
 	want("own\n")
 	v.until(t, "PROMPT")
 	by("su")
@@ -140,9 +137,7 @@ func TestOverheardBounds(t *testing.T) {
 		f.room = 64 << 20
 		f.echoes.Store(true)
 		a, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Typed: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		piece := strings.Repeat("x", 1000)
 		const n = 1000
 		for i := range n {
@@ -192,9 +187,7 @@ func TestOverheardHandoff(t *testing.T) {
 	var got []string
 	for paused := false; !paused; {
 		item, err := v.next(t)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if item.Kind == ItemInput {
 			got = append(got, string(item.Data))
 		}

@@ -14,9 +14,7 @@ import (
 func shownAt(t *testing.T, s *Session, at protocol.Moment) (string, protocol.ScreenContent) {
 	t.Helper()
 	c, err := s.ShowAt(t.Context(), protocol.ScreenSpec{SessionID: s.id, At: &at})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return strings.Join(c.Lines, "\n"), c
 }
 
@@ -29,9 +27,7 @@ func TestPast(t *testing.T) {
 	spec := bash(`printf '\e]633;E;make all\a\e]133;C\a'; echo first; printf '\e]133;D;3\a'; read x; printf '\e[H\e[2Jsecond\n'; sleep 1000`)
 	spec.Durable = protocol.DurableFull
 	s, err := m.create("work", spec, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	v := look(t, s, fromStart(s))
 	v.until(t, "first")
 	testkit.Eventually(t, patience, func() bool {
@@ -77,8 +73,6 @@ func TestPast(t *testing.T) {
 	check(s)
 	m.cut(t)
 	lost, err := boot(t, dir).Get("work")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	check(lost)
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // received returns what a viewer receives until it waits: output, snapshots, and the number of times that
@@ -52,9 +53,7 @@ func TestPicturesOfViewers(t *testing.T) {
 		viewers := make([]*Attachment, len(names))
 		for i, look := range looks {
 			a, _, err := s.Attach(protocol.AttachSpec{Appearance: look})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer a.Close()
 			viewers[i] = a
 			received(t, a)
@@ -97,21 +96,15 @@ func TestPicturesLater(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
 		a, _, err := s.Attach(protocol.AttachSpec{Cols: 80, Rows: 24, Answers: true, View: protocol.ViewOwn, Appearance: &protocol.Appearance{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		show(by(s), redSquare)
 		received(t, a)
-		if err := a.Appear(*sixels(10)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, a.Appear(*sixels(10)))
 		if _, snapshot, resyncs := received(t, a); resyncs != 1 || !strings.Contains(snapshot, redSquare) {
 			t.Errorf("%d resyncs, snapshot %q", resyncs, snapshot)
 		}
 		other, _, err := s.Attach(protocol.AttachSpec{Cols: 60, Rows: 20, View: protocol.ViewOwn, Mode: protocol.ModeReadOnly, Appearance: sixels(10)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, snapshot, _ := received(t, other); !strings.Contains(snapshot, redSquare) {
 			t.Errorf("a view of another size begins with %q", snapshot)
 		}
@@ -132,14 +125,10 @@ func TestPictureWithoutSize(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
 		a, _, err := s.Attach(protocol.AttachSpec{Appearance: &protocol.Appearance{Pictures: protocol.Pictures{ITerm2: true, CellWidth: 10, CellHeight: 20}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer a.Close()
 		recorder, _, err := s.Attach(protocol.AttachSpec{Mode: protocol.ModeReadOnly})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer recorder.Close()
 		received(t, a)
 		received(t, recorder)

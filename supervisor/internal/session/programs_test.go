@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 func encodedText(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
@@ -74,9 +75,7 @@ func TestProgramStatus(t *testing.T) {
 		status := func() string {
 			t.Helper()
 			info, err := s.Info()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if info.Program == nil {
 				return ""
 			}
@@ -116,9 +115,7 @@ func TestProgramStatus(t *testing.T) {
 		synctest.Wait()
 		count := 0
 		all, _, err := tb.Events().Next(t.Context(), before)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var last *protocol.SessionInfo
 		for _, e := range all {
 			if e.Kind == protocol.EventProgramStatus {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // While loop is busy, list and info return the state that was published last, with the present output offset, and a
@@ -17,9 +18,7 @@ func TestBusyLoop(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
 		other := create(t, tb, bash(""))
-		if err := s.Resize(protocol.Size{Cols: 100, Rows: 30}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Resize(protocol.Size{Cols: 100, Rows: 30}))
 		if got := info(t, s).Size; got != (protocol.Size{Cols: 100, Rows: 30}) {
 			t.Errorf("after a resize info says %v", got)
 		}
@@ -44,9 +43,7 @@ func TestBusyLoop(t *testing.T) {
 			t.Errorf("after a freeze that failed: %v", err)
 		}
 		began = time.Now()
-		if err := s.Terminate(End{Asker: protocol.Asker{By: "first"}, Reason: protocol.ReasonIdleTimeout, TimedOut: true}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Terminate(End{Asker: protocol.Asker{By: "first"}, Reason: protocol.ReasonIdleTimeout, TimedOut: true}))
 		if err := s.Terminate(End{Asker: protocol.Asker{By: "second"}}); err != nil {
 			t.Errorf("a second end: %v", err)
 		}

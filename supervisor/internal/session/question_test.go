@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // A query of a program, and the answer of a terminal.
@@ -105,9 +106,7 @@ func TestViewerGrantsNoMargins(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
 		v := look(t, s, protocol.AttachSpec{Answers: true, Writer: "xterm"})
-		if err := v.a.Appear(protocol.Appearance{Version: "iTerm2 3.5.0"}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.a.Appear(protocol.Appearance{Version: "iTerm2 3.5.0"}))
 		show(by(s), "\x1b[?69$p\x1b[>")
 		show(by(s), "q\x1b[?2048$p\x1b[>0q\x1b[c")
 		const version = "\x1bP>|holdfast iTerm2 3.5.0\x1b\\"
@@ -127,9 +126,7 @@ func TestViewerGrantsNoMargins(t *testing.T) {
 			{"another report with 21", "\x1b[?21u\x1b[21;1R", "\x1b[?21u\x1b[21;1R"},
 			{"pasted", "\x1b[200~\x1b[?21c\x1b[201~\x1b[?1;21c", "\x1b[200~\x1b[?21c\x1b[201~\x1b[?1c"},
 		} {
-			if err := v.a.Type(v.typed, []byte(tt.typed)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, v.a.Type(v.typed, []byte(tt.typed)))
 			v.typed += uint64(len(tt.typed))
 			if got := typedBy(by(s)); got != tt.want {
 				t.Errorf("%s: %q reaches the program as %q, want %q", tt.name, tt.typed, got, tt.want)
@@ -157,31 +154,21 @@ func TestSizeIsReportedOnce(t *testing.T) {
 		if got, want := v.saw(t), "\x1b[?1004;0000h\x1b[?2048\x18"; got != want {
 			t.Errorf("the viewer receives %q, want %q", got, want)
 		}
-		if err := v.a.Resize(protocol.Size{Cols: 100, Rows: 30}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.a.Resize(protocol.Size{Cols: 100, Rows: 30}))
 		wantReport("a viewer's size", "\x1b[48;30;100;0;0t")
-		if err := v.a.Resize(protocol.Size{Cols: 100, Rows: 30}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.a.Resize(protocol.Size{Cols: 100, Rows: 30}))
 		wantReport("the same size", "")
-		if err := v.a.Appear(protocol.Appearance{CellWidth: 8, CellHeight: 16}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.a.Appear(protocol.Appearance{CellWidth: 8, CellHeight: 16}))
 		wantReport("pixels", "\x1b[48;30;100;480;800t")
 		v.a.Detach()
-		if err := s.Resize(protocol.Size{Cols: 50, Rows: 20}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Resize(protocol.Size{Cols: 50, Rows: 20}))
 		wantReport("no viewer", "\x1b[48;20;50;320;400t")
 		late := look(t, s, protocol.AttachSpec{Answers: true})
 		if got := late.saw(t); strings.Contains(got, "2048") {
 			t.Errorf("the snapshot has the viewer's terminal report, too: %q", got)
 		}
 		show(by(s), "\x1b[?2048l")
-		if err := s.Resize(protocol.Size{Cols: 60, Rows: 20}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Resize(protocol.Size{Cols: 60, Rows: 20}))
 		wantReport("off", "")
 	})
 }
@@ -216,9 +203,7 @@ func TestResponderChangesAheadOfScreen(t *testing.T) {
 			}
 			types := func(v *viewer, text string) {
 				t.Helper()
-				if err := v.a.Type(v.typed, []byte(text)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, v.a.Type(v.typed, []byte(text)))
 				v.typed += uint64(len(text))
 			}
 			for i := range viewers {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/postmortem"
 )
 
@@ -45,9 +46,7 @@ func TestEndedBy(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, _ := ready(t, sleeper)
-			if err := tt.end(s); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, tt.end(s))
 			if e := ended(t, s); e.EndedBy != tt.want.By || e.EndedByUser != tt.want.ByUser || e.OOM != "" {
 				t.Errorf("got %+v, want %+v", e, tt.want)
 			}
@@ -56,9 +55,7 @@ func TestEndedBy(t *testing.T) {
 	t.Run("shutdown", func(t *testing.T) {
 		tb := newTable(t, Config{})
 		s := create(t, tb, bash("exec sleep 1000"))
-		if err := tb.Shutdown(t.Context(), ann); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, tb.Shutdown(t.Context(), ann))
 		if e := s.Exit(); e.EndedBy != ann.By || e.Reason != protocol.ReasonShutdown {
 			t.Errorf("got %+v", e)
 		}
@@ -96,9 +93,7 @@ func TestRecordCwd(t *testing.T) {
 			if tt.end {
 				end = func() error { return s.Terminate(End{Grace: &zero}) }
 			}
-			if err := end(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, end())
 			if e := ended(t, s); e.Cwd != tt.want {
 				t.Errorf("got %q, want %q", e.Cwd, tt.want)
 			}
@@ -113,9 +108,7 @@ func TestRecordOOM(t *testing.T) {
 		t.Skip("needs cgroups")
 	}
 	file := t.TempDir() + "/memory.events"
-	if err := os.WriteFile(file, []byte("oom_kill 5\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("oom_kill 5\n"), 0o600))
 	kill := func(s *Session) error { return unix.Kill(s.pty.PID(), unix.SIGKILL) }
 	for _, tt := range []struct {
 		name  string
@@ -134,9 +127,7 @@ func TestRecordOOM(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s, _ := ready(t, "stty -echo; echo READY; read x; $x")
 			s.do(func() { s.saved.ChildInfo = postmortem.Seen{Memory: "../../.." + file, Kills: tt.kills} })
-			if err := tt.end(s); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, tt.end(s))
 			if e := ended(t, s); e.OOM != tt.want {
 				t.Errorf("got %+v, want %q", e, tt.want)
 			}
@@ -156,17 +147,13 @@ func TestRecordUsage(t *testing.T) {
 // BenchmarkStart measures the start and the end of a session.
 func BenchmarkStart(b *testing.B) {
 	path, err := exec.LookPath("true")
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	tb := newTable(b, Config{SpawnBurst: 1 << 30, ExitRecords: 1, Env: []string{"PATH=" + os.Getenv("PATH")}})
 	var used, now syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
 	for b.Loop() {
 		s, err := tb.create("", protocol.SpawnSpec{Argv: []string{path}}, "")
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		<-s.Exited()
 	}
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &now)

@@ -84,13 +84,9 @@ func TestLabelsOfLostSession(t *testing.T) {
 	l.AddLost(m.store, nil)
 	lost := info(t, l.get("a")).Lost
 	for _, value := range []string{"one", "two"} {
-		if err := l.get("a").Relabel(map[string]string{"team": value}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.get("a").Relabel(map[string]string{"team": value}))
 	}
-	if err := l.cfg.Recorder.Close(patience); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.cfg.Recorder.Close(patience))
 	l, m = recordedLife(t, dir)
 	l.AddLost(m.store, nil)
 	i := info(t, l.get("a"))
@@ -124,9 +120,7 @@ func (m *computer) stored(t *testing.T, s *Session, holds func(past.Meta) bool) 
 func (m *computer) ready(t *testing.T, id protocol.SessionID) *Session {
 	t.Helper()
 	s, err := m.create(id, bash("echo READY; sleep 1000"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	look(t, s, fromStart(s)).until(t, "READY")
 	m.stored(t, s, nil)
 	return s
@@ -148,18 +142,14 @@ func (m *computer) has(t *testing.T, want ...protocol.SessionID) {
 func (m *computer) must(t *testing.T, id protocol.SessionID) *Session {
 	t.Helper()
 	s, err := m.Get(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }
 
 // cut ends the machine. The store keeps the output that it has, and gets no more.
 func (m *computer) cut(t *testing.T) {
 	t.Helper()
-	if err := m.recorder.Close(patience); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.recorder.Close(patience))
 }
 
 // A session comes back after a loss of power as lost: with its screen, history, labels and
@@ -173,9 +163,7 @@ func TestLost(t *testing.T) {
 	spec.Labels = map[string]string{"task": "build"}
 	spec.Env = []string{"TOKEN=a secret", "LANG=C"}
 	s, err := m.create("work", spec, "first")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	look(t, s, fromStart(s)).until(t, "ALTERNATE")
 	m.stored(t, s, func(meta past.Meta) bool { return meta.Cwd == home })
 	want, before := text(t, s), info(t, s)
@@ -183,9 +171,7 @@ func TestLost(t *testing.T) {
 
 	m = boot(t, dir)
 	lost, err := m.Get("work")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	i := info(t, lost)
 	if i.State != protocol.StateLost || i.Lost == nil || i.Exit != nil || i.ExitCode != nil || i.Instance != before.Instance {
 		t.Fatalf("the session is %+v, want the lost instance %s", i, before.Instance)
@@ -217,9 +203,7 @@ func TestLost(t *testing.T) {
 	wantCode(t, "another request", err, protocol.CodeSessionExists)
 
 	again, err := m.reopen("work", i.Instance, protocol.RespawnSpec{Argv: []string{"bash", "-c", "echo NEW; sleep 1000"}, Cwd: home, KeepScreen: true}, "second")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if same, err := m.create("work", spec, "first"); err != nil || same != again {
 		t.Errorf("the repeated request, whose session was started again, returns %v, %v", same, err)
 	}
@@ -241,9 +225,7 @@ func TestLost(t *testing.T) {
 	if got := text(t, lost); got != want || lost.instance != again.instance {
 		t.Errorf("after the second loss the screen is\n%s\nwant\n%s", got, want)
 	}
-	if err := m.Forget("work", ""); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.Forget("work", ""))
 	if all, err := m.store.List(); len(all) > 0 || err != nil {
 		t.Errorf("after the session was forgotten, the store has %v, %v", all, err)
 	}
@@ -254,9 +236,7 @@ func TestLostHasCommands(t *testing.T) {
 	dir := t.TempDir()
 	m := boot(t, dir)
 	s, err := m.create("work", bash(`for i in 1 2; do printf '\e]133;A\a$ \e]133;C\aout %d a\r\nout %d b\r\n\e]133;D;%d\a' $i $i $i; done; echo READY; sleep 1000`), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	look(t, s, fromStart(s)).until(t, "READY")
 	m.stored(t, s, func(meta past.Meta) bool { return len(meta.Commands) == 2 })
 	m.cut(t)
@@ -267,9 +247,7 @@ func TestLostHasCommands(t *testing.T) {
 		t.Fatalf("the commands are %+v, %v; want two, the first with exit code 1", ended.Commands, err)
 	}
 	c, err := lost.History(protocol.HistorySpec{SessionID: "work", Command: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var lines []string
 	for _, l := range c.Lines {
 		lines = append(lines, l.Spans[0].Text)
@@ -289,17 +267,11 @@ func TestRevivalFails(t *testing.T) {
 	for range 2 {
 		m = boot(t, dir)
 		failed, err := m.reopen("a", "", protocol.RespawnSpec{Argv: []string{"false"}, KeepScreen: true}, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		ended(t, failed)
-		if err := m.ForgetFailed("a", failed.instance); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, m.ForgetFailed("a", failed.instance))
 		lost, err := m.Get("a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if i := info(t, lost); i.State != protocol.StateLost || text(t, lost) != want {
 			t.Errorf("the session is %s and shows\n%s\nwant\n%s", i.State, text(t, lost), want)
 		}
@@ -326,9 +298,7 @@ func TestLostAreNoLoad(t *testing.T) {
 	}
 	wantCode(t, "create", second(m.create("a", bash("true"), "")), protocol.CodeSessionExists)
 	frozen, err := m.Freeze()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(frozen.Records) != 0 {
 		t.Errorf("a successor would receive %+v, although it reads the recordings itself", frozen.Records)
 	}
@@ -347,9 +317,7 @@ func TestEndedIsNotLost(t *testing.T) {
 	cfg.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	m := &computer{newTable(t, cfg), store, cfg.Recorder}
 	done, err := m.create("done", bash("echo READY"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m.ready(t, "stopped")
 	ended(t, done)
 	later.Store(int64(stopTime + time.Second)) // otherwise the machine's shutdown may have ended it
@@ -366,9 +334,7 @@ func TestEndedIsNotLost(t *testing.T) {
 // over the sessions. The disk has all that the one before wrote.
 func (m *tableLife) next(h Heritage, store *past.Store) *tableLife {
 	m.t.Helper()
-	if err := m.cfg.Recorder.Close(patience); err != nil {
-		m.t.Fatal(err)
-	}
+	testkit.Must(m.t, m.cfg.Recorder.Close(patience))
 	m.cfg.Recorder = newRecorder(m.t, store)
 	next := m.restart(h)
 	next.AddLost(store, nil) // no instance counts as held: the identity of the supervisor suffices
@@ -384,9 +350,7 @@ func TestForgottenIsNotLost(t *testing.T) {
 			store := m.store
 			m.ready(t, "stays")
 			s := m.ready(t, "a")
-			if err := s.Terminate(End{}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Terminate(End{}))
 			ended(t, s)
 			var w *past.Writer
 			testkit.Eventually(t, patience, func() (ok bool) { // the recording is complete
@@ -396,9 +360,7 @@ func TestForgottenIsNotLost(t *testing.T) {
 			}, "the recording has ended")
 			meta := source{s}.Meta()
 			meta.Exit = nil // as if the end had not been stored yet
-			if err := w.SetMeta(meta); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, w.SetMeta(meta))
 			if err := l.forgetWithin("a", "", 0); protocol.CodeOf(err) != protocol.CodeInternal {
 				t.Fatal(err)
 			}
@@ -406,9 +368,7 @@ func TestForgottenIsNotLost(t *testing.T) {
 			h := Heritage{}
 			if name == "replaced" {
 				frozen, err := l.Freeze()
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				frozen.Thaw()
 				h = Heritage{Own: true, State: l.State()}
 			}
@@ -416,9 +376,7 @@ func TestForgottenIsNotLost(t *testing.T) {
 			if all := l.List(""); len(all) != 1 || all[0].ID != "stays" || all[0].State != protocol.StateRunning {
 				t.Errorf("the list is %+v, want the session that runs", all)
 			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, w.Close())
 			m = &computer{l.Table, store, l.cfg.Recorder}
 			if name == "replaced" {
 				m.has(t, "stays")
@@ -433,17 +391,13 @@ func TestForgottenIsNotLost(t *testing.T) {
 func TestFreezeDuringErasure(t *testing.T) {
 	m := boot(t, t.TempDir())
 	resume, err := m.recorder.Pause(patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer resume()
 	l := past.Life{ID: "a", Instance: "1"}
 	m.recorder.Forget(l)
 	began := time.Now()
 	frozen, err := m.Freeze()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer frozen.Thaw()
 	if took := time.Since(began); took >= eraseTime {
 		t.Errorf("Freeze took %v", took)
@@ -456,9 +410,7 @@ func TestFreezeDuringErasure(t *testing.T) {
 // A power cut may leave the directory of a session without any file. The next supervisor removes it.
 func TestUnbegunRecording(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "a@1"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "a@1"), 0o700))
 	boot(t, dir).has(t)
 }
 
@@ -467,14 +419,10 @@ func TestForgetOnHungDisk(t *testing.T) {
 	dir := t.TempDir()
 	m := boot(t, dir)
 	s := m.ready(t, "a")
-	if err := s.Terminate(End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Terminate(End{}))
 	ended(t, s)
 	resume, err := m.recorder.Pause(patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := m.forgetWithin("a", "", time.Millisecond); protocol.CodeOf(err) != protocol.CodeInternal || !strings.Contains(err.Error(), "still on disk") {
 		t.Errorf("forget: %v", err)
 	}
@@ -491,17 +439,13 @@ func TestForgetOnHungDisk(t *testing.T) {
 func TestForgottenAfterThaw(t *testing.T) {
 	m := boot(t, t.TempDir())
 	s := m.ready(t, "a")
-	if err := s.Terminate(End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Terminate(End{}))
 	ended(t, s)
 	if err := m.ForgetFailed("a", ""); err != nil { // does not wait for the disk
 		t.Fatal(err)
 	}
 	frozen, err := m.Freeze()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	frozen.Thaw()
 	m.has(t)
 	m.ready(t, "b")
@@ -517,9 +461,7 @@ func TestLostStaysLost(t *testing.T) {
 			t.Errorf("the session is %s and shows %q, want %q", i.State, text(t, l.get("a")), want)
 		}
 	}
-	if err := l.Forget("a", ""); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Forget("a", ""))
 	l = l.next(Heritage{}, store)
 	if all := l.List(""); len(all) > 0 {
 		t.Errorf("a forgotten session is listed: %+v", all)
@@ -550,9 +492,7 @@ func TestReviveMaskedCommand(t *testing.T) {
 	spec := bash("echo READY; sleep 1000 # " + strings.Repeat("x", protocol.MaxArgvInfo) + " hunter22") // clients do not see the end
 	spec.Env, spec.SecretEnv = append(spec.Env, "TOKEN=hunter22"), []string{"TOKEN"}
 	s, err := m.create("a", spec, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	look(t, s, fromStart(s)).until(t, "READY")
 	m.stored(t, s, nil)
 	m.cut(t)
@@ -574,22 +514,16 @@ func TestReviveMaskedCommand(t *testing.T) {
 func TestReviveThenCrash(t *testing.T) {
 	l, store, want := lostLife(t)
 	again, err := l.reopen("a", "", protocol.RespawnSpec{Argv: bash("echo AGAIN; sleep 1000").Argv, KeepScreen: true}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	look(t, again, fromStart(again)).until(t, "AGAIN")
 	l = l.next(Heritage{}, store)
 	now := l.get("a")
 	if i := info(t, now); i.State != protocol.StateRunning || i.Instance != again.instance {
 		t.Fatalf("the session is %+v, want the new instance", i)
 	}
-	if err := now.Terminate(End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, now.Terminate(End{}))
 	ended(t, now)
-	if err := l.ForgetFailed("a", again.instance); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.ForgetFailed("a", again.instance))
 	if i := info(t, l.get("a")); i.State != protocol.StateLost || text(t, l.get("a")) != want {
 		t.Errorf("the session is %s and shows %q, want the lost one", i.State, text(t, l.get("a")))
 	}
@@ -608,9 +542,7 @@ func TestOtherSupervisorRuns(t *testing.T) {
 	if all := second.List(""); len(all) > 0 {
 		t.Errorf("the list is %+v", all)
 	}
-	if err := s.Terminate(End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Terminate(End{}))
 	ended(t, s)
 	first.stored(t, s, func(m past.Meta) bool { return m.Exit != nil })
 	second.AddLost(store, nil) // it would erase the recording of a session that has ended
@@ -641,9 +573,7 @@ func TestStoppedIsNotLost(t *testing.T) {
 	dir := t.TempDir()
 	m := boot(t, dir)
 	m.ready(t, "a")
-	if err := m.Shutdown(t.Context(), protocol.Asker{By: StopRequest}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.Shutdown(t.Context(), protocol.Asker{By: StopRequest}))
 	if all, err := m.store.List(); len(all) > 0 || err != nil {
 		t.Errorf("after the stop, the store has %v, %v", all, err)
 	}
@@ -667,16 +597,12 @@ func TestEndedWithMachine(t *testing.T) {
 			m := boot(t, dir)
 			early := m.ready(t, "early")
 			m.ready(t, "late")
-			if err := syscall.Kill(early.pty.PID(), syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, syscall.Kill(early.pty.PID(), syscall.SIGTERM))
 			if e := ended(t, early); e.Reason != protocol.ReasonExited {
 				t.Fatalf("the exit record is %+v", e)
 			}
 			m.stored(t, early, func(m past.Meta) bool { return m.Exit != nil })
-			if err := m.Shutdown(t.Context(), protocol.Asker{By: tt.asker}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, m.Shutdown(t.Context(), protocol.Asker{By: tt.asker}))
 			m.cut(t)
 			m = boot(t, dir)
 			var got []protocol.SessionID
@@ -722,9 +648,7 @@ func TestExitIsStored(t *testing.T) {
 	m := &computer{newTable(t, cfg), store, rec}
 	s := m.ready(t, "a")
 	s.do(func() { s.saved.quiet.stop() }) // a session that has just printed is stored again later for another reason
-	if err := syscall.Kill(s.pty.PID(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(s.pty.PID(), syscall.SIGTERM))
 	ended(t, s)
 	m.stored(t, s, func(m past.Meta) bool { return m.Exit != nil })
 }
@@ -737,32 +661,22 @@ func TestStoringIsOff(t *testing.T) {
 		s := m.ready(t, "a")
 		l.cfg.Durable = protocol.DurableOff
 		l = l.restart(Heritage{})
-		if err := l.get("a").Clear(true); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.get("a").Clear(true))
 		if _, err := m.store.Open(s.life()); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("after Clear, the recording is opened with %v", err)
 		}
-		if err := l.get("a").Terminate(End{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.get("a").Terminate(End{}))
 		ended(t, l.get("a"))
-		if err := l.Forget("a", ""); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Forget("a", ""))
 	})
 	t.Run("forgotten", func(t *testing.T) {
 		l, m := recordedLife(t, t.TempDir())
 		m.ready(t, "a")
 		l.cfg.Durable = protocol.DurableOff
 		l = l.restart(Heritage{})
-		if err := l.get("a").Terminate(End{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.get("a").Terminate(End{}))
 		ended(t, l.get("a"))
-		if err := l.Forget("a", ""); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Forget("a", ""))
 		m.has(t)
 	})
 	t.Run("lost", func(t *testing.T) {
@@ -778,9 +692,7 @@ func TestStoringIsOff(t *testing.T) {
 		if err != nil || !strings.Contains(string(o.Data), "READY") {
 			t.Errorf("the stored output is %q, %v", o.Data, err)
 		}
-		if err := m.Forget("a", ""); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, m.Forget("a", ""))
 		m.has(t)
 	})
 }
@@ -796,24 +708,18 @@ func TestClearedIsErased(t *testing.T) {
 				spec := bash("echo a planted secret; seq 100; echo READY; while read -r line; do echo got $line; done")
 				spec.Durable = mode
 				s, err := m.create("a", spec, "")
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				look(t, s, fromStart(s)).until(t, "READY")
 				m.stored(t, s, nil)
 				if !m.contains(t, s, "planted") {
 					t.Fatal("the secret was not stored")
 				}
 				if name == "at once" {
-					if err := s.Clear(true); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, s.Clear(true))
 					checkPastCleared(t, s, "planted")
 				} else {
 					m.cut(t) // stops the recorder
-					if err := s.Clear(true); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, s.Clear(true))
 					checkPastCleared(t, s, "planted") // the files still have the lines
 					l = l.next(Heritage{}, store)
 					m, s = &computer{l.Table, store, l.cfg.Recorder}, l.get("a")
@@ -837,13 +743,9 @@ func TestClearedIsErased(t *testing.T) {
 func (m *computer) contains(t *testing.T, s *Session, text string) bool {
 	t.Helper()
 	r, err := m.store.Open(s.life())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	b, err := r.Bounds()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var all []byte
 	for _, at := range []uint64{b.Start, b.Exact} {
 		if v, err := r.At(at); err == nil {
@@ -866,9 +768,7 @@ func TestFailingDisk(t *testing.T) {
 	}
 	m := powered(t, dir)
 	s, err := m.create("a", bash("echo READY; while read -r line; do echo got $line; done"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	await(t, m.Events(), "a", protocol.EventRecordingFailed)
 	if st := m.RecordingStatus(); st == nil || st.Failing != 1 || !strings.Contains(st.Error, dir) {
 		t.Errorf("the status is %+v, want one session and the directory", st)
@@ -883,17 +783,13 @@ func TestFailingDisk(t *testing.T) {
 		v.until(t, "got "+line)
 	}
 	print("without a disk")
-	if err := os.Remove(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(dir))
 	await(t, m.Events(), "a", protocol.EventRecordingResumed)
 	m.stored(t, s, nil)
 	if st := m.RecordingStatus(); st != nil || m.Counts().Recording.Failures == 0 {
 		t.Errorf("the status is %+v, the counters are %+v", st, m.Counts().Recording)
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.RemoveAll(dir))
 	print("in a new directory")
 	m.stored(t, s, nil)
 	if !m.contains(t, s, "without a disk") {
@@ -904,12 +800,8 @@ func TestFailingDisk(t *testing.T) {
 // A recording of a later version is no session, and stays for a later program.
 func TestLaterRecording(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "a@1"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "a@1", "meta.json"), []byte(`{"version":99}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "a@1"), 0o700))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "a@1", "meta.json"), []byte(`{"version":99}`), 0o600))
 	m := boot(t, dir)
 	if all := m.List(""); len(all) != 0 {
 		t.Errorf("the list is %+v", all)
@@ -932,16 +824,12 @@ func TestDamagedMeta(t *testing.T) {
 	m.cut(t)
 	for id, damage := range damages {
 		paths, _ := filepath.Glob(filepath.Join(dir, string(id)+"@*", "meta.json"))
-		if err := damage(paths[0]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, damage(paths[0]))
 	}
 	m = boot(t, dir)
 	for id := range damages {
 		s, err := m.Get(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if i := info(t, s); i.State != protocol.StateLost || !strings.Contains(text(t, s), "READY") {
 			t.Errorf("the session is %+v and shows %q", i, text(t, s))
 		}
@@ -961,9 +849,7 @@ func TestNotDurable(t *testing.T) {
 	spec := bash("echo READY; sleep 1000")
 	spec.Durable = protocol.DurableOff
 	s, err := m.create("a", spec, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	look(t, s, fromStart(s)).until(t, "READY")
 	m.cut(t)
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
@@ -978,9 +864,7 @@ func TestMetaHasNoSecret(t *testing.T) {
 	spec.Env = []string{"API_KEY=planted", "HOME=/somewhere"}
 	s := create(t, newTable(t, Config{}), spec)
 	data, err := json.Marshal(source{s}.Meta())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if bytes.Contains(data, []byte("planted")) || !bytes.Contains(data, []byte("API_KEY")) || !bytes.Contains(data, []byte("HOME=/somewhere")) {
 		t.Errorf("meta is %s", data)
 	}

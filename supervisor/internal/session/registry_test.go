@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/past"
 )
 
@@ -41,15 +42,11 @@ func (h *shelf) reserveFor(id protocol.SessionID, account string) (op *opening, 
 func (h *shelf) start(id protocol.SessionID, instance protocol.Instance, account string) (*entry, replaced[*entry]) {
 	h.t.Helper()
 	op, _, err := h.reserveFor(id, account)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	testkit.Must(h.t, err)
 	defer h.finish(op)
 	l := &entry{identity: identity{id: id, instance: instance, account: account}}
 	r, err := h.enter(l)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	testkit.Must(h.t, err)
 	return l, r
 }
 
@@ -270,16 +267,12 @@ func TestReplacedLast(t *testing.T) {
 // permits them again.
 func TestRegistryCloses(t *testing.T) {
 	h := newShelf(t, bounds{sessions: 9, perAccount: 9, exited: 9})
-	if err := h.freeze(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, h.freeze())
 	_, _, err := h.reserveFor("s", "a")
 	wantCode(t, "frozen", err, protocol.CodeUpgrading)
 	h.thaw()
 	op, _, err := h.reserveFor("s", "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if closed, _ := h.closeIfIdle(false); closed {
 		t.Error("closed although a session is being opened")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/mask"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/ring"
 )
 
@@ -15,9 +16,7 @@ import (
 func TestBegin(t *testing.T) {
 	narrow, tall, wide := protocol.Size{Cols: 80, Rows: 24}, protocol.Size{Cols: 80, Rows: 30}, protocol.Size{Cols: 100, Rows: 30}
 	r, err := ring.NewAt(ring.MinBytes, narrow, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	for _, size := range []protocol.Size{narrow, tall, wide} { // from 1000, from 1100, and from 1200 to 1300
 		if size != narrow {
@@ -78,9 +77,7 @@ func TestBeginShadow(t *testing.T) {
 	masker, _ := mask.New([]string{"TOKEN=a-secret-value"}, []string{"TOKEN"}, nil)
 	const ringStart, end = 1000, 1000 + 3*mask.Context
 	r, err := ring.NewAt(ring.MinBytes, protocol.Size{Cols: 80, Rows: 24}, ringStart)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	for n := range 3 {
 		for left := mask.Context; left > 0; {

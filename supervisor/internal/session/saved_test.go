@@ -66,9 +66,7 @@ func TestGoldenState(t *testing.T) {
 	v := whole()
 	testkit.GoldenJSON(t, path, v)
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	got := new(savedState)
 	if err := json.Unmarshal(data, got); err != nil || got.validate() != nil {
 		t.Fatalf("the golden state cannot be read: %v, %v", err, got.validate())

@@ -13,6 +13,7 @@ import (
 	"filippo.io/age"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/past"
 )
 
@@ -35,9 +36,7 @@ func sealed(t *testing.T, dir, identity string) *computer {
 func newIdentity(t *testing.T) string {
 	t.Helper()
 	i, err := age.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return i.String()
 }
 
@@ -75,9 +74,7 @@ func TestSealedLost(t *testing.T) {
 	m.cut(t)
 
 	m = sealed(t, dir, newIdentity(t))
-	if err := m.Forget("work", ""); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.Forget("work", ""))
 	m.has(t)
 }
 
@@ -86,9 +83,7 @@ func TestNoKey(t *testing.T) {
 	dir := t.TempDir()
 	m := sealed(t, dir, "")
 	s, err := m.create("work", bash("echo READY; sleep 1000"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	look(t, s, fromStart(s)).until(t, "READY")
 	await(t, m.Events(), "work", protocol.EventRecordingFailed)
 	if st := m.RecordingStatus(); st == nil || st.Failing != 1 || !strings.Contains(st.Error, "keychain is closed") {

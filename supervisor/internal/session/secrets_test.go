@@ -122,9 +122,7 @@ func (f *finder) none(where string, data []byte) {
 func (f *finder) noneIn(where string, v any) {
 	f.t.Helper()
 	data, err := json.Marshal(v)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.Must(f.t, err)
 	f.none(where, data)
 }
 
@@ -155,27 +153,17 @@ func (f *finder) noneStored(store *past.Store, dir string) {
 		f.none(path, data)
 		return err
 	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.Must(f.t, err)
 	lives, err := store.List()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.Must(f.t, err)
 	for _, l := range lives {
 		r, err := store.Open(l.Life)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		testkit.Must(f.t, err)
 		b, err := r.Bounds()
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		testkit.Must(f.t, err)
 		var output []byte
 		for p, err := range r.Range(b.Start, b.End) {
-			if err != nil {
-				f.t.Fatal(err)
-			}
+			testkit.Must(f.t, err)
 			output = append(output, p.Output...)
 		}
 		f.none("output of "+l.String(), output)
@@ -187,9 +175,7 @@ func (f *finder) noneStored(store *past.Store, dir string) {
 			}
 			f.none("keyframe of "+l.String(), v.Keyframe)
 			sc, err := replay.Stored(r, at, 10_000)
-			if err != nil {
-				f.t.Fatal(err)
-			}
+			testkit.Must(f.t, err)
 			f.none(fmt.Sprintf("screen of %s at %d", l, at), shown(sc))
 		}
 	}
@@ -217,19 +203,13 @@ func TestPlantedSecrets(t *testing.T) {
 			Argv: []string{"run", "--token=" + p.values[0]}, Env: env, SecretEnv: []string{"V*_TOKEN"}, Durable: mode,
 			Labels: map[string]string{"title": "with " + p.values[1]},
 		}, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		f.run(p, s, by(s))
 	}
-	if err := r.Close(patience); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Close(patience))
 	f.noneStored(store, dir)
 	all, _, err := tb.Events().Next(events, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	stop()
 	f.noneIn("events", all)
 	kinds := map[protocol.EventKind]bool{}
@@ -284,9 +264,7 @@ func (f *finder) run(p *planter, s *Session, terminal *fakePTY) {
 	var read []byte
 	for at := uint64(0); at < uint64(len(printed)); {
 		data, from, _, err := s.Read(at, 1+p.rng.IntN(64<<10))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		read, at = append(read, data...), from+uint64(len(data))
 	}
 	f.none("read", read)
@@ -332,9 +310,7 @@ func (f *finder) past(s *Session) {
 	}
 	for at := uint64(0); at < end; {
 		o, err := s.ReadPast(t.Context(), at, 100_000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		f.none("output of the past", o.Data)
 		if len(o.Data) == 0 {
 			break
@@ -343,9 +319,7 @@ func (f *finder) past(s *Session) {
 	}
 	f.searchPast(s, protocol.PastSearchSpec{Pattern: ".+", Limit: protocol.MaxMatches})
 	c, err := s.Past(t.Context(), protocol.PastSpec{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f.noneIn("past", c)
 }
 
@@ -354,9 +328,7 @@ func (f *finder) past(s *Session) {
 func (f *finder) searchPast(s *Session, spec protocol.PastSearchSpec) (lines int) {
 	for {
 		c, err := s.SearchPast(f.t.Context(), spec)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		testkit.Must(f.t, err)
 		f.noneIn("search of the past", c)
 		lines += len(c.Matches)
 		if !c.More {
@@ -372,9 +344,7 @@ func (f *finder) replies(s *Session, secret string) {
 	t := f.t
 	for _, format := range []protocol.ScreenFormat{protocol.ScreenText, protocol.ScreenANSI, protocol.ScreenCells} {
 		c, err := s.Show(protocol.ScreenSpec{Format: format, Scrollback: 3000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		f.noneIn("screen "+string(format), c)
 		var b strings.Builder
 		for _, l := range c.Cells {
@@ -390,9 +360,7 @@ func (f *finder) replies(s *Session, secret string) {
 	}
 	for before := uint64(1 << 60); ; {
 		h, err := s.History(protocol.HistorySpec{Lines: 500, Before: &before})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		f.noneIn("history", h)
 		for _, l := range h.Lines {
 			var line strings.Builder
@@ -408,23 +376,17 @@ func (f *finder) replies(s *Session, secret string) {
 	}
 	for _, pattern := range []string{".", "sk-", regexp.QuoteMeta(secret), plantedPattern} {
 		found, err := s.Search(t.Context(), protocol.SearchSpec{Pattern: pattern, Limit: protocol.MaxMatches})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		f.noneIn("search", found)
 		if pattern == plantedPattern && len(found.Matches) > 0 {
 			t.Errorf("a search for secrets finds %d lines", len(found.Matches))
 		}
 	}
 	awaited, err := s.Await(t.Context(), protocol.AwaitSpec{Text: "THE END"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f.noneIn("await", awaited)
 	away, err := s.Away()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(away.Notifications) == 0 || len(away.Commands) == 0 {
 		t.Errorf("away has %d notifications and %d commands, so the test shows nothing of it", len(away.Notifications), len(away.Commands))
 	}
@@ -441,21 +403,15 @@ func (f *finder) replies(s *Session, secret string) {
 	f.noneIn("changes", changes)
 	for _, c := range commands.Commands {
 		h, err := s.History(protocol.HistorySpec{Command: int(c.Count)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		f.noneIn("output of a command", h)
 	}
 	before, err := s.Past(t.Context(), protocol.PastSpec{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f.noneIn("past", before)
 	for at := before.Start; at < before.End; {
 		o, err := s.ReadPast(t.Context(), at, 64<<10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		f.none("output of the past", o.Data)
 		at = o.Offset + uint64(max(1, len(o.Data)))
 	}
@@ -511,9 +467,7 @@ func TestInputIsNotStored(t *testing.T) {
 	if got := string(input); strings.Contains(got, "correct") || strings.Contains(got, "hunter22") || !strings.Contains(got, "********\r") {
 		t.Errorf("the viewer received the input %q", got)
 	}
-	if err := r.Close(patience); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Close(patience))
 	f := newFinder(t, "correct", "horse", "hunter22")
 	f.noneStored(store, dir)
 }
@@ -538,17 +492,13 @@ func TestLostSecrets(t *testing.T) {
 	spec := bash(`printf 'key %s\n' "$TOKEN"; echo READY; sleep 1000`)
 	spec.Env, spec.SecretEnv = []string{"TOKEN=hunter22"}, []string{"TOKEN"}
 	s, err := m.create("a", spec, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	look(t, s, fromStart(s)).until(t, "hunter22\r\nREADY")
 	m.stored(t, s, nil)
 	m.cut(t)
 	newFinder(t, "hunter22").noneStored(m.store, dir)
 	lost, err := boot(t, dir).Get("a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := text(t, lost); got != "key ********\nREADY" {
 		t.Errorf("the lost session shows %q", got)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/journal"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/ring"
@@ -22,25 +23,19 @@ import (
 func TestSessionFiles(t *testing.T) {
 	size := protocol.Size{Cols: 80, Rows: 24}
 	terminal, err := pty.Start(pty.Spec{Argv: []string{"sleep", "1000"}, Cols: size.Cols, Rows: size.Rows})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() {
 		terminal.Hangup(syscall.SIGHUP, 0)
 		<-terminal.Done()
 		_ = terminal.Close()
 	}()
 	running, err := makeFiles(ring.MinBytes, size, journal.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	running.terminal = terminal
 	exited := running
 	exited.endInput()
 	lost, err := makeLostFiles(size, 700, journal.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if start, end, _ := lost.ring.Bounds(); start != 700 || end != 700 {
 		t.Errorf("the lost output is at %d to %d", start, end)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/ring"
 )
 
@@ -157,23 +158,17 @@ func TestShadowSees(t *testing.T) {
 		synctest.Wait()
 		spec := protocol.AttachSpec{Mode: protocol.ModeReadOnly, History: new(0)}
 		viewer, viewerInfo, err := s.Attach(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer viewer.Close()
 		shadow, info, err := s.Shadow(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer shadow.Close()
 		if info.SnapshotBytes == 0 || info.SnapshotBytes != viewerInfo.SnapshotBytes || info.Offset != viewerInfo.Offset || info.Replay != viewerInfo.Replay {
 			t.Errorf("a viewer's attach returned %+v, a shadow's %+v", viewerInfo, info)
 		}
 		by(s).print([]byte("after \x1b[c"))
 		synctest.Wait()
-		if err := s.Resize(sz(70, 30)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Resize(sz(70, 30)))
 		by(s).print([]byte("last"))
 		exits(by, s)
 		want, got := allOf(t, viewer), allOf(t, shadow)
@@ -189,9 +184,7 @@ func TestShadowOvertaken(t *testing.T) {
 		tb, by := fakeTable(t, Config{RingBytes: ring.MinBytes})
 		s := create(t, tb, bash(""))
 		shadow, _, err := s.Shadow(protocol.AttachSpec{Mode: protocol.ModeReadOnly, Resume: &protocol.Resume{Instance: s.Instance()}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer shadow.Close()
 		by(s).print(bytes.Repeat([]byte("x\n"), 2*ring.MinBytes))
 		time.Sleep(time.Minute) // until the session has read all
@@ -218,9 +211,7 @@ func allOf(t *testing.T, a *Attachment) (all []string) {
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		all = append(all, fmt.Sprintf("%d %d %v %q", item.Kind, item.Offset, item.Size, item.Data))
 	}
 }
@@ -238,9 +229,7 @@ func TestShadowLimits(t *testing.T) {
 		spec := protocol.AttachSpec{Mode: protocol.ModeReadOnly}
 		for range maxAttachments {
 			a, _, err := s.Shadow(spec)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer a.Close()
 		}
 		_, _, err := s.Shadow(spec)

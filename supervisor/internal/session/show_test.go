@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/screen"
 )
 
@@ -65,9 +66,7 @@ func TestOneAnswer(t *testing.T) {
 		}
 		types := func(v *viewer, what string) {
 			t.Helper()
-			if err := v.a.Type(v.typed, []byte(what)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, v.a.Type(v.typed, []byte(what)))
 			v.typed += uint64(len(what))
 			f.take(len(what))
 		}
@@ -269,9 +268,7 @@ func TestDearOutput(t *testing.T) {
 		large, later := protocol.Size{Cols: protocol.MaxCols, Rows: protocol.MaxRows}, protocol.Size{Cols: 90, Rows: 30}
 		resize := func(size protocol.Size) {
 			t.Helper()
-			if err := s.Resize(size); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Resize(size))
 		}
 		resize(large)
 		dear := []byte(strings.Repeat(dearUnit, 1000) + "\x1b[2J\rhere")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
 )
 
@@ -140,9 +141,7 @@ func TestEndWithQueuesFull(t *testing.T) {
 		}
 	}
 	within(t, 2*time.Second, "the end", func() {
-		if err := s.Terminate(End{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Terminate(End{}))
 		if rec := ended(t, s); rec.Outcome != protocol.OutcomeHard {
 			t.Errorf("got %+v, want hard", rec)
 		}
@@ -161,9 +160,7 @@ func TestCloseIfIdle(t *testing.T) {
 	if tb.CloseIfIdle(false) || tb.CloseIfIdle(true) {
 		t.Fatal("closed beside a session that runs")
 	}
-	if err := s.Terminate(End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Terminate(End{}))
 	ended(t, s)
 	if tb.CloseIfIdle(true) {
 		t.Error("closed beside an exit record")

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/ring"
 	"holdfast/supervisor/internal/screen"
@@ -39,9 +40,7 @@ func TestResize(t *testing.T) {
 		{"by a viewer that does not decide", v.a.Resize, size(90, 0), size(80, 33)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := tt.resize(tt.size); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, tt.resize(tt.size))
 			if got := info(t, s).Size; got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
@@ -81,34 +80,26 @@ func TestResync(t *testing.T) {
 			m := &model{printed: []byte(numbers(50_000)), sizes: []sizeAt{{0, big}, {100_000, small}}}
 			print := func(from, end int) { by(s).print(m.printed[from:end]); synctest.Wait() }
 			v, err := attach(s, protocol.AttachSpec{}, m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer v.a.Close()
 			print(0, 100)
 			if _, err := v.drain(); err != nil || v.pos != 100 {
 				t.Fatalf("read up to offset %d, %v", v.pos, err)
 			}
 			print(100, 100_000)
-			if err := s.Resize(small); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Resize(small))
 			print(100_000, len(m.printed))
 			start := info(t, s).RingStart
 			if forgotten {
 				by(s).exit(pty.Status{Code: 3})
 				<-s.Exited()
-				if err := tb.Forget(s.ID(), ""); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, tb.Forget(s.ID(), ""))
 				<-s.gone
 			}
 			var kinds []ItemKind
 			for range 3 {
 				item, err := v.next(t)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				kinds = append(kinds, item.Kind)
 			}
 			if want := []ItemKind{ItemResync, ItemResized, ItemSnapshot}; !slices.Equal(kinds, want) {
@@ -130,9 +121,7 @@ func TestResizedAt(t *testing.T) {
 		s := create(t, tb, bash(""))
 		size := func(cols int) protocol.Size { return protocol.Size{Cols: cols, Rows: 24} }
 		resize := func(cols int) {
-			if err := s.Resize(size(cols)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Resize(size(cols)))
 		}
 		v := look(t, s, protocol.AttachSpec{})
 		gone := look(t, s, protocol.AttachSpec{})
@@ -194,16 +183,12 @@ func TestResizeWhilePrinting(t *testing.T) {
 		go func() { polled <- v.poll() }()
 	}
 	for i := range 1000 { // the ring remembers this many sizes
-		if err := s.Resize(protocol.Size{Cols: 1 + i, Rows: 24}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Resize(protocol.Size{Cols: 1 + i, Rows: 24}))
 		by(s).print([]byte("0123456789"))
 	}
 	by(s).exit(pty.Status{})
 	for range viewers {
-		if err := <-polled; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, <-polled)
 	}
 	want := map[uint64]protocol.Size{} // if several sizes have one offset, the last one counts
 	for m, ok := s.ring.NextMark(0); ok; m, ok = s.ring.NextMark(m.Offset) {

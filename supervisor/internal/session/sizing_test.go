@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 func sz(cols, rows int) protocol.Size { return protocol.Size{Cols: cols, Rows: rows} }
@@ -18,9 +19,7 @@ func sz(cols, rows int) protocol.Size { return protocol.Size{Cols: cols, Rows: r
 // typeBy sends input as a viewer.
 func typeBy(t *testing.T, v *viewer, f *fakePTY, what string) {
 	t.Helper()
-	if err := v.a.Type(v.typed, []byte(what)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.a.Type(v.typed, []byte(what)))
 	v.typed += uint64(len(what))
 	f.take(len(what))
 }
@@ -82,9 +81,7 @@ func TestSizePolicies(t *testing.T) {
 
 func resizeBy(t *testing.T, v *viewer, cols, rows int) {
 	t.Helper()
-	if err := v.a.Resize(sz(cols, rows)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.a.Resize(sz(cols, rows)))
 	v.resized(sz(cols, rows))
 }
 
@@ -124,9 +121,7 @@ func TestTinyWindow(t *testing.T) {
 			if got := info(t, s).Size; got != least {
 				t.Errorf("%s: a window of 1x1 makes the size %v, want %v", policy, got, least)
 			}
-			if err := s.Resize(sz(3, 2)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Resize(sz(3, 2)))
 			if got := info(t, s).Size; got != sz(3, 2) {
 				t.Errorf("%s: after a request of 3x2 the size is %v", policy, got)
 			}
@@ -152,9 +147,7 @@ func TestSetSizePolicy(t *testing.T) {
 			{protocol.SizeSmallest, 44, 44, sz(44, 44)}, // until a viewer changes its window
 			{protocol.SizeLatest, 0, 0, sz(100, 40)},
 		} {
-			if err := s.SetSizePolicy(tt.policy, tt.cols, tt.rows); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.SetSizePolicy(tt.policy, tt.cols, tt.rows))
 			if got := info(t, s); got.Size != tt.want || got.SizePolicy != tt.policy {
 				t.Errorf("%s: %v by %s, want %v", tt.policy, got.Size, got.SizePolicy, tt.want)
 			}
@@ -201,9 +194,7 @@ func TestAppearance(t *testing.T) {
 		v = look(t, s, protocol.AttachSpec{})
 		typeBy(t, v, f, "x")
 		says("a viewer without an appearance decides", "ffff/eeee/dddd")
-		if err := v.a.Appear(protocol.Appearance{Background: "#010203"}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.a.Appear(protocol.Appearance{Background: "#010203"}))
 		says("the viewer's theme changed", "0101/0202/0303")
 		wantCode(t, "no colour", v.a.Appear(protocol.Appearance{Cursor: "red"}), protocol.CodeInvalidArgument)
 	})
@@ -226,9 +217,7 @@ func TestFocus(t *testing.T) {
 		}
 		says := func(v *viewer, what string) {
 			t.Helper()
-			if err := v.a.Type(v.typed, []byte(what)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, v.a.Type(v.typed, []byte(what)))
 			v.typed += uint64(len(what))
 		}
 		says(a, in)
@@ -272,9 +261,7 @@ func TestFocus(t *testing.T) {
 		show(f, "\x1b[?1004h")
 		says(b, out)
 		got("the program has asked again", out)
-		if err := b.a.Type(b.typed-1, []byte("Oz")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, b.a.Type(b.typed-1, []byte("Oz")))
 		got("a report that comes twice", "z")
 	})
 }
@@ -293,9 +280,7 @@ func TestFocusIsFaster(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if err := v.a.Type(uint64(len(out)), []byte(out+"x")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.a.Type(uint64(len(out)), []byte(out+"x")))
 		if got, want := typedBy(by(s)), out+"x"; got != want {
 			t.Errorf("the program receives %q, want %q", got, want)
 		}
@@ -310,9 +295,7 @@ func TestFocusReturnsLate(t *testing.T) {
 		s := create(t, tb, bash(""))
 		v := look(t, s, protocol.AttachSpec{Writer: "w"})
 		show(by(s), "\x1b[?1004h")
-		if err := v.a.Type(0, []byte("\x1b[I")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.a.Type(0, []byte("\x1b[I")))
 		v.a.Close()
 		if got, want := typedBy(by(s)), "\x1b[I\x1b[O"; got != want {
 			t.Errorf("the program receives %q, want %q", got, want)
@@ -484,9 +467,7 @@ func TestOriginatorLimits(t *testing.T) {
 		return err
 	}
 	for range 3 {
-		if err := spawn("a"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, spawn("a"))
 	}
 	err := spawn("a")
 	wantCode(t, "a fourth", err, protocol.CodeLimitExceeded)
@@ -504,9 +485,7 @@ func TestOriginatorLimits(t *testing.T) {
 			wantCode(t, "a fourth of an account", err, protocol.CodeLimitExceeded)
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if i == 0 {
 			ended := s.Exited()
 			_ = s.Terminate(End{})

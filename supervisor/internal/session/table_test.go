@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
 )
 
@@ -25,9 +26,7 @@ func TestCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	exited, err := tb.create("exited", bash("exit"), "t2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ended(t, exited)
 	ok := bash("exit")
 	for _, tt := range []struct {
@@ -62,13 +61,9 @@ func TestCreate(t *testing.T) {
 // A session starts with the size, directory and environment of its spec.
 func TestCreateSpec(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	home, err := os.UserHomeDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	env := []string{"PATH=" + os.Getenv("PATH"), "FROM=launcher"}
 	const show = `stty size; pwd; echo $HOLDFAST_SESSION $TERM $COLORTERM $PWD $FROM`
 	for _, tt := range []struct {
@@ -89,9 +84,7 @@ func TestCreateSpec(t *testing.T) {
 			tb := newTable(t, Config{Env: env})
 			tt.spec.Argv = bash("read go; " + show).Argv
 			s, err := tb.create("it", tt.spec, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			v := look(t, s, fromStart(s))
 			if _, err := s.Type("", 0, []byte("\n")); err != nil {
 				t.Fatal(err)
@@ -151,9 +144,7 @@ func TestTokenWithoutID(t *testing.T) {
 	id := func(account, token string) protocol.SessionID {
 		t.Helper()
 		s, err := tb.Create(account, "", bash("exec sleep 1000"), protocol.Limits{}, token)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return s.ID()
 	}
 	first := id("ann", "t")
@@ -223,17 +214,13 @@ func TestReopen(t *testing.T) {
 	spec.Env, spec.Cwd, spec.Cols, spec.Rows = []string{"A=1"}, "/", 100, 30
 	spec.Labels, spec.Originator, spec.ScrollbackLines = map[string]string{"title": "x"}, "me", 77
 	first, err := tb.create("a", spec, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, err = tb.reopen("a", "", protocol.RespawnSpec{}, "")
 	wantCode(t, "running", err, protocol.CodeSessionRunning)
 	_, err = tb.reopen("b", "", protocol.RespawnSpec{}, "")
 	wantCode(t, "unknown", err, protocol.CodeSessionNotFound)
 	look(t, first, protocol.AttachSpec{}).until(t, "READY")
-	if err := first.Resize(protocol.Size{Cols: 90, Rows: 20}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, first.Resize(protocol.Size{Cols: 90, Rows: 20}))
 	life := func(s *Session) string {
 		v := look(t, s, protocol.AttachSpec{})
 		v.until(t, "READY")
@@ -250,9 +237,7 @@ func TestReopen(t *testing.T) {
 	old := info(t, first)
 
 	second, err := tb.reopen("a", "", protocol.RespawnSpec{}, "t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if again, err := tb.reopen("a", "", protocol.RespawnSpec{}, "t"); again != second || err != nil {
 		t.Errorf("the same again: got %p, %v; want %p", again, err, second)
 	}
@@ -273,9 +258,7 @@ func TestReopen(t *testing.T) {
 	wantCode(t, "the first life", err, protocol.CodeInstanceMismatch)
 
 	third, err := tb.reopen("a", "", protocol.RespawnSpec{Env: []string{"A=2"}, Cols: 50, Labels: map[string]string{}}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := life(third); got != "20 50\n/\n2\n" {
 		t.Errorf("third life: got %q", got)
 	}
@@ -293,9 +276,7 @@ func TestReopen(t *testing.T) {
 func TestReopenEvents(t *testing.T) {
 	tb := newTable(t, Config{})
 	s, err := tb.create("a", bash("exit"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ended(t, s)
 	if _, err := tb.reopen("a", "", protocol.RespawnSpec{Argv: []string{"sleep", "1000"}}, ""); err != nil {
 		t.Fatal(err)
@@ -307,9 +288,7 @@ func TestReopenEvents(t *testing.T) {
 func wantEvents(t *testing.T, tb *Table, want ...string) {
 	t.Helper()
 	events, _, err := tb.Events().Next(context.Background(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var got []string
 	for _, e := range events {
 		got = append(got, string(e.Kind))
@@ -325,9 +304,7 @@ func TestMaxSessions(t *testing.T) {
 	create(t, tb, bash("exec sleep 1000"))
 	_, err := tb.create("", bash("exit"), "")
 	wantCode(t, "a third", err, protocol.CodeLimitExceeded)
-	if err := one.Terminate(End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, one.Terminate(End{}))
 	ended(t, one)
 	create(t, tb, bash("exec sleep 1000")) // an exited session does not count
 	_, err = tb.reopen(one.ID(), "", protocol.RespawnSpec{}, "")
@@ -338,9 +315,7 @@ func TestForget(t *testing.T) {
 	tb := newTable(t, Config{})
 	s := create(t, tb, bash("read go"))
 	wantCode(t, "running", tb.Forget(s.ID(), ""), protocol.CodeSessionRunning)
-	if err := s.Terminate(End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Terminate(End{}))
 	ended(t, s)
 	wantCode(t, "another life", tb.Forget(s.ID(), "other"), protocol.CodeInstanceMismatch)
 	wantCode(t, "exited", tb.Forget(s.ID(), s.Instance()), "")

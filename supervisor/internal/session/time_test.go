@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/session/event"
 )
@@ -78,13 +79,9 @@ func TestExitKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{ExitKeep: time.Minute})
 		s, err := tb.create("a", bash(""), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		again, err := tb.create("b", bash(""), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		time.Sleep(time.Hour) // only exited sessions are forgotten
 		exits(by, s)
 		exits(by, again)
@@ -130,9 +127,7 @@ func TestForgottenDuringReopen(t *testing.T) {
 		if above, _ := screenOf(s); above == nil {
 			t.Error("an exited session has no screen")
 		}
-		if err := tb.Forget(s.id, ""); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, tb.Forget(s.id, ""))
 		if above, _ := screenOf(s); above != nil {
 			t.Errorf("a forgotten session has a screen of %d bytes", len(above))
 		}
@@ -142,9 +137,7 @@ func TestForgottenDuringReopen(t *testing.T) {
 func eventsOf(t *testing.T, tb *Table) []event.Event {
 	t.Helper()
 	events, _, err := tb.Events().Next(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return events
 }
 
@@ -156,9 +149,7 @@ func TestExitRecords(t *testing.T) {
 		var ids []protocol.SessionID
 		for i := range 10 {
 			s, err := tb.create(protocol.SessionID(fmt.Sprint(i)), bash(""), "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			time.Sleep(time.Second)
 			exits(by, s)
 			ids = append(ids, s.ID())

@@ -43,9 +43,7 @@ func TestTypedOnce(t *testing.T) {
 	full, most := 0, 0 // how often the queue was full, and the most bytes in it
 	for c.sent < uint64(len(c.data)) {
 		before := c.full
-		if err := c.send(1 + rnd.IntN(60_000)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.send(1+rnd.IntN(60_000)))
 		pending := 0
 		look := func() {
 			j := s.input.journal
@@ -123,9 +121,7 @@ func TestClosedTerminal(t *testing.T) {
 			}})
 			dir := t.TempDir()
 			shut, reopen, typed := dir+"/shut", dir+"/reopen", dir+"/typed"
-			if err := errors.Join(unix.Mkfifo(shut, 0o600), unix.Mkfifo(reopen, 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errors.Join(unix.Mkfifo(shut, 0o600), unix.Mkfifo(reopen, 0o600)))
 			s := create(t, tb, bash(fmt.Sprintf(`stty raw -echo; t=$(tty); echo READY; read -r <%s
 				exec <&- >&- 2>&-; read -r <%s; exec <$t >$t; echo AGAIN; exec tee %s $t >/dev/null`, shut, reopen, typed)))
 			v := look(t, s, fromStart(s))
@@ -134,9 +130,7 @@ func TestClosedTerminal(t *testing.T) {
 			for len(want) < tt.before {
 				want = fmt.Appendf(want, "%d ", len(want))
 			}
-			if err := v.a.Type(0, want); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, v.a.Type(0, want))
 			release(t, shut)
 			testkit.Within(t, patience, "the child has closed its terminal", eof)
 			before, used := p.n.Load(), processTime(t)
@@ -150,9 +144,7 @@ func TestClosedTerminal(t *testing.T) {
 			}
 			release(t, reopen)
 			v.until(t, "AGAIN\n")
-			if err := v.a.Type(uint64(len(want)), []byte("more.")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, v.a.Type(uint64(len(want)), []byte("more.")))
 			want = append(want, "more."...)
 			v.until(t, "more.")
 			got, err := os.ReadFile(typed)
@@ -166,9 +158,7 @@ func TestClosedTerminal(t *testing.T) {
 func processTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -204,9 +194,7 @@ func TestInputNotTaken(t *testing.T) {
 		defer shutdown(t, tb)
 		s := create(t, tb, bash(""))
 		v := look(t, s, protocol.AttachSpec{})
-		if err := v.a.Type(0, []byte("abc")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.a.Type(0, []byte("abc")))
 		p.deaf.Store(true)
 		wantCode(t, "Type", v.a.Type(3, []byte("def")), protocol.CodeSessionNotFound)
 		n, err := s.Type("", 0, []byte("no writer"))
@@ -220,9 +208,7 @@ func TestInputNotTaken(t *testing.T) {
 		if got := p.take(100); string(got) != "abcdef" {
 			t.Errorf("the terminal received %q", got)
 		}
-		if err := v.a.Type(6, make([]byte, 100_000)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, v.a.Type(6, make([]byte, 100_000)))
 		p.deaf.Store(true)
 		p.take(p.room)
 		synctest.Wait()
@@ -243,18 +229,12 @@ func TestFewDescriptors(t *testing.T) {
 	testkit.CheckLeaks(t)
 	tb := newTable(t, Config{})
 	gate := t.TempDir() + "/gate"
-	if err := unix.Mkfifo(gate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Mkfifo(gate, 0o600))
 	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	allow := func(n uint64) {
 		t.Helper()
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: was.Max}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: was.Max}))
 	}
 	defer func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &was) }()
 	var s *Session
@@ -277,9 +257,7 @@ func TestFewDescriptors(t *testing.T) {
 		t.Fatalf("got %+v", e)
 	}
 	allow(was.Cur)
-	if err := v.a.Type(*e.Offset, want[*e.Offset:]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.a.Type(*e.Offset, want[*e.Offset:]))
 	v.seen = nil
 	release(t, gate)
 	for len(v.seen) < len(want) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/ring"
 )
 
@@ -41,9 +42,7 @@ func TestResponderLeaves(t *testing.T) {
 		}, ""},
 		{"only decides no more", askKind, "", func(t *testing.T, s *Session, _ *viewer) {
 			other := look(t, s, protocol.AttachSpec{Answers: true, Writer: "other"})
-			if err := other.a.Type(0, []byte("\x1b[A")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, other.a.Type(0, []byte("\x1b[A")))
 		}, ""},
 		{"has answered", askKind, "\x1b[?64;1c", func(_ *testing.T, _ *Session, v *viewer) { v.a.Detach() }, ""},
 		{"has answered in two pieces", askKind, "\x1b[?64", func(_ *testing.T, _ *Session, v *viewer) { v.a.Detach() }, ""},
@@ -54,15 +53,11 @@ func TestResponderLeaves(t *testing.T) {
 			tb, by := fakeTable(t, Config{})
 			s := create(t, tb, bash(""))
 			v := look(t, s, protocol.AttachSpec{Answers: true, Writer: "w"})
-			if err := v.a.Appear(protocol.Appearance{Background: "#000000"}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, v.a.Appear(protocol.Appearance{Background: "#000000"}))
 			show(by(s), tt.asked)
 			if tt.input != "" {
 				v.saw(t) // an answer comes after its query was received
-				if err := v.a.Type(0, []byte(tt.input)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, v.a.Type(0, []byte(tt.input)))
 			}
 			typedBy(by(s)) // also the answer to XTVERSION, which the session always gives
 			tt.leave(t, s, v)
@@ -104,9 +99,7 @@ func TestResponderLeavesNextLife(t *testing.T) {
 	spec.Answers, spec.Writer = true, "w"
 	v := look(t, s, spec)
 	v.until(t, "READY")
-	if err := v.a.Type(0, []byte("\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.a.Type(0, []byte("\n")))
 	v.until(t, askKind)
 	_ = text(t, s) // waits until the screen has seen the query, and the session has saved that v must answer it
 	l = l.restart(Heritage{})
@@ -114,9 +107,7 @@ func TestResponderLeavesNextLife(t *testing.T) {
 	spec.Resume.Offset = v.pos
 	look(t, s, spec).a.Detach()
 	look(t, s, fromStart(s)).until(t, "ANSWERED")
-	if err := s.Terminate(End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Terminate(End{}))
 	ended(t, s)
 }
 
@@ -150,9 +141,7 @@ func TestResponderSkipsQuery(t *testing.T) {
 				show(by(s), text)
 			}
 			if tt.input != "" {
-				if err := v.a.Type(0, []byte(tt.input)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, v.a.Type(0, []byte(tt.input)))
 			}
 			if got := typedBy(by(s)); got != tt.input {
 				t.Errorf("%s: the session answered with %q before the responder had skipped the query", tt.name, got[len(tt.input):])

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/screen"
 )
@@ -29,9 +30,7 @@ func TestOwnView(t *testing.T) {
 		}
 		print("hello\r\n")
 		v, err := attach(s, protocol.AttachSpec{Mode: protocol.ModeReadOnly, View: protocol.ViewOwn, Cols: 30, Rows: 10}, m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer v.a.Close()
 		drain := func() {
 			t.Helper()
@@ -75,9 +74,7 @@ func TestOwnViewOfLostScreen(t *testing.T) {
 		s := create(t, tb, bash(""))
 		show(by(s), "before\r\n")
 		a, _, err := s.Attach(protocol.AttachSpec{Mode: protocol.ModeReadOnly, View: protocol.ViewOwn, Cols: 40, Rows: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer a.Close()
 		s.do(func() { s.display.useRestored(func(*screen.Screen) { panic("a mistake") }) })
 		show(by(s), "after\r\n")
@@ -202,9 +199,7 @@ func TestOwnViewHears(t *testing.T) {
 			show(by(s), text)
 		}
 		own, err := attach(s, protocol.AttachSpec{Mode: protocol.ModeReadOnly, View: protocol.ViewOwn, Cols: 30, Rows: 10}, m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer own.a.Close()
 		raw := look(t, s, protocol.AttachSpec{Mode: protocol.ModeReadOnly})
 		said := []string{"\x07", "\x1b]52;c;aGk=", "\x1b]9;done", "\x1b]9;4;1;50", "\x1b]777;notify;a;b", "\x1b]99;i=1:d=1;hi"}

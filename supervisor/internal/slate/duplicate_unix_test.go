@@ -6,17 +6,15 @@ import (
 	"errors"
 	"os"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // A duplicate outlives the slate, and the duplicate of a closed slate fails with os.ErrClosed.
 func TestDuplicate(t *testing.T) {
 	s, err := New("slate")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Write([]byte("content")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, s.Write([]byte("content")))
 	f, err := s.Duplicate()
 	if err = errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)

@@ -16,29 +16,19 @@ import (
 // A slate that adopts another descriptor of the file has the content, and can be written.
 func TestAdopt(t *testing.T) {
 	s, err := New("slate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.Close()
-	if err := errors.Join(s.Write([]byte("first")), s.Write([]byte("second")), s.SetWord(7, 39)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(s.Write([]byte("first")), s.Write([]byte("second")), s.SetWord(7, 39)))
 	var path string
 	raw, err := s.file.SyscallConn()
 	if err == nil {
 		err = raw.Control(func(fd uintptr) { path = fmt.Sprintf("/proc/self/fd/%d", fd) })
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dup, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	other, err := Adopt(dup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer other.Close()
 	if got := read(t, other); string(got) != "second" {
 		t.Errorf("the adopted slate has %q", got)
@@ -54,20 +44,14 @@ func TestAdopt(t *testing.T) {
 // The memory of the content before is released.
 func TestReleases(t *testing.T) {
 	s, err := New("slate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.Close()
 	p := make([]byte, 4<<20)
 	for range 5 {
-		if err := s.Write(p); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Write(p))
 	}
 	info, err := s.file.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if used := info.Sys().(*syscall.Stat_t).Blocks * 512; used > 5<<20 {
 		t.Errorf("4 MiB take %d bytes", used)
 	}
@@ -79,9 +63,7 @@ func TestFileSizeLimit(t *testing.T) {
 		return
 	}
 	s, err := New("slate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = s.Close() }()
 	for round, limit := range []uint64{1 << 20, 1 << 20, 64 << 10, 10 << 30, 128 << 10, math.MaxInt64, 1 << 20} {
 		lift := testkit.LimitFiles(t, limit)
@@ -91,9 +73,7 @@ func TestFileSizeLimit(t *testing.T) {
 				t.Fatalf("round %d, limit %d, write %d: %v", round, limit, i, err)
 			}
 			file, err := machine.Duplicate(s.file, "slate")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			other, err := Adopt(file)
 			if err != nil {
 				t.Fatalf("round %d, limit %d, write %d: %v", round, limit, i, err)
@@ -104,9 +84,7 @@ func TestFileSizeLimit(t *testing.T) {
 			if i%2 == 1 { // both halves get to be the content of an adopted slate
 				s, other = other, s
 			}
-			if err := other.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, other.Close())
 		}
 		if limit == 64<<10 {
 			before := read(t, s)

@@ -7,22 +7,20 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 func read(t *testing.T, s *Slate) []byte {
 	t.Helper()
 	p, err := s.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return p
 }
 
 func TestWrite(t *testing.T) {
 	s, err := New("slate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.Close()
 	if p := read(t, s); len(p) != 0 {
 		t.Fatalf("a new slate has %d bytes", len(p))
@@ -31,18 +29,14 @@ func TestWrite(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for i := range 40 {
 		p := bytes.Repeat([]byte{byte(i)}, rng.IntN(200_000))
-		if err := s.Write(p); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Write(p))
 		if got := read(t, s); !bytes.Equal(got, p) {
 			t.Fatalf("seed %d: round %d: %d bytes were written, %d read", seed, i, len(p), len(got))
 		}
 		if got, err := s.ReadFirst(8); err != nil || !bytes.Equal(got, p[:min(8, len(p))]) {
 			t.Fatalf("seed %d: round %d: the slate begins with %q, %v", seed, i, got, err)
 		}
-		if err := s.SetWord(i%Words, uint64(i)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.SetWord(i%Words, uint64(i)))
 		s.Trim()
 		if got := read(t, s); !bytes.Equal(got, p) {
 			t.Fatalf("seed %d: round %d: after Trim %d bytes are read, want %d", seed, i, len(got), len(p))
@@ -50,9 +44,7 @@ func TestWrite(t *testing.T) {
 		if i%3 > 0 {
 			continue
 		}
-		if err := s.Clear(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Clear())
 		if got := read(t, s); len(got) != 0 {
 			t.Fatalf("seed %d: round %d: after Clear %d bytes are read", seed, i, len(got))
 		}
@@ -63,23 +55,17 @@ func TestWrite(t *testing.T) {
 func TestDiesWithin(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "slate")
 	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	head := make([]byte, headBytes)
 	copy(head, magic)
 	if _, err := file.Write(head); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Adopt(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.Close()
 	for range 3 {
-		if err := s.Write([]byte("whole")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Write([]byte("whole")))
 		at := int64(headBytes)
 		if s.half() == 0 {
 			at = otherHalf
@@ -88,19 +74,13 @@ func TestDiesWithin(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		other, err := Adopt(again)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got := read(t, other); string(got) != "whole" {
 			t.Errorf("the next owner reads %q", got)
 		}
-		if err := other.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, other.Close())
 	}
 }
 
@@ -111,13 +91,9 @@ func TestNonsense(t *testing.T) {
 		"empty": nil, "short": []byte(magic), "other": bytes.Repeat([]byte("x"), 8192), "long": long,
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, content, 0o600))
 		file, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if s, err := Adopt(file); err == nil {
 			t.Errorf("%s was adopted as a slate: %v", name, s)
 		}

@@ -20,22 +20,16 @@ func connected(t *testing.T, exited func(Exit)) (*Vault, *message.Conn) {
 	t.Helper()
 	testkit.CheckLeaks(t)
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	end, err := message.NewConn(fds[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { end.Close() })
 	say(t, end, message.Message{Op: message.OpHello, Version: 1, Starts: 3, Last: "SIGKILL", Status: 9})
 	say(t, end, message.Message{Op: message.OpRecord, ID: "a", PID: 7})
 	say(t, end, message.Message{Op: message.OpExit, PID: 7, Status: 1 << 8})
 	say(t, end, message.Message{Op: message.OpEnd})
 	v, entries, exits, err := Connect(fds[1], exited)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { v.Close() })
 	if len(entries) != 1 || entries[0].ID != "a" || len(exits) != 1 || exits[0] != (Exit{7, 1 << 8}) || v.Before() != (Before{3, "SIGKILL", 9}) {
 		t.Errorf("got %+v, %+v, %+v", entries, exits, v.Before())
@@ -49,9 +43,7 @@ func connected(t *testing.T, exited func(Exit)) (*Vault, *message.Conn) {
 func say(t *testing.T, end *message.Conn, m message.Message) {
 	t.Helper()
 	frame, err := m.Frame()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := end.Send(frame, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -61,9 +53,7 @@ func hear(t *testing.T, end *message.Conn) message.Message {
 	t.Helper()
 	end.SetReadDeadline(time.Now().Add(20 * time.Second))
 	m, fds, err := end.Receive()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	message.Close(fds)
 	return m
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/vt"
 	"holdfast/supervisor/internal/vt/vttest"
 )
@@ -252,9 +253,7 @@ func BenchmarkAgainstXterm(b *testing.B) {
 			want := leastSpeeds[in.Name]
 			data, term := in.Make(), full()
 			name := filepath.Join(b.TempDir(), in.Name)
-			if err := os.WriteFile(name, data[:min(len(data), xtermBytes)], 0o600); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, os.WriteFile(name, data[:min(len(data), xtermBytes)], 0o600))
 			var core, inflate, xterm float64
 			for b.Loop() {
 				for range 5 {
@@ -263,9 +262,7 @@ func BenchmarkAgainstXterm(b *testing.B) {
 				}
 				xterm = max(xterm, bestSpeed(3, 1e9, func() (int, time.Duration) {
 					spent, err := oracle.Bench(vttest.Benchmark{File: name, Times: 1})
-					if err != nil {
-						b.Fatal(err)
-					}
+					testkit.Must(b, err)
 					return int(spent.Bytes), time.Duration(spent.Seconds * float64(time.Second))
 				}))
 			}

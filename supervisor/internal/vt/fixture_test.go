@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // fixtures returns the folder with other projects' test data: $HOLDFAST_FIXTURES,
@@ -48,13 +50,9 @@ func TestXtermFixtures(t *testing.T) {
 				t.Skip(why)
 			}
 			data, err := os.ReadFile(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			want, err := os.ReadFile(strings.TrimSuffix(in, ".in") + ".text")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			term := New(Config{Cols: 80, Rows: 25})
 			// The fixtures were made through a PTY, which adds the carriage returns.
 			term.Write(bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")))

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // fuzzTerm returns a small terminal, so that output wraps and scrolls.
@@ -78,9 +80,7 @@ func FuzzTerm(f *testing.F) {
 		restored := New(c)
 		restored.PrepareRestore(rest)
 		restored.Refill(save)
-		if err := rest.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, rest.Validate())
 		restored.FinishRestore(rest)
 		save2, rest2 := savedOf(t, restored, 100)
 		if x, y := encodeState(t, whole.State()), encodeState(t, restored.State()); !bytes.Equal(x, y) || !bytes.Equal(save, save2) || !reflect.DeepEqual(rest, rest2) {
@@ -99,8 +99,6 @@ func encodeState(t *testing.T, s *State) []byte {
 		s.Normal.X, s.Normal.Y = 0, 0
 	}
 	data, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return data
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/vt"
 	"holdfast/supervisor/internal/vt/vttest"
 )
@@ -118,9 +119,7 @@ func TestLibvtermExcuses(t *testing.T) {
 			return
 		}
 		xterm, err := f.ofXterm(oracle, done)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if xterm != got {
 			t.Errorf("line %d: %s: got %s, xterm.js says %s, libvterm %s", f.line, f.what, got, xterm, want)
 		}
@@ -156,9 +155,7 @@ func eachVtermFact(t *testing.T, f func(t *testing.T, section string, f vtermFac
 	}
 	for _, name := range names {
 		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		script, err := parseVterm(string(data))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

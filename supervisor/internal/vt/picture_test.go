@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/picture"
 	"holdfast/supervisor/internal/vt"
 )
@@ -24,9 +25,7 @@ func inlineImage(t testing.TB, r *rand.Rand, w, h int) string {
 		img.Pix[i] = uint8(r.Uint32()) | uint8(i%4/3*255)
 	}
 	var b bytes.Buffer
-	if err := png.Encode(&b, img); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, png.Encode(&b, img))
 	return fmt.Sprintf("\x1b]1337;File=inline=1;size=%d:%s\x07", b.Len(), base64.StdEncoding.EncodeToString(b.Bytes()))
 }
 
@@ -134,9 +133,7 @@ func restarted(t *testing.T, term *vt.Term) *vt.Term {
 	t.Helper()
 	var saved bytes.Buffer
 	rest, err := term.Save(&saved, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	again := withPictures(term.Size())
 	again.PrepareRestore(rest)
 	again.Refill(saved.Bytes())

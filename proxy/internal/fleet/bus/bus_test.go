@@ -29,9 +29,7 @@ func start(t *testing.T) (*Bus, chan message) {
 		func(key, kind string, data []byte) { up <- message{key, kind, string(data)} },
 		func(kind string, data []byte) { up <- message{GateUser, kind, string(data)} },
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(b.Close)
 	return b, up
 }
@@ -45,9 +43,7 @@ func connectHost(t *testing.T, b *Bus, key string) (h *Host, down chan message, 
 	h, err := Connect(t.Context(), HostOptions{
 		Key: key, LinkOptions: o, Receive: func(kind string, data []byte) { down <- message{key, kind, string(data)} },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(h.Close)
 	testkit.Within(t, limit, "the host connects", connected)
 	return h, down, func() {
@@ -75,17 +71,13 @@ func TestOwnConnectionIsLost(t *testing.T) {
 	b, up := start(t)
 	h, down, _ := connectHost(t, b, "A")
 	clients, err := b.server.Connz(&server.ConnzOptions{Username: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, c := range clients.Conns {
 		if c.AuthorizedUser == GateUser {
 			err = b.server.DisconnectClientByID(c.Cid)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Eventually(t, limit, func() bool { return h.Publish("host", nil) == nil && len(up) > 0 }, "the gate receives a message of the host")
 	testkit.Eventually(t, limit, func() bool { return b.Publish("A", "hello", nil) == nil && len(down) > 0 }, "the host receives a message of the gate")
 }
@@ -98,32 +90,24 @@ func TestPeer(t *testing.T) {
 	connected, heard := make(chan bool, 16), make(chan message, 16)
 	o, cut := linkTo(b, GateUser, connected)
 	p, err := ConnectPeer(t.Context(), o, func(key, kind string, data []byte) { heard <- message{key, kind, string(data)} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer p.Close()
 	for range 3 {
 		testkit.Within(t, limit, "the gate connects", connected)
-		if err := errors.Join(p.conn.Flush(), h.Publish("host", []byte("up"))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(p.conn.Flush(), h.Publish("host", []byte("up"))))
 		for _, c := range []chan message{up, heard} {
 			if got := testkit.Within(t, limit, "a message of the host", c); got != (message{"A", "host", "up"}) {
 				t.Errorf("a gate receives %v", got)
 			}
 		}
-		if err := errors.Join(p.Publish("A", "dial", []byte("down")), p.Tell("sum", []byte("x"))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(p.Publish("A", "dial", []byte("down")), p.Tell("sum", []byte("x"))))
 		if got := testkit.Within(t, limit, "a message of the other gate", down); got != (message{"A", "dial", "down"}) {
 			t.Errorf("the host receives %v", got)
 		}
 		if got := testkit.Within(t, limit, "a message for the gate", up); got != (message{GateUser, "sum", "x"}) {
 			t.Errorf("the gate receives %v", got)
 		}
-		if err := b.Announce("A", "lost", nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, b.Announce("A", "lost", nil))
 		for _, c := range []chan message{up, heard} {
 			if got := testkit.Within(t, limit, "an announcement", c); got != (message{"A", "lost", ""}) {
 				t.Errorf("a gate receives %v", got)
@@ -137,15 +121,11 @@ func TestBothWays(t *testing.T) {
 	b, up := start(t)
 	h, down, cut := connectHost(t, b, "A")
 	for range 3 {
-		if err := h.Publish("host", []byte("up")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, h.Publish("host", []byte("up")))
 		if got := testkit.Within(t, limit, "a message of the host", up); got != (message{"A", "host", "up"}) {
 			t.Errorf("the gate receives %v", got)
 		}
-		if err := b.Publish("A", "dial", []byte("down")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, b.Publish("A", "dial", []byte("down")))
 		if got := testkit.Within(t, limit, "a message of the gate", down); got != (message{"A", "dial", "down"}) {
 			t.Errorf("the host receives %v", got)
 		}
@@ -167,18 +147,12 @@ func TestSubjects(t *testing.T) {
 		func(c *nats.Conn) error { _, err := c.SubscribeSync("$SYS.>"); return err },
 	} {
 		conn, password, err := b.Admit("B")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		refused := make(chan error, 4)
 		c, err := nats.Connect("", nats.InProcessServer(provider{conn}), nats.UserInfo("B", password), nats.NoReconnect(),
 			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := attempt(c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, attempt(c))
 		if err := testkit.Within(t, limit, "the refusal", refused); !errors.Is(err, nats.ErrPermissionViolation) {
 			t.Errorf("got %v", err)
 		}
@@ -196,9 +170,7 @@ func TestPasswords(t *testing.T) {
 	// sends a reason first, but leaves it out if it cannot write it within 100 ms.
 	admits := func(user, password string) bool {
 		conn, err := b.server.InProcessConn()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer func() { _ = conn.Close() }()
 		go func() { _, _ = fmt.Fprintf(conn, "CONNECT {\"user\":%q,\"pass\":%q}\r\nPING\r\n", user, password) }() // the server closes the connection if it refuses
 		for lines := bufio.NewScanner(conn); lines.Scan(); {
@@ -251,9 +223,7 @@ func TestPublishWithoutConnection(t *testing.T) {
 		return nil, "", errors.New("the other end is silent")
 	}
 	p, err := ConnectPeer(t.Context(), o, func(string, string, []byte) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(p.Close)
 	defer close(silent)
 	testkit.Within(t, limit, "the first connection", connected)

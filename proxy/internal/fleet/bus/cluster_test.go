@@ -30,14 +30,10 @@ func connectCluster(t *testing.T, url, self string, key byte) (c *Cluster, in ch
 			in <- received{from, to, key, kind, string(data)}
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(c.Close)
 	testkit.Within(t, limit, "the gate connects", connected)
-	if err := c.conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.conn.Flush())
 	return c, in, refused
 }
 
@@ -46,9 +42,7 @@ func connectCluster(t *testing.T, url, self string, key byte) (c *Cluster, in ch
 // messages of gates with another key.
 func TestClusterSecret(t *testing.T) {
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	srv.Start()
 	defer srv.Shutdown()
 	if !srv.ReadyForConnections(limit) {
@@ -58,17 +52,13 @@ func TestClusterSecret(t *testing.T) {
 	b, inB, refusedB := connectCluster(t, srv.ClientURL(), "b:1", 1)
 	_, inC, _ := connectCluster(t, srv.ClientURL(), "b:1", 2)
 	spy, err := nats.Connect(srv.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer spy.Close()
 	seen := make(chan *nats.Msg, 64)
 	if _, err := spy.ChanSubscribe(">", seen); err != nil {
 		t.Fatal(err)
 	}
-	if err := spy.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, spy.Flush())
 
 	const word = "workspace-of-ann"
 	for _, tt := range []struct {
@@ -80,9 +70,7 @@ func TestClusterSecret(t *testing.T) {
 		{func() error { return a.To("b:1").Publish("KEY", "dial", []byte(word)) }, inB, received{"a:1", Down, "KEY", "dial", word}},
 		{func() error { return b.To("a:1").Tell("members", []byte(word+"\n")) }, inA, received{"b:1", Gates, "", "members", word + "\n"}},
 	} {
-		if err := tt.send(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, tt.send())
 		if got := testkit.Within(t, limit, "the message", tt.in); got != tt.want {
 			t.Errorf("got %+v, want %+v", got, tt.want)
 		}
@@ -100,16 +88,12 @@ func TestClusterSecret(t *testing.T) {
 			{Subject: a.subjectOf("b:1")},
 			{Subject: a.subjectOf("b:1"), Data: append(bytes.Clone(m.Data), 0)},
 		} {
-			if err := spy.PublishMsg(try); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, spy.PublishMsg(try))
 			testkit.Within(t, limit, "the refusal", refusedB)
 			<-seen // its own message
 		}
 		if tt.want.to == Up { // a message to all gates is none to one gate
-			if err := spy.Publish(a.subjectOf("b:1"), m.Data); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, spy.Publish(a.subjectOf("b:1"), m.Data))
 			testkit.Within(t, limit, "the refusal", refusedB)
 			<-seen
 		}

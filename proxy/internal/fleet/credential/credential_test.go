@@ -16,6 +16,7 @@ import (
 
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/fleet/record"
+	"holdfast/shared/testkit"
 )
 
 var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -23,34 +24,24 @@ var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 func open(t *testing.T) *Store {
 	t.Helper()
 	s, err := Open(filepath.Join(t.TempDir(), "gate"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.SetAddress("gate.example:7684", now); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, s.SetAddress("gate.example:7684", now))
 	return s
 }
 
 func newKey(t *testing.T) string {
 	t.Helper()
 	pair, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	key, err := pair.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return key
 }
 
 func token(t *testing.T, s *Store, ttl time.Duration) string {
 	t.Helper()
 	e, err := s.NewJoinEntry(gate.ForHosts, ttl, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return e.Secret
 }
 
@@ -114,9 +105,7 @@ func TestJoin(t *testing.T) {
 func TestTokenOnce(t *testing.T) {
 	s := open(t)
 	same, err := Open(s.dir) // another process
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	secret, admitted := token(t, s, time.Minute), atomic.Int32{}
 	var wg sync.WaitGroup
 	for i := range 16 {
@@ -136,16 +125,12 @@ func TestTokenOnce(t *testing.T) {
 func TestNewClientToken(t *testing.T) {
 	s := open(t)
 	before, err := s.ClientEntry()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if changed, err := s.NewClientToken(now); err != nil || changed.Client.Text == "" {
 		t.Fatalf("changed: %v, %v", changed, err)
 	}
 	again, err := Open(s.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, store := range []*Store{s, again} {
 		after, err := store.ClientEntry()
 		if err != nil || after.Secret == before.Secret || !store.IsClient(after.Secret) || store.IsClient(before.Secret) {
@@ -196,14 +181,10 @@ func TestTemporaryFiles(t *testing.T) {
 	s := open(t)
 	written, left := s.path(hostTokens, ".new-1"), s.path(hostTokens, ".new-2")
 	for _, path := range []string{written, left} {
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, nil, 0o600))
 	}
 	old := time.Now().Add(-2 * writeLimit)
-	if err := os.Chtimes(left, old, old); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chtimes(left, old, old))
 	token(t, s, time.Minute)
 	if _, err := os.Stat(written); err != nil {
 		t.Errorf("the file that another process writes: %v", err)
@@ -218,9 +199,7 @@ func TestTemporaryFiles(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	first := open(t)
 	e, err := first.NewJoinEntry(gate.ForGates, time.Minute, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, wrong := range []string{token(t, first, time.Minute), "", strings.Repeat("0", 64)} {
 		if _, err := first.Enlist(gate.Enlist{Secret: wrong}, now); code(err) != gate.RefusedUnauthorized {
 			t.Errorf("token %.8q: %v", wrong, err)
@@ -230,9 +209,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("a host joins with a token for a gate: %v", err)
 	}
 	identity, err := first.Enlist(gate.Enlist{Secret: e.Secret}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := first.Enlist(gate.Enlist{Secret: e.Secret}, now); code(err) != gate.RefusedUnauthorized {
 		t.Errorf("the token again: %v", err)
 	}
@@ -240,13 +217,9 @@ func TestAdopt(t *testing.T) {
 	if has, err := HasIdentity(dir); has || err != nil {
 		t.Errorf("an empty directory has an identity: %v, %v", has, err)
 	}
-	if err := Adopt(dir, identity); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, Adopt(dir, identity))
 	second, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if has, err := HasIdentity(dir); !has || err != nil || second.Fingerprint() != first.Fingerprint() || !second.IsClient(first.clientToken.Load().Text) {
 		t.Errorf("the second gate differs: %v, %v", has, err)
 	}
@@ -257,15 +230,11 @@ func TestAdopt(t *testing.T) {
 	if open(t).IsSigned(text, signatureOf(t, second, text)) {
 		t.Error("a gate with another certificate accepts the signature")
 	}
-	if err := second.SetAddress("second.example:1", now); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second.SetAddress("second.example:1", now))
 	if e, err := second.ClientEntry(); err != nil || strings.Join(e.Addresses, " ") != "second.example:1 gate.example:7684" {
 		t.Errorf("the text has %v, %v", e.Addresses, err)
 	}
-	if err := second.SetAddress("third.example:1", now.Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second.SetAddress("third.example:1", now.Add(time.Second)))
 	if gates, err := second.Gates(); err != nil || strings.Join(gates, " ") != "gate.example:7684 third.example:1" {
 		t.Errorf("after a change of the address the gates are %v, %v", gates, err)
 	}
@@ -274,9 +243,7 @@ func TestAdopt(t *testing.T) {
 func signatureOf(t *testing.T, s *Store, text []byte) []byte {
 	t.Helper()
 	signature, err := s.Sign(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return signature
 }
 
@@ -286,9 +253,7 @@ func TestMerge(t *testing.T) {
 	a, b := open(t), open(t)
 	key := newKey(t)
 	joined, err := a.Join(gate.Join{Secret: token(t, a, time.Minute), Name: "h", Key: key}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if changed, err := b.Merge(joined); err != nil || changed.Hosts["h"].Key != key {
 		t.Errorf("changed is %v, %v", changed, err)
 	}
@@ -305,9 +270,7 @@ func TestMerge(t *testing.T) {
 		t.Errorf("renew: %v, %v", renewed, err)
 	}
 	revoked, err := b.Remove("h", now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := a.Merge(revoked); err != nil {
 		t.Fatal(err)
 	}
@@ -315,9 +278,7 @@ func TestMerge(t *testing.T) {
 		t.Errorf("a gate that has not heard of the revocation changes %v, %v", changed, err)
 	}
 	again, err := Open(a.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m, err := again.Members()
 	if err != nil || len(m.Hosts) != 0 || len(m.Revoked) != 1 || !m.Gates["b:1"].IsRemoved {
 		t.Errorf("stored is %+v, %v", m, err)
@@ -337,9 +298,7 @@ func TestJoinAfterRevocation(t *testing.T) {
 	keys := []string{newKey(t), newKey(t), newKey(t)}
 	for i, key := range keys {
 		joined, err := a.Join(gate.Join{Secret: token(t, a, time.Minute), Name: "h", Key: key}, now.Add(time.Duration(2*i)*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if i == 1 { // b misses this join, too
 			joined = record.Members{}
 		}
@@ -380,9 +339,7 @@ func TestFormerIsForgotten(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(s.path("revoked", string(key)), []byte(stored(now.Add(time.Minute))), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	if _, err := s.Remove("last", now.Add(time.Hour)); err != nil {
 		t.Fatal(err)

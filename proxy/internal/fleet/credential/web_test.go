@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"holdfast/protocol/gate"
+	"holdfast/shared/testkit"
 )
 
 // The certificate for browsers stays the same until the gate has another address, or until it expires. One that a user
@@ -14,16 +15,12 @@ import (
 func TestWebCertificate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gate")
 	s, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	now := time.Now()
 	fingerprint := func(address string, at time.Time) string {
 		t.Helper()
 		c, err := s.WebCertificate(address, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return gate.Fingerprint(c.Certificate[0])
 	}
 	first := fingerprint("gate.example:7684", now)
@@ -46,15 +43,11 @@ func TestWebCertificate(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, webFile), own, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if fingerprint("gate.example:1", now.Add(2*validity)) != s.Fingerprint() {
 		t.Error("the certificate of the user is replaced")
 	}
-	if err := os.WriteFile(filepath.Join(dir, webFile), []byte("no certificate"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, webFile), []byte("no certificate"), 0o600))
 	if _, err := s.WebCertificate("gate.example:1", now); err == nil {
 		t.Error("a file without a certificate is accepted")
 	}

@@ -12,6 +12,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/shared/testkit"
 )
 
 // A stage is a host with one session, which the test plays, and its viewers.
@@ -130,9 +131,7 @@ func (s *stage) enter() *guest {
 
 func (g *guest) say(m protocol.Message) {
 	g.t.Helper()
-	if err := send(g.conn, m); err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Must(g.t, send(g.conn, m))
 }
 
 // hears returns the next message of the guest, which must be a T.
@@ -156,9 +155,7 @@ func TestDetach(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, all := watched(t)
 			if isEnded {
-				if err := send(s.shared(), api.PTYExited{SessionID: "play"}); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, send(s.shared(), api.PTYExited{SessionID: "play"}))
 			}
 			for _, g := range all {
 				if isEnded {

@@ -24,9 +24,7 @@ func TestRestoredEpoch(t *testing.T) {
 		Dial:      func(context.Context) (net.Conn, string, error) { return b.prove(key, pair) },
 		Connected: func() {}, Lost: func(error) {}, Failed: func(error) {},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	last := record.Encode(record.Host{Stamp: record.Stamp{Epoch: 7, Seq: 1000}, Link: 1, Sum: record.Sum{}.String()})
 	testkit.Eventually(t, limit, func() bool { return before.Publish(record.KindHost, last) == nil }, "the agent of before publishes")
 	testkit.Eventually(t, limit, func() bool { return b.info("x").IsReachable }, "the host is reachable")
@@ -41,9 +39,7 @@ func TestRestoredEpoch(t *testing.T) {
 	} {
 		testkit.Eventually(t, limit, func() bool { return !b.info("x").IsReachable }, "the host is not reachable")
 		state.Epoch = tt.stored
-		if err := state.Save(a.path()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, state.Save(a.path()))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {

@@ -42,9 +42,7 @@ func joinedHouse(b *bench, name string) (*agentHouse, member.State) {
 	b.t.Helper()
 	a := &agentHouse{bench: b, dir: testkit.Dir(b.t)}
 	e, err := b.store.NewJoinEntry(gate.ForHosts, time.Minute, time.Now())
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	state, err := member.NewState(e, name, nil)
 	if err == nil {
 		err = state.Save(a.path())
@@ -52,9 +50,7 @@ func joinedHouse(b *bench, name string) (*agentHouse, member.State) {
 	if err == nil {
 		err = member.Join(testkit.Soon(b.t), state, e.Secret)
 	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	return a, state
 }
 
@@ -62,13 +58,9 @@ func newAgentHouse(b *bench, name string) *agentHouse {
 	b.t.Helper()
 	a, _ := joinedHouse(b, name)
 	commands, err := socket.Listen(filepath.Join(a.dir, "commands"), socket.Options{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	offers, err := socket.Listen(filepath.Join(a.dir, "handoff"), socket.Options{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	o, leave := a.options(), make(chan chan error)
 	a.leave, o.Leave = leave, leave
 	o.Sockets = &member.Sockets{Commands: commands, Handoff: offers}
@@ -179,21 +171,15 @@ func TestAgentHandoff(t *testing.T) {
 	const handoffs = 2
 	for range handoffs {
 		stranger, err := member.NewState(gate.Entry{Addresses: []string{b.address}, Fingerprint: b.fingerprint}, "x", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		refused := a.options()
 		refused.Path = filepath.Join(a.dir, "stranger.json") // the gate does not know its key
-		if err := stranger.Save(refused.Path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, stranger.Save(refused.Path))
 		if err := a.takeOver(refused, 2*time.Second); err == nil {
 			t.Error("a successor that the gate refuses has taken over")
 		}
 		calls("a successor that the gate refuses")
-		if err := a.takeOver(a.options(), limit); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, a.takeOver(a.options(), limit))
 		calls("a handoff")
 		if info := b.info("x"); !info.IsReachable {
 			t.Errorf("after a handoff the host is %+v", info)
@@ -222,16 +208,12 @@ func TestAgentSocketsRemoved(t *testing.T) {
 	for range 2 {
 		paths := []string{filepath.Join(a.dir, "commands"), filepath.Join(a.dir, "handoff")}
 		for _, path := range paths {
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Remove(path))
 		}
 		for _, path := range paths {
 			testkit.Eventually(t, limit, func() bool { _, err := os.Stat(path); return err == nil }, path+" is there again")
 		}
-		if err := a.takeOver(a.options(), limit); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, a.takeOver(a.options(), limit))
 	}
 }
 
@@ -268,9 +250,7 @@ func TestAgentLeavesDuringHandoff(t *testing.T) {
 		b := newBench(t)
 		a := newAgentHouse(b, "x")
 		client, _, err := b.ask(gate.Enter{Token: b.client.Secret, Host: "x"}) // for which the old agent stays
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		take, err := handoff.Begin(t.Context(), filepath.Join(a.dir, "handoff"), handoff.Hello{Records: protocol.VersionRange{Min: 1, Max: 1}, Timeout: limit})
 		if err == nil {
 			_, err = take.Look(json.RawMessage(`{"program":"/next"}`))
@@ -278,15 +258,11 @@ func TestAgentLeavesDuringHandoff(t *testing.T) {
 		if err == nil {
 			_, _, err = take.Prepared(func([]handoff.Conn, []byte, <-chan struct{}) error { return errors.New("a connection") })
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		results := []chan error{make(chan error, 1), make(chan error, 1)}
 		a.leave <- results[0]
 		if isHanded {
-			if err := take.Serving(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, take.Serving())
 			select { // the command had reached the old agent before
 			case a.leave <- results[1]:
 			case <-testkit.Soon(t).Done():
@@ -316,9 +292,7 @@ func TestAgentLeavesDuringHandoff(t *testing.T) {
 func TestAgentWithoutFile(t *testing.T) {
 	b := newBench(t)
 	a := newAgentHouse(b, "x")
-	if err := os.Remove(a.path()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(a.path()))
 	other := b.another()
 	testkit.Eventually(t, limit, func() bool {
 		_, m, err := other.ask(gate.Enter{Token: b.client.Secret, Host: "x"}) // the agent has learned the address of the other gate
@@ -344,9 +318,7 @@ func TestAgentRefusedByOneGate(t *testing.T) {
 	other.stop()
 	a, state := joinedHouse(b, "x")
 	state.Gates = []string{b.address, other.address}
-	if err := state.Save(a.path()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, state.Save(a.path()))
 	b.stop()
 	other.start()
 	o := a.options()

@@ -72,30 +72,22 @@ func newNATSCluster(t *testing.T) *natsCluster {
 
 func (c *natsCluster) write(name, content string) {
 	c.t.Helper()
-	if err := os.WriteFile(filepath.Join(c.dir, name), []byte(content), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, os.WriteFile(filepath.Join(c.dir, name), []byte(content), 0o600))
 }
 
 // writeCertificate writes the certificate of the servers, which is its own authority.
 func (c *natsCluster) writeCertificate() {
 	c.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "nats"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	c.write("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})))
 	c.write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
 }
@@ -105,9 +97,7 @@ func (c *natsCluster) writeCredentials() (settings string) {
 	c.t.Helper()
 	encode := func(v any) string {
 		b, err := json.Marshal(v)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		testkit.Must(c.t, err)
 		return base64.RawURLEncoding.EncodeToString(b)
 	}
 	token := func(signer nkeys.KeyPair, issuer, subject string, claims map[string]any) string {
@@ -115,18 +105,14 @@ func (c *natsCluster) writeCredentials() (settings string) {
 		text := encode(map[string]any{"typ": "JWT", "alg": "ed25519-nkey"}) + "." +
 			encode(map[string]any{"jti": "t", "iat": time.Now().Unix(), "iss": issuer, "sub": subject, "name": "t", "nats": claims})
 		signature, err := signer.Sign([]byte(text))
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		testkit.Must(c.t, err)
 		return text + "." + base64.RawURLEncoding.EncodeToString(signature)
 	}
 	operator, operatorKey := keyPair(c.t, nkeys.CreateOperator)
 	account, accountKey := keyPair(c.t, nkeys.CreateAccount)
 	userPair, userKey := keyPair(c.t, nkeys.CreateUser)
 	seed, err := userPair.Seed()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	c.write("gate.creds", "-----BEGIN NATS USER JWT-----\n"+
 		token(account, accountKey, userKey, map[string]any{"type": "user", "pub": map[string]any{}, "sub": map[string]any{}, "subs": -1, "data": -1, "payload": -1})+
 		"\n------END NATS USER JWT------\n\n-----BEGIN USER NKEY SEED-----\n"+string(seed)+"\n------END USER NKEY SEED------\n")
@@ -140,9 +126,7 @@ func (c *natsCluster) start(i int) {
 	c.t.Helper()
 	program := filepath.Join(testkit.Build(c.t, "github.com/nats-io/nats-server/v2"), "nats-server")
 	cmd := exec.Command(program, "-c", filepath.Join(c.dir, fmt.Sprintf("%d.conf", i)), "-l", filepath.Join(c.dir, fmt.Sprintf("%d.log", i)))
-	if err := cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, cmd.Start())
 	c.running[i] = cmd
 	if !testkit.Poll(limit, func() bool {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+c.ports[i])
@@ -168,9 +152,7 @@ func (c *natsCluster) kill(i int) {
 func (b *bench) sessions() []gate.SessionRow {
 	b.t.Helper()
 	_, m, err := b.ask(gate.Sessions{Token: b.client.Secret})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	return m.(*gate.SessionList).Sessions
 }
 

@@ -73,13 +73,9 @@ func (b *bench) another() *bench {
 func (b *bench) enlisted() *bench {
 	b.t.Helper()
 	e, err := b.store.NewJoinEntry(gate.ForGates, time.Minute, time.Now())
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	n := &bench{t: b.t, dir: testkit.Dir(b.t), address: testkit.FreeAddress(b.t), options: b.options, log: b.log}
-	if err := Enlist(testkit.Soon(b.t), filepath.Join(n.dir, "gate"), e); err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, Enlist(testkit.Soon(b.t), filepath.Join(n.dir, "gate"), e))
 	return n
 }
 
@@ -87,31 +83,21 @@ func (b *bench) enlisted() *bench {
 func (b *bench) start() {
 	b.t.Helper()
 	store, err := credential.Open(filepath.Join(b.dir, "gate"))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	ln, err := net.Listen("tcp", b.address)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	if b.store == nil { // hosts read these while the gate starts again
 		b.address, b.fingerprint, b.control = ln.Addr().String(), store.Fingerprint(), filepath.Join(b.dir, ControlSocket)
 	}
 	b.store = store
 	control, err := socket.Listen(b.control, socket.Options{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := store.SetAddress(cmp.Or(b.public, b.address), b.now()); err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
+	testkit.Must(b.t, store.SetAddress(cmp.Or(b.public, b.address), b.now()))
 	if b.client, err = store.ClientEntry(); err != nil {
 		b.t.Fatal(err)
 	}
 	offers, err := socket.Listen(filepath.Join(b.dir, HandoffSocket), socket.Options{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	options := b.options
 	options.Now = b.now
@@ -141,9 +127,7 @@ func (b *bench) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Lo
 func (b *bench) dial() net.Conn {
 	b.t.Helper()
 	conn, _, err := gate.Dial(testkit.Soon(b.t), []string{b.address}, b.store.Fingerprint())
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	b.t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(limit))
 	return conn
@@ -153,9 +137,7 @@ func (b *bench) dial() net.Conn {
 func (b *bench) ask(m protocol.Message) (net.Conn, protocol.Message, error) {
 	b.t.Helper()
 	conn := b.dial()
-	if err := gate.Write(conn, m); err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, gate.Write(conn, m))
 	answer, err := gate.Read(conn, gate.MaxAnswer)
 	return conn, answer, err
 }
@@ -185,13 +167,9 @@ type host struct {
 func keyPair(t testing.TB, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
 	t.Helper()
 	pair, err := create()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	key, err := pair.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return pair, key
 }
 
@@ -206,9 +184,7 @@ func (b *bench) join(name string) *host {
 	b.t.Helper()
 	pair, key := keyPair(b.t, nkeys.CreateUser)
 	e, err := b.store.NewJoinEntry(gate.ForHosts, time.Minute, time.Now())
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	if _, _, err := b.ask(gate.Join{Secret: e.Secret, Name: name, Key: key}); err != nil {
 		b.t.Fatal(err)
 	}
@@ -246,9 +222,7 @@ func (b *bench) join(name string) *host {
 			}
 		},
 	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	b.t.Cleanup(h.bus.Close)
 	close(h.isReady)
 	testkit.Within(b.t, limit, "the host connects", connected)
@@ -299,9 +273,7 @@ func (h *host) sayAll() {
 
 func (h *host) publish(t *testing.T, kind string, data []byte) {
 	t.Helper()
-	if err := h.bus.Publish(kind, data); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, h.bus.Publish(kind, data))
 }
 
 // prove opens a connection for the bus.
@@ -333,9 +305,7 @@ func (b *bench) prove(key string, pair nkeys.KeyPair) (net.Conn, string, error) 
 func (b *bench) info(name string) gate.HostInfo {
 	b.t.Helper()
 	conn, m, err := b.ask(gate.Hosts{Token: b.client.Secret})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	_ = conn.Close() // otherwise an old gate waits for further questions
 	for _, h := range m.(*gate.HostList).Hosts {
 		if h.Name == name {
@@ -349,9 +319,7 @@ func (b *bench) info(name string) gate.HostInfo {
 func (b *bench) enter(h *host, name string) (client, arrived net.Conn, ticket string) {
 	b.t.Helper()
 	client = b.dial()
-	if err := gate.Write(client, gate.Enter{Token: b.client.Secret, Host: name, Start: true}); err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, gate.Write(client, gate.Enter{Token: b.client.Secret, Host: name, Start: true}))
 	m := testkit.Within(b.t, limit, "the dial", h.dials)
 	if !m.Start || m.Again {
 		b.t.Errorf("the dial is %+v", m)
@@ -360,9 +328,7 @@ func (b *bench) enter(h *host, name string) (client, arrived net.Conn, ticket st
 		b.t.Errorf("the dial names gate %q", m.Gate)
 	}
 	arrived = b.dial()
-	if err := gate.Write(arrived, gate.Arrive{Ticket: m.Ticket}); err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, gate.Write(arrived, gate.Arrive{Ticket: m.Ticket}))
 	if _, err := gate.Read(client, gate.MaxAnswer); err != nil {
 		b.t.Fatal(err)
 	}
@@ -402,13 +368,9 @@ func TestTicketOnce(t *testing.T) {
 		}
 	}
 	client := b.dial()
-	if err := gate.Write(client, gate.Enter{Token: b.client.Secret, Host: "h"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, gate.Write(client, gate.Enter{Token: b.client.Secret, Host: "h"}))
 	m := testkit.Within(t, limit, "the dial", h.dials)
-	if err := gate.Write(b.dial(), gate.Arrive{Ticket: m.Ticket, Reason: "nothing runs there"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, gate.Write(b.dial(), gate.Arrive{Ticket: m.Ticket, Reason: "nothing runs there"}))
 	if _, err := gate.Read(client, gate.MaxAnswer); !says(err, gate.RefusedUnreachable) || !strings.Contains(err.Error(), "nothing runs there") {
 		t.Errorf("the client is told %v", err)
 	}
@@ -443,9 +405,7 @@ func TestRefused(t *testing.T) {
 	}
 	t.Run("the key of another host", func(t *testing.T) {
 		other, err := nkeys.CreateUser()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, _, err := b.prove(h.key, other); !says(err, gate.RefusedUnauthorized) {
 			t.Errorf("got %v", err)
 		}
@@ -511,9 +471,7 @@ func TestSocketsRemoved(t *testing.T) {
 	h := b.join("h")
 	paths := []string{b.control, filepath.Join(b.dir, HandoffSocket)}
 	for _, path := range paths {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Remove(path))
 	}
 	var inUse *socket.InUseError
 	if had, err := Revoke(testkit.Soon(t), b.store, b.control, "h"); had || !errors.As(err, &inUse) || inUse.PID != os.Getpid() {
@@ -536,12 +494,8 @@ func TestRenewClientToken(t *testing.T) {
 	client, arrived, _ := b.enter(h, "h")
 	before := b.client
 	asking, _, err := b.ask(gate.Hosts{Token: before.Secret})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := RenewClientToken(testkit.Soon(t), b.store, b.control); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, RenewClientToken(testkit.Soon(t), b.store, b.control))
 	for _, conn := range []net.Conn{client, arrived, asking} {
 		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a connection with the token before is open: %v", err)
@@ -582,9 +536,7 @@ func TestUnproven(t *testing.T) {
 	var conns []net.Conn
 	for range maxUnproven + 16 {
 		conn, err := net.Dial("tcp", b.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer func() { _ = conn.Close() }()
 		conns = append(conns, conn)
 	}
@@ -612,9 +564,7 @@ func TestUnprovenOfOneAddress(t *testing.T) {
 	b := newBench(t)
 	for range maxUnproven {
 		conn, err := net.Dial("tcp", b.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer func() { _ = conn.Close() }()
 	}
 	other := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}

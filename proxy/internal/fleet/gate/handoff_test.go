@@ -37,9 +37,7 @@ import (
 func (b *bench) handOver() (oldEnds <-chan error) {
 	b.t.Helper()
 	store, err := credential.Open(filepath.Join(b.dir, "gate"))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.t, err)
 	oldEnds = b.ended
 	serving := make(chan int, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -244,9 +242,7 @@ func TestQuestionDuringHandoff(t *testing.T) {
 	b.start()
 	h := b.join("x")
 	conn := b.dial()
-	if err := gate.Write(conn, gate.Hosts{Token: b.client.Secret, UserToken: "slow"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, gate.Write(conn, gate.Hosts{Token: b.client.Secret, UserToken: "slow"}))
 	testkit.Within(t, limit, "the policy is asked", p.asked)
 	b.handOver()
 	testkit.Eventually(t, limit, func() bool { return h.links.Load() > 1 && b.info("x").IsReachable }, "the host is connected with the successor")
@@ -284,9 +280,7 @@ func TestHandoffFails(t *testing.T) {
 		{"does not serve", []message{take, {"do": "look", "body": trial{"127.0.0.1:1"}}}, false},
 	} {
 		conn, _, err := socket.Dial(testkit.Soon(t), filepath.Join(b.dir, HandoffSocket))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { _ = conn.Close() }) // the old gate kills the process of a refused successor that does not end the conversation
 		_ = conn.SetDeadline(time.Now().Add(limit))
 		answer := func() (m message) {
@@ -354,17 +348,13 @@ func TestHandoffRecall(t *testing.T) {
 	b := newBench(t)
 	go b.join("x").serve(b)
 	stays, err := b.open("x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	oldEnds := b.handOver()
 	if got, err := gate.ReadFrame(stays, frame.Max); err != nil || !strings.Contains(string(got), `"goaway"`) {
 		t.Fatalf("the client is told %q, %v", got, err)
 	}
 	store, err := credential.Open(filepath.Join(b.dir, "gate"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	err = Takeover{ControlPath: b.control, HandoffPath: filepath.Join(b.dir, HandoffSocket), Timeout: limit}.Run(t.Context(), store, zerolog.Nop(), Options{})
 	if err == nil || !strings.Contains(err.Error(), "still moves its clients") {
 		t.Errorf("another handoff: %v", err)
@@ -409,9 +399,7 @@ func TestGateAddedDuringHandoff(t *testing.T) {
 			say <- struct{}{}
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(h.Close)
 	go func() {
 		for {
@@ -440,20 +428,12 @@ func TestGateAddedDuringHandoff(t *testing.T) {
 func TestSumAfterHandoff(t *testing.T) {
 	dir := filepath.Join(testkit.Dir(t), "gate")
 	old, err := credential.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := old.SetAddress("127.0.0.1:1", time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, old.SetAddress("127.0.0.1:1", time.Now()))
 	store, err := credential.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	g, err := newGate(t.Context(), store, zerolog.Nop(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer g.close()
 	if _, err := g.memberSum(); err != nil {
 		t.Fatal(err)
@@ -461,13 +441,9 @@ func TestSumAfterHandoff(t *testing.T) {
 	if _, err := old.AddGate("127.0.0.1:2", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.learnAgain(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, g.learnAgain())
 	members, err := old.Members()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if sum, err := g.memberSum(); err != nil || sum != members.Sum() {
 		t.Errorf("the sum is %s, want %s: %v", sum, members.Sum(), err)
 	}
@@ -477,9 +453,7 @@ func TestSumAfterHandoff(t *testing.T) {
 func TestCommandDuringHandoff(t *testing.T) {
 	path := filepath.Join(testkit.Dir(t), ControlSocket)
 	ln, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = ln.Close() }()
 	go func() {
 		for _, answer := range []string{"error " + errMoved.Error(), "ok", "error no such thing"} {
@@ -508,9 +482,7 @@ func TestCommandDuringHandoff(t *testing.T) {
 func TestEndsDuringHandoff(t *testing.T) {
 	b := newBench(t)
 	take, err := handoff.Begin(testkit.Soon(t), filepath.Join(b.dir, HandoffSocket), handoff.Hello{Build: "test", Records: records, Timeout: limit})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, _, err := take.Prepared(func([]handoff.Conn, []byte, <-chan struct{}) error {
 		return errors.New("a gate passes on no connections")
 	}); err != nil {
@@ -542,9 +514,7 @@ func TestEndsDuringHandoff(t *testing.T) {
 func TestHandoffWithoutHosts(t *testing.T) {
 	silent := filepath.Join(testkit.Dir(t), ControlSocket)
 	ln, err := net.Listen("unix", silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = ln.Close() }()
 	for _, path := range []string{silent, filepath.Join(testkit.Dir(t), "none.sock")} {
 		b := newBench(t)
@@ -554,9 +524,7 @@ func TestHandoffWithoutHosts(t *testing.T) {
 			}
 		}
 		store, err := credential.Open(filepath.Join(b.dir, "gate"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		err = runOnceAlone(testkit.Soon(t), store, Takeover{
 			ControlPath: path, HandoffPath: filepath.Join(b.dir, HandoffSocket), Timeout: 3 * time.Second, Serving: func(int) { t.Error("the successor serves") },
 		})

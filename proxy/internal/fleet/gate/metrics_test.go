@@ -93,9 +93,7 @@ func TestMetrics(t *testing.T) {
 
 	_ = client.Close()
 	failed := b.dial()
-	if err := gate.Write(failed, gate.Enter{Token: b.client.Secret, Host: "h"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, gate.Write(failed, gate.Enter{Token: b.client.Secret, Host: "h"}))
 	m := testkit.Within(t, limit, "the dial", h.dials)
 	if _, _, err := b.ask(gate.Arrive{Ticket: m.Ticket, Reason: "no proxy"}); err != nil && !strings.Contains(err.Error(), "EOF") {
 		t.Fatal(err)
@@ -160,17 +158,13 @@ func TestMetricsOfHandoff(t *testing.T) {
 	}
 	b.expect("after the handoff", map[string]any{"gate_handoff_attempts_total": 0, "gate_takeover": 1})
 	conn, _, err := socket.Dial(testkit.Soon(t), filepath.Join(b.dir, HandoffSocket))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = conn.Close() }()
 	take, err := json.Marshal(map[string]any{"do": "take", "versions": protocol.VersionRange{Min: 1, Max: 99}, "records": records, "timeout_ms": 500})
 	if err == nil {
 		err = socket.SendFiles(conn, take, nil)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	b.expect("after another attempt", map[string]any{"gate_handoff_attempts_total": 1, "gate_takeover": 1})
 }
 

@@ -55,9 +55,7 @@ type network struct {
 func newNetwork(t *testing.T, to string) *network {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n := &network{to: to, ln: ln, conns: map[net.Conn]bool{}}
 	n.healed = sync.NewCond(&n.mu)
 	t.Cleanup(func() {
@@ -284,9 +282,7 @@ func settle(t *testing.T, name string, at *bench, gates []*bench, h *history) (c
 		c.byPublic[b.public] = b
 	}
 	e, err := at.store.NewJoinEntry(gate.ForHosts, time.Hour, at.now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	h.add(event{kind: "joined", host: name, key: c.key})
 	if _, err := query[*gate.Joined](t.Context(), at, gate.Join{Secret: e.Secret, Name: name, Key: c.key}); err != nil {
 		if !says(err, gate.RefusedNameTaken) {
@@ -299,9 +295,7 @@ func settle(t *testing.T, name string, at *bench, gates []*bench, h *history) (c
 		LinkOptions: bus.LinkOptions{Dial: c.dial, Connected: func() { go c.say() }, Lost: func(error) {}, Failed: func(error) {}},
 		Receive:     c.receive,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(c.bus.Close)
 	close(c.isReady)
 	go func() {
@@ -513,12 +507,8 @@ func TestPartition(t *testing.T) {
 		b.public = n.ln.Addr().String()
 		if i > 0 {
 			e, err := gates[0].store.NewJoinEntry(gate.ForGates, time.Minute, time.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := Enlist(testkit.Soon(t), filepath.Join(b.dir, "gate"), e); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
+			testkit.Must(t, Enlist(testkit.Soon(t), filepath.Join(b.dir, "gate"), e))
 		}
 		b.start()
 		gates, networks = append(gates, b), append(networks, n)
@@ -611,17 +601,13 @@ func TestPartition(t *testing.T) {
 		var sums []string
 		for _, b := range gates {
 			m, err := b.store.Members()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			sums = append(sums, m.Sum())
 		}
 		return sums[0] == sums[1] && sums[1] == sums[2]
 	}, "all gates have the same hosts, revoked keys, gates, and token of clients")
 	members, err := gates[0].store.Members()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, c := range hosts {
 		for _, b := range gates {
 			testkit.Eventually(t, healing, func() bool {

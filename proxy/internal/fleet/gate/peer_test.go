@@ -109,9 +109,7 @@ func TestGateAddedWhileHostConnects(t *testing.T) {
 			learned <- m
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(h.Close)
 	about := record.Encode(record.Host{Stamp: record.Stamp{Epoch: 1, Seq: 1}, Link: 1, Sum: record.Sum{}.String()})
 	testkit.Eventually(t, limit, func() bool { return h.Publish(record.KindHost, about) == nil }, "the host publishes its record")
@@ -182,9 +180,7 @@ func bareGate(t *testing.T) *Gate {
 	if err == nil {
 		err = store.SetAddress("127.0.0.1:1", time.Now())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return gateOf(t, store)
 }
 
@@ -192,9 +188,7 @@ func bareGate(t *testing.T) *Gate {
 func gateOf(t *testing.T, store *credential.Store) *Gate {
 	t.Helper()
 	g, err := newGate(t.Context(), store, zerolog.Nop(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(g.close)
 	return g
 }
@@ -322,14 +316,10 @@ func TestGatesRenewClientToken(t *testing.T) {
 	client, _, _ := second.enter(second.join("h"), "h")
 	before := first.client.Secret
 	third.stop()
-	if err := RenewClientToken(testkit.Soon(t), first.store, first.control); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, RenewClientToken(testkit.Soon(t), first.store, first.control))
 	third.start()
 	after, err := first.store.ClientEntry()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, b := range []*bench{first, second, third} {
 		testkit.Eventually(t, limit, func() bool {
 			_, _, err := b.ask(gate.Hosts{Token: before})
@@ -375,16 +365,10 @@ func TestPeerProof(t *testing.T) {
 	b, stranger := newBench(t), newBench(t)
 	request := gate.Peer{Address: "127.0.0.1:1"}
 	conn, m, err := b.ask(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	signature, err := stranger.store.Sign(gate.SignedText(request, b.store.Fingerprint(), m.(*gate.Challenge).Nonce))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := gate.Write(conn, gate.Proof{Signature: signature}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, gate.Write(conn, gate.Proof{Signature: signature}))
 	if _, err := gate.Read(conn, gate.MaxAnswer); !says(err, gate.RefusedUnauthorized) {
 		t.Errorf("got %v", err)
 	}
@@ -397,17 +381,11 @@ func TestPeerProof(t *testing.T) {
 func TestReach(t *testing.T) {
 	b, stranger := newBench(t), newBench(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // its kernel accepts connections, and no program answers
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = silent.Close() }()
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := gone.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, gone.Close())
 	dead := []string{silent.Addr().String(), gone.Addr().String(), stranger.address}
 	conn, address, err := gate.Dial(testkit.Soon(t), append(dead, b.address), b.store.Fingerprint())
 	if err != nil || address != b.address {
@@ -457,9 +435,7 @@ func TestHostReturns(t *testing.T) {
 		from.stop()
 		testkit.Eventually(t, limit, func() bool { return !to.info("h").IsReachable }, "the host is lost")
 		client := to.dial()
-		if err := gate.Write(client, gate.Enter{Token: to.client.Secret, Host: "h"}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, gate.Write(client, gate.Enter{Token: to.client.Secret, Host: "h"}))
 		refused := make(chan error, 1)
 		go func() {
 			_, err := gate.Read(client, gate.MaxAnswer)
@@ -490,16 +466,12 @@ func TestDialAgain(t *testing.T) {
 	b := newBench(t)
 	h := b.join("h")
 	client := b.dial()
-	if err := gate.Write(client, gate.Enter{Token: b.client.Secret, Host: "h"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, gate.Write(client, gate.Enter{Token: b.client.Secret, Host: "h"}))
 	m := testkit.Within(t, limit, "the dial", h.dials)
 	_ = b.dial().Close()
 	testkit.Eventually(t, limit, func() bool { return h.repeats.Load() > 0 }, "the ticket comes again")
 	arrived := b.dial()
-	if err := gate.Write(arrived, gate.Arrive{Ticket: m.Ticket}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, gate.Write(arrived, gate.Arrive{Ticket: m.Ticket}))
 	if m, err := gate.Read(client, gate.MaxAnswer); err != nil {
 		t.Errorf("the client receives %+v, %v", m, err)
 	}
@@ -539,9 +511,7 @@ func TestDialElsewhere(t *testing.T) {
 func TestHostReturnsAfterEnd(t *testing.T) {
 	next := newBench(t) // stands for the successor of g
 	store, err := credential.Open(filepath.Join(next.dir, "gate"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	g, key, p := gateOf(t, store), newKey(t), silentPeer(predecessor)
 	g.peers[predecessor] = p
 	g.counts.hasTakenOver.Store(true)
@@ -574,9 +544,7 @@ func TestSlowCommandIsAnswered(t *testing.T) {
 	t.Parallel()
 	g := bareGate(t)
 	e, err := g.store.NewJoinEntry(gate.ForHosts, time.Minute, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := g.store.Join(gate.Join{Secret: e.Secret, Name: "x", Key: newKey(t)}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -585,9 +553,7 @@ func TestSlowCommandIsAnswered(t *testing.T) {
 	g.mu.Unlock()
 	path := filepath.Join(testkit.Dir(t), ControlSocket)
 	l, err := socket.Listen(path, socket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	g.wg.Go(func() { g.control(l) })
 	if isKnown, err := Revoke(testkit.Soon(t), g.store, path, "x"); !isKnown || err != nil {

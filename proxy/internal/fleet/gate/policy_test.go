@@ -87,9 +87,7 @@ func (l *lines) security(t *testing.T, message string) (n int) {
 			Security bool   `json:"security"`
 			Message  string `json:"message"`
 		}
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(line), &e))
 		if e.Security && e.Message == message {
 			n++
 		}
@@ -157,9 +155,7 @@ func TestPolicyWorkspaces(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, m, err := g.ask(gate.Hosts{Token: tt.token, UserToken: tt.user})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			var hosts, sessions []string
 			for _, h := range m.(*gate.HostList).Hosts {
 				hosts = append(hosts, h.Name+":"+string('0'+rune(h.Sessions)))
@@ -168,9 +164,7 @@ func TestPolicyWorkspaces(t *testing.T) {
 				}
 			}
 			_, all, err := g.ask(gate.Sessions{Token: tt.token, UserToken: tt.user})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			for _, s := range all.(*gate.SessionList).Sessions {
 				id := string(s.ID)
 				for _, w := range []string{"a", "b"} {
@@ -265,9 +259,7 @@ func TestBusIsolation(t *testing.T) {
 	h := g.hosts["of-a"]
 	h.bus.Close() // otherwise the host would connect again, and the gate would close the connection of the program
 	conn, password, err := g.prove(h.key, h.pair)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_ = conn.SetDeadline(time.Now().Add(limit))
 	in := bufio.NewScanner(conn)
 	// say sends a line, and returns what the server sends until it has taken the line.
@@ -304,9 +296,7 @@ func TestBusIsolation(t *testing.T) {
 	for _, m := range []protocol.Message{gate.Bus{Key: g.client.Secret}, gate.Bus{Key: "ann@a"}, gate.Peer{Address: "a:1"}} {
 		asking, answer, err := g.ask(m)
 		if _, isChallenge := answer.(*gate.Challenge); err == nil && isChallenge {
-			if err := gate.Write(asking, gate.Proof{Signature: []byte(g.client.Secret)}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, gate.Write(asking, gate.Proof{Signature: []byte(g.client.Secret)}))
 			_, err = gate.Read(asking, gate.MaxAnswer)
 		}
 		if !says(err, gate.RefusedUnauthorized) {
@@ -319,17 +309,13 @@ func TestBusIsolation(t *testing.T) {
 func (g *guardedBench) enterAs(user, name string, starts bool) (client, arrived net.Conn, m record.Dial) {
 	g.t.Helper()
 	client = g.dial()
-	if err := gate.Write(client, gate.Enter{UserToken: user, Host: name, Start: true}); err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Must(g.t, gate.Write(client, gate.Enter{UserToken: user, Host: name, Start: true}))
 	m = testkit.Within(g.t, limit, "the dial", g.hosts[name].dials)
 	if m.Start != starts {
 		g.t.Errorf("the dial is %+v", m)
 	}
 	arrived = g.dial()
-	if err := gate.Write(arrived, gate.Arrive{Ticket: m.Ticket}); err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Must(g.t, gate.Write(arrived, gate.Arrive{Ticket: m.Ticket}))
 	if _, err := gate.Read(client, gate.MaxAnswer); err != nil {
 		g.t.Fatal(err)
 	}

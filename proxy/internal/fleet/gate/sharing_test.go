@@ -177,16 +177,12 @@ func (f *theatre) play(length int) *play {
 	}
 	o := client.GateOptions{Addresses: []string{f.gates[0].address}, Fingerprint: f.gates[0].fingerprint, Token: f.gates[0].client.Secret, Host: "red"}
 	c, err := client.Dial(testkit.Soon(f.t), client.Options{Name: "typist", Gate: &o})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.Must(f.t, err)
 	f.t.Cleanup(func() { _ = c.Close() })
 	s, err := c.Spawn(testkit.Soon(f.t), client.SpawnRequest{ID: "play", SpawnSpec: protocol.SpawnSpec{
 		Argv: []string{"/bin/sh", "-c", "stty raw -echo; printf ready; exec cat"}, Cols: 80, Rows: 24,
 	}})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.Must(f.t, err)
 	p.client, p.instance = c, s.Session.Instance
 	if p.typist, err = c.Attach(testkit.Soon(f.t), "play", client.AttachOptions{Resume: &protocol.Resume{Instance: p.instance}, Cols: 80, Rows: 24}); err != nil {
 		f.t.Fatal(err)
@@ -242,9 +238,7 @@ type spectator struct {
 func (p *play) spectate(g *bench, at int) *spectator {
 	p.t.Helper()
 	s, err := enterPlay(g, p.text, p.instance, at)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	p.t.Cleanup(func() { _ = abort(s.conn) })
 	return s
 }
@@ -388,9 +382,7 @@ func TestSharing(t *testing.T) {
 	p.typeText(3 * piece)
 	p.awaitConnections(2 + 3)
 
-	if err := p.typist.Resize(100, 30); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.typist.Resize(100, 30))
 	for m := new(client.Message); m.Kind != client.Resized || m.Size.Cols != 100; {
 		var err error
 		if m, err = p.typist.Receive(limit); err != nil {
@@ -413,9 +405,7 @@ func TestSharing(t *testing.T) {
 	p.awaitConnections(2 + 3)
 
 	p.typeText(len(p.text))
-	if err := p.client.Terminate(testkit.Soon(t), "play", client.End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.client.Terminate(testkit.Soon(t), "play", client.End{}))
 	for i, s := range all {
 		if err := testkit.Within(t, limit, "the end of the session", s.ended); err != io.EOF || s.at.Load() != uint64(len(p.text)) || s.resyncs.Load() > 0 {
 			t.Errorf("viewer %d ends at %d of %d after %d gaps: %v", i, s.at.Load(), len(p.text), s.resyncs.Load(), err)
@@ -572,12 +562,8 @@ func TestSharingHandoff(t *testing.T) {
 	continues("the death of a gate")
 	p.awaitConnections(2 + 1)
 	over.Store(true)
-	if err := testkit.Within(t, limit, "the last byte is typed", typed); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.client.Terminate(testkit.Soon(t), "play", client.End{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, testkit.Within(t, limit, "the last byte is typed", typed))
+	testkit.Must(t, p.client.Terminate(testkit.Soon(t), "play", client.End{}))
 	for i, v := range all {
 		if err := testkit.Within(t, limit, "the end of the session", v.ended); err != io.EOF || v.offset() != uint64(printed) {
 			t.Errorf("viewer %d ends at %d of %d: %v", i, v.offset(), printed, err)

@@ -126,9 +126,7 @@ func (s *webSocket) read() (kind byte, payload []byte) {
 func (s *webSocket) ask(m protocol.Message) (protocol.Message, error) {
 	s.t.Helper()
 	b, err := protocol.Encode(m)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Must(s.t, err)
 	s.send(textMessage, b)
 	return s.answer()
 }
@@ -165,9 +163,7 @@ func TestWebSocket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, token := open()
 			b, err := protocol.Encode(gate.Enter{Token: token, Host: "h", Start: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			s.send(textMessage, b)
 			h.crossCheck(t, s)
 		})
@@ -179,9 +175,7 @@ func (h *host) crossCheck(t *testing.T, s *webSocket) {
 	t.Helper()
 	m := testkit.Within(t, limit, "the dial", h.dials)
 	arrived := h.at.Load().dial()
-	if err := gate.Write(arrived, gate.Arrive{Ticket: m.Ticket}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, gate.Write(arrived, gate.Arrive{Ticket: m.Ticket}))
 	if answer, err := s.answer(); err != nil || answer.MessageType() != "entered" {
 		t.Fatalf("got %v, %v", answer, err)
 	}
@@ -270,9 +264,7 @@ func TestWebSignOut(t *testing.T) {
 	if m, err := s.ask(gate.Hosts{}); err != nil {
 		t.Fatalf("after a restart: %v, %v", m, err)
 	}
-	if err := RenewClientToken(testkit.Soon(t), b.store, b.control); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, RenewClientToken(testkit.Soon(t), b.store, b.control))
 	if kind, _ := s.read(); kind != 0 {
 		t.Errorf("a message of kind %#x comes after the token is renewed", kind)
 	}
@@ -284,9 +276,7 @@ func TestWebSignOut(t *testing.T) {
 func TestWebTicket(t *testing.T) {
 	b := newBench(t)
 	ticket, err := Ticket(testkit.Soon(t), b.control)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r, _, _ := b.request(http.MethodGet, "/?ticket="+ticket)
 	if len(r.Cookies()) != 1 || r.StatusCode != http.StatusSeeOther || !b.isSignedIn("Cookie: "+r.Cookies()[0].Name+"="+r.Cookies()[0].Value) {
 		t.Errorf("the ticket gets %d with %v", r.StatusCode, r.Cookies())
@@ -305,9 +295,7 @@ func TestWebTicketOutlivesHandoff(t *testing.T) {
 	b := newBench(t)
 	ticket, err := Ticket(testkit.Soon(t), b.control)
 	used, usedErr := Ticket(testkit.Soon(t), b.control)
-	if err := errors.Join(err, usedErr); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(err, usedErr))
 	cookie, _ := b.signIn(b.client.Secret)
 	b.request(http.MethodGet, "/?ticket="+used)
 	for range 2 { // also by the successor of the successor
@@ -334,13 +322,9 @@ func TestWebTicketOutlivesHandoff(t *testing.T) {
 func TestWebTicketComesBack(t *testing.T) {
 	b := newBench(t)
 	ticket, err := Ticket(testkit.Soon(t), b.control)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	take, err := handoff.Begin(testkit.Soon(t), filepath.Join(b.dir, HandoffSocket), handoff.Hello{Records: records, Timeout: limit})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, state, err := take.Prepared(nil)
 	if err != nil || !bytes.Contains(state, []byte(ticket)) {
 		t.Fatalf("the successor receives %d bytes, %v", len(state), err)
@@ -358,13 +342,9 @@ func TestWebTicketComesBack(t *testing.T) {
 func TestWebCertificate(t *testing.T) {
 	b := newBench(t)
 	host, _, err := net.SplitHostPort(b.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	browser, err := tls.Dial("tcp", b.address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = browser.Close() }()
 	got := browser.ConnectionState().PeerCertificates[0]
 	if gate.Fingerprint(got.Raw) == b.fingerprint || got.PublicKeyAlgorithm != x509.ECDSA || got.VerifyHostname(host) != nil {

@@ -26,9 +26,7 @@ func (b *buffer) Read(p []byte) (int, error)  { return b.Buffer.Read(p) }
 // not come into a stream that has no frames.
 func TestGoawayBetweenFrames(t *testing.T) {
 	goaway, err := protocol.Encode(api.Goaway{Reason: "replaced"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	added := frame.Append(nil, frame.Control, goaway)
 	frames := [][]byte{
 		frame.Append(nil, frame.Control, []byte("first")), frame.Append(nil, frame.Output, nil), frame.Append(nil, frame.Output, bytes.Repeat([]byte("x"), 300)),

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"holdfast/protocol/gate"
+	"holdfast/shared/testkit"
 )
 
 // programs are the files of a good archive.
@@ -52,13 +53,9 @@ func pack(t *testing.T, files ...tar.Header) []byte {
 		if err == nil {
 			_, err = w.Write([]byte(text))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
-	if err := errors.Join(w.Close(), zipped.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(w.Close(), zipped.Close()))
 	return b.Bytes()
 }
 
@@ -153,13 +150,9 @@ func TestArchive(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(sleeps, kept, 0o700)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	process := exec.Command(sleeps, "1000") // of a release that runs
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, process.Start())
 	t.Cleanup(func() { _, _ = process.Process.Kill(), process.Wait() })
 	look := h.o.Look
 	h.o.Look = func(ctx context.Context) (Running, error) {

@@ -84,13 +84,9 @@ func newHost(t *testing.T) *host {
 func (h *host) release(name, script string) string {
 	h.t.Helper()
 	dir := filepath.Join(h.base, name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		h.t.Fatal(err)
-	}
+	testkit.Must(h.t, os.Mkdir(dir, 0o700))
 	for program, text := range map[string]string{"proxy": `[ "$1" = --version ] && exec echo proxy version v2; ` + script, "supervisor": "exit 1"} {
-		if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
-			h.t.Fatal(err)
-		}
+		testkit.Must(h.t, os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+text+"\n"), 0o700))
 	}
 	return dir
 }
@@ -134,9 +130,7 @@ func TestRefused(t *testing.T) {
 	h := newHost(t)
 	good := h.release("good", "exit 0")
 	outside := t.TempDir()
-	if err := os.Symlink(outside, filepath.Join(h.base, "link")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(outside, filepath.Join(h.base, "link")))
 	for _, tt := range []struct {
 		name   string
 		m      gate.Upgrade
@@ -176,9 +170,7 @@ func TestResults(t *testing.T) {
 	broken := h.release("broken", `echo '{"text":"it begins"}'; echo it is broken >&2; exit 1`)
 	silent := h.release("silent", "exit 0")
 	absent := filepath.Join(h.base, "absent")
-	if err := os.Mkdir(absent, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(absent, 0o700))
 	hangs := request(gate.UpgradeApply, h.release("hangs", "exec sleep 1000"))
 	hangs.LimitMS = 100
 	short := request(gate.UpgradeApply, silent)
@@ -301,14 +293,10 @@ func TestAgain(t *testing.T) {
 	if _, err := gate.Read(again, gate.MaxFirst); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(slow, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(slow, "go"), nil, 0o600))
 	for {
 		got, err := gate.Read(again, gate.MaxFirst)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if result, ok := got.(*gate.Upgraded); ok {
 			if result.State != gate.UpgradeReturned || result.Error != "it is over" || h.runs.Load() != 1 {
 				t.Errorf("%+v after %d runs", result, h.runs.Load())

@@ -81,9 +81,7 @@ func TestCommandContinues(t *testing.T) {
 		wasRun = true
 		return 0, nil
 	})
-	if err := client.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, client.Close())
 	if code, err := a.run(t.Context(), &gate.Run{Args: []string{"upgrade"}}, &printer{conn: here}); code != 0 || err != nil || !wasRun {
 		t.Errorf("got %d, %v, %v", code, err, wasRun)
 	}
@@ -141,9 +139,7 @@ func TestAnswer(t *testing.T) {
 	a, here, client := newCommander(t, nil)
 	answered := make(chan error, 1)
 	go func() { answered <- a.answer(t.Context(), here) }()
-	if err := gate.Write(client, gate.Hosts{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, gate.Write(client, gate.Hosts{}))
 	_, err := gate.Read(client, gate.MaxAnswer)
 	var refused *gate.Refused
 	if !errors.As(err, &refused) || refused.Code != gate.RefusedInvalid {

@@ -29,9 +29,7 @@ func TestGates(t *testing.T) {
 	if err == nil {
 		err = state.Save(path)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	a := &agent{o: Options{Path: path, Log: zerolog.Nop()}, state: state, gates: state.Gates}
 	if got := a.order(); !slices.Equal(got, state.Gates) {
 		t.Errorf("the first order is %v", got)
@@ -71,18 +69,12 @@ func TestGates(t *testing.T) {
 func listenAsGate(t *testing.T, closes int) (address, fingerprint string, got chan protocol.Message) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
 	got = make(chan protocol.Message, 1)
 	go func() {
@@ -108,9 +100,7 @@ func TestArriveAgain(t *testing.T) {
 	address, fingerprint, got := listenAsGate(t, 2)
 	a := &agent{state: State{Fingerprint: fingerprint}}
 	conn, err := a.arrive(testkit.Soon(t), address, gate.Arrive{Ticket: "ticket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = conn.Close() }()
 	if m, ok := testkit.Within(t, limit, "the ticket comes", got).(*gate.Arrive); !ok || m.Ticket != "ticket" {
 		t.Errorf("the gate receives %+v", m)

@@ -27,13 +27,9 @@ import (
 // the host.
 func TestLeaveIsLost(t *testing.T) {
 	store, err := credential.Open(filepath.Join(t.TempDir(), "gate"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{store.Certificate()}, MinVersion: tls.VersionTLS13})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = ln.Close() }()
 	var leaves atomic.Int32
 	var isRemoved atomic.Bool
@@ -49,9 +45,7 @@ func TestLeaveIsLost(t *testing.T) {
 		default: // the message came once more over the same connection
 		}
 	}, func(string, []byte) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer b.Close()
 	go func() {
 		for {
@@ -87,13 +81,9 @@ func TestLeaveIsLost(t *testing.T) {
 		}
 	}()
 	state, err := NewState(gate.Entry{Addresses: []string{ln.Addr().String()}, Fingerprint: store.Fingerprint()}, "h", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	path := filepath.Join(t.TempDir(), "join.json")
-	if err := state.Save(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, state.Save(path))
 	leave, result := make(chan chan error, 1), make(chan error, 1)
 	leave <- result
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

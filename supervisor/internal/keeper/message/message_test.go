@@ -36,9 +36,7 @@ func TestGolden(t *testing.T) {
 	for name, m := range messages {
 		t.Run(name, func(t *testing.T) {
 			frame, err := m.Frame()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			testkit.GoldenHex(t, "testdata/v1/"+name+".hex", frame)
 			var back Message
 			if err := json.Unmarshal(testkit.ReadHex(t, "testdata/v1/"+name+".hex")[4:], &back); err != nil || fmt.Sprint(back) != fmt.Sprint(m) {
@@ -51,19 +49,13 @@ func TestGolden(t *testing.T) {
 func conns(t *testing.T) (a, b *Conn) {
 	t.Helper()
 	a, f, err := Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	a.Now = false
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f.Close()
 	b, err = NewConn(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { a.Close(); b.Close() })
 	return a, b
 }

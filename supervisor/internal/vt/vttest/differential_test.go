@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/vt"
 	. "holdfast/supervisor/internal/vt/vttest"
 )
@@ -34,13 +35,9 @@ func core(c *Case) *vt.Term {
 func plain(t testing.TB, s *vt.State) *vt.State {
 	t.Helper()
 	data, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	copied := new(vt.State)
-	if err := json.Unmarshal(data, copied); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(data, copied))
 	return copied
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/vt"
 	. "holdfast/supervisor/internal/vt/vttest"
 )
@@ -23,9 +24,7 @@ func TestOracle(t *testing.T) {
 		{Cols: 12, Rows: 3}, {Write: []byte("\x1b(0q\x1b]2;t\a")},
 	})
 	got, err := s.State()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	pen := vt.Attr{Flags: vt.Bold, Underline: 3, UnderlineColor: 2<<24 | 3, URI: "http://x", LinkID: "a"}
 	if got.Cols != 12 || got.Title != "t" || got.Charset != "0" || got.Attrs[got.Pen] != pen {
 		t.Errorf("got %+v", got)
@@ -59,9 +58,7 @@ func TestOracleThrows(t *testing.T) {
 func TestOracleBench(t *testing.T) {
 	o := Open(t)
 	name := filepath.Join(t.TempDir(), "input")
-	if err := os.WriteFile(name, []byte(strings.Repeat("text\r\n", 1000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(name, []byte(strings.Repeat("text\r\n", 1000)), 0o600))
 	got, err := o.Bench(Benchmark{File: name, Times: 2})
 	if err != nil || got.Bytes != 12000 || got.Seconds <= 0 {
 		t.Errorf("got %+v, %v", got, err)
@@ -95,9 +92,7 @@ func TestStreamIsSound(t *testing.T) {
 			continue
 		}
 		got, err := cut.State()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if diff := Diff(got, want); diff != "" {
 			torn++
 			t.Logf("stream %s: cut and whole differ: %s", c.Name, diff)

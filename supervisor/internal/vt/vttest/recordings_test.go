@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/shared/testkit"
 	. "holdfast/supervisor/internal/vt/vttest"
 )
 
@@ -54,9 +55,7 @@ func record(t *testing.T, o *Oracle, program func(*testing.T, string) Program) (
 	p.Answer = func(output []byte) []byte {
 		s.Write(output)
 		replies, err := s.Replies()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return replies
 	}
 	return p, Record(t, p)
@@ -74,9 +73,7 @@ func longText(t *testing.T, dir string) string {
 		fmt.Fprintf(&b, "%d func line%d(x int) string { return \"漢字 and é\" } // %s\n", i, i, strings.Repeat("word ", i%25))
 	}
 	name := filepath.Join(dir, "text.go")
-	if err := os.WriteFile(name, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(name, []byte(b.String()), 0o600))
 	return name
 }
 
@@ -143,9 +140,7 @@ func TestRecord(t *testing.T) {
 			s := o.New(Config{Cols: p.Cols, Rows: p.Rows, History: 100})
 			Do(s, []Step{{Write: output}})
 			state, err := s.State()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if len(output) < 300 || state.Alternate != nil {
 				t.Errorf("%d bytes, alternate screen: %t", len(output), state.Alternate != nil)
 			}
