@@ -81,8 +81,11 @@ func (g *stage) restore() (steps int) {
 
 func (g *stage) text() string { return strings.Join(g.screen.Text(100), "|") }
 
-// dearUnit is output that fills every cell of the screen, and then inserts a column.
-const dearUnit = "\x1b#8\x1b['}"
+// dearUnit is output that inserts a column, and then prints in a row, the cells of which are moved for that.
+const (
+	dearUnit = "\x1b['}x\n"
+	dearCost = 10_800 // about what it costs on the largest screen
+)
 
 // A piece of output is written up to its cost, and the screen has at each offset the size that the
 // terminal had.

@@ -75,7 +75,7 @@ func TestThawCaughtUpByRequest(t *testing.T) {
 	})
 	// The costly output and READY are one write of less than 4 KiB, which read receives at once:
 	// after it read stops until the screen has caught up.
-	spec := bash(`stty raw -echo; costly=$(printf "x\033[9999999b%.0s" {1..370}); printf "%sREADY" "$costly"; read -r x; echo DONE`)
+	spec := bash(`stty raw -echo; costly=$(printf "\033['}x\n%.0s" {1..600}); printf "%sREADY" "$costly"; read -r x; echo DONE`)
 	spec.Cols, spec.Rows = protocol.MaxCols, protocol.MaxRows
 	s := create(t, tb, spec)
 	v := look(t, s, protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance()}})

@@ -209,7 +209,7 @@ func TestResponderChangesAheadOfScreen(t *testing.T) {
 			for i := range viewers {
 				receive(i)
 			}
-			show(by(s), strings.Repeat(dearUnit, feedCost/254_000+20)+askKind)
+			show(by(s), strings.Repeat(dearUnit, feedCost/dearCost+400)+askKind)
 			for _, i := range tt.first {
 				receive(i)
 			}

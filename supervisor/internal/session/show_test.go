@@ -271,7 +271,7 @@ func TestDearOutput(t *testing.T) {
 			testkit.Must(t, s.Resize(size))
 		}
 		resize(large)
-		dear := []byte(strings.Repeat(dearUnit, 1000) + "\x1b[2J\rhere")
+		dear := []byte(strings.Repeat(dearUnit, 8*feedCost/dearCost) + "\x1b[2J\rhere")
 		by(s).print(dear)
 		end := uint64(len(dear))
 		for read := uint64(0); read < end; {
