@@ -100,15 +100,18 @@ func newBridge(ctx context.Context, o Options) *bridge {
 	}
 }
 
-// put adds an entry to a map that must have at most max entries.
-func put[K comparable, V any](m map[K]V, key K, value V, max int) {
+// putCwd notes a directory under an id in a map of at most maxCwds, unless there is no id, or one of them is too long.
+func putCwd(m map[string]string, id, cwd string) {
+	if id == "" || max(len(id), len(cwd)) > maxCwd {
+		return
+	}
 	for other := range m {
-		if len(m) < max {
+		if len(m) < maxCwds {
 			break
 		}
 		delete(m, other)
 	}
-	m[key] = value
+	m[id] = cwd
 }
 
 // fromEditor returns the message that the agent gets in place of a message of the editor.
@@ -121,15 +124,11 @@ func (b *bridge) fromEditor(line []byte) []byte {
 	if m.text("method") == "initialize" {
 		return addTerminals(m, params, line)
 	}
-	if cwd := params.text("cwd"); cwd != "" && len(cwd) <= maxCwd { // session/new, session/load and their relatives
+	if cwd := params.text("cwd"); cwd != "" { // session/new, session/load and their relatives
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if id := params.text("sessionId"); id != "" && len(id) <= maxCwd {
-			put(b.cwds, id, cwd, maxCwds)
-		}
-		if id := m.id(); id != "" && len(id) <= maxCwd {
-			put(b.newCwds, id, cwd, maxCwds)
-		}
+		putCwd(b.cwds, params.text("sessionId"), cwd)
+		putCwd(b.newCwds, m.id(), cwd)
 	}
 	return line
 }
@@ -181,9 +180,7 @@ func (b *bridge) noteCwd(answer object) {
 		return
 	}
 	delete(b.newCwds, id)
-	if session := parseObject(answer["result"]).text("sessionId"); session != "" && len(session) <= maxCwd {
-		put(b.cwds, session, cwd, maxCwds)
-	}
+	putCwd(b.cwds, parseObject(answer["result"]).text("sessionId"), cwd)
 }
 
 // cancel cancels a request that is being answered, and reports whether there is one with this id.
