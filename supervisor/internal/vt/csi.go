@@ -296,17 +296,14 @@ func (t *Term) printAgain(text []byte, w, n int) {
 	if !r.inCells && from == r.n && bytes.HasSuffix(r.text, text) {
 		at := len(r.text)
 		r.text = slices.Grow(r.text, n*len(text))[:at+n*len(text)]
-		for k := copy(r.text[at:], text); k < len(r.text)-at; {
-			k += copy(r.text[at+k:], r.text[at:at+k])
-		}
+		copy(r.text[at:], text)
+		repeatFirst(r.text[at:], len(text))
 		r.n = b.x
 		return
 	}
 	t.toCells(r)
 	r.reach(b.x)
-	for k := from - w; k < b.x-w; { // twice as many with each copy
-		k += copy(r.cells[k+w:b.x], r.cells[from-w:k+w])
-	}
+	repeatFirst(r.cells[from-w:b.x], w)
 	t.mendRight(r)
 }
 

@@ -90,7 +90,12 @@ func setBytes(s []byte, c byte) {
 	for i := range min(len(s), 16) {
 		s[i] = c
 	}
-	for n := 16; n < len(s); n *= 2 {
+	repeatFirst(s, 16)
+}
+
+// repeatFirst fills s with copies of its first n elements, of which each call of copy makes twice as many.
+func repeatFirst[T any](s []T, n int) {
+	for ; n < len(s); n *= 2 {
 		copy(s[n:], s[:n])
 	}
 }
