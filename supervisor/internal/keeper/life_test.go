@@ -209,9 +209,7 @@ func TestCrashLoopPasses(t *testing.T) {
 	}
 	testkit.Must(t, os.Remove(bad))
 	e := w.until("up")
-	w.mu.Lock()
 	pauses := strings.Count(w.log.String(), "no supervisor is started for")
-	w.mu.Unlock()
 	if len(e.Records) != 1 || e.Before.Starts != 3+pauses {
 		t.Errorf("after %d pauses the supervisor received %+v", pauses, e)
 	}

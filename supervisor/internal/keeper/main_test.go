@@ -4,7 +4,6 @@ package keeper_test
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -91,9 +90,7 @@ type world struct {
 	ended  chan int
 	last   int
 	keeper int // pid of the present keeper, if it is not the first one
-
-	mu  sync.Mutex
-	log bytes.Buffer
+	log    testkit.Log
 }
 
 // config returns the configuration of a keeper that never gives up after crashes.
@@ -149,8 +146,6 @@ func (w *world) stop(reading *sync.WaitGroup) {
 	w.in.Close()
 	reading.Wait() // ends when every process that has the pipes has ended
 	if w.t.Failed() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
 		w.t.Logf("log:\n%s", w.log.String())
 	}
 }
@@ -190,9 +185,7 @@ func (w *world) readEvents(f *os.File) {
 
 func (w *world) readLog(f *os.File) {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		w.mu.Lock()
 		fmt.Fprintln(&w.log, lines.Text())
-		w.mu.Unlock()
 		select {
 		case w.logs <- lines.Text():
 		default:

@@ -3,14 +3,12 @@
 package linkserver
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -33,25 +31,8 @@ const patience = 30 * time.Second
 type rig struct {
 	table *session.Table
 	path  string
-	log   *syncBuffer
+	log   *testkit.Log
 	stops chan struct{} // receives a value for each call of Config.Stop
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // newRig starts a server that serves until the test's end. Then it checks that no session, goroutine or file is left.
@@ -61,7 +42,7 @@ func newRig(t testing.TB, cfg session.Config, secret string) *rig {
 	cfg.Env = []string{"PATH=" + os.Getenv("PATH")}
 	r := &rig{
 		table: session.NewTable(cfg), path: filepath.Join(testkit.Dir(t), "s"),
-		log: &syncBuffer{}, stops: make(chan struct{}, 8),
+		log: &testkit.Log{}, stops: make(chan struct{}, 8),
 	}
 	t.Cleanup(func() {
 		if err := r.table.Shutdown(testkit.Soon(t), protocol.Asker{}); err != nil {
