@@ -121,7 +121,7 @@ func (p *parts) logEarly(err error) {
 }
 
 // inherit takes over everything that the program before has left, and loads the settings. If sessions depend on this program and
-// no settings can be used, it waits until they can, because its successors would end in the same way until the keeper starts none.
+// no settings can be used, it waits until they can, because its successors would end in the same way until the keeper starts only one each minute.
 func (p *parts) inherit() (err error) {
 	if p.before, err = inherit(); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (p *parts) listen() (err error) {
 }
 
 // readSecret reads the secret that each proxy must know. If it cannot be read and sessions depend on this program, the
-// program serves nevertheless, because its successors would end in the same way until the keeper starts none. It then refuses
+// program serves nevertheless, because its successors would end in the same way until the keeper starts only one each minute. It then refuses
 // every proxy until the secret can be read.
 func (p *parts) readSecret() (err error) {
 	if p.secret, err = p.cfg.Secret(); err == nil || !p.before.hasSessions() {

@@ -55,7 +55,7 @@ func TestKeeperDiesBesideUnusableFiles(t *testing.T) {
 }
 
 // A supervisor that can read neither its settings nor those of its last start must wait for them instead of ending, because the
-// keeper would soon start none any more.
+// keeper would soon start only one each minute.
 func TestSupervisorWaitsForSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=2")
