@@ -106,6 +106,8 @@ type peer struct {
 	until time.Time     // when the last one must have come; zero for never
 	// ending returns an error if this process ends, so that it must not wait for a message; it may be nil.
 	ending func() error
+	// hasGivenUp is set when the other side has sent an error. A successor that has sent one ends by itself.
+	hasGivenUp bool
 }
 
 func (p *peer) deadline() error {
@@ -157,6 +159,7 @@ func (p *peer) receive(do ...string) (message, []*os.File, error) {
 	}
 	err = json.Unmarshal(buf[:n], &m)
 	if err == nil {
+		p.hasGivenUp = p.hasGivenUp || m.Error != nil
 		err = m.check(do)
 	}
 	if err == nil && total(m.Groups) != len(files) {

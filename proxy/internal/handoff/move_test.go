@@ -300,16 +300,20 @@ func TestUnconfirmed(t *testing.T) {
 }
 
 // A refused successor that reports too late that it serves, and does not read that it is refused, is killed. One that
-// has read it ends by itself.
+// has read it ends by itself. One that has connections, and closes the conversation without a word, may live, and is killed.
 func TestDismiss(t *testing.T) {
 	for name, tt := range map[string]struct {
 		says     []message
+		hasGiven bool
 		isKilled bool
 	}{
-		"serves":           {[]message{{Do: "serving"}}, true},
-		"serves, and ends": {[]message{{Do: "serving"}, {Do: "error", Error: &protocol.Error{Code: "x"}}}, false},
-		"ends":             {nil, false},
-		"says nonsense":    {[]message{{Do: "nonsense"}}, false},
+		"serves":                     {[]message{{Do: "serving"}}, false, true},
+		"serves, and ends":           {[]message{{Do: "serving"}, {Do: "error", Error: &protocol.Error{Code: "x"}}}, false, false},
+		"ends":                       {nil, false, false},
+		"says nonsense":              {[]message{{Do: "nonsense"}}, false, false},
+		"closes with connections":    {nil, true, true},
+		"gives up with connections":  {[]message{{Do: "error", Error: &protocol.Error{Code: "x"}}}, true, false},
+		"nonsense, with connections": {[]message{{Do: "nonsense"}}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			successor := exec.Command("sleep", "60")
@@ -322,7 +326,7 @@ func TestDismiss(t *testing.T) {
 				testkit.Must(t, say(far, m, nil))
 			}
 			far.Close()
-			dismiss(&peer{conn: near}, successor.Process.Pid)
+			dismiss(&peer{conn: near}, processOf(successor.Process.Pid), tt.hasGiven)
 			near.Close()
 			want := syscall.SIGKILL
 			if !tt.isKilled { // if it was killed before, this signal does not end it

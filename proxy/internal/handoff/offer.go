@@ -141,16 +141,20 @@ func (o *Offer) step(name string) {
 // handOff passes all listeners and connections on. If it returns an error, this proxy serves as
 // before.
 func (o *Offer) handOff(ctx context.Context, successor *peer, m message, pid int) error {
+	process := processOf(pid)
+	if process != nil {
+		defer func() { _ = process.Release() }()
+	}
 	if err := o.prepare(ctx, successor, m); err != nil {
 		successor.sendError(err) // must be sent before the conversation ends, because an end without a message would mean that this proxy has died
-		dismiss(successor, pid)
+		dismiss(successor, process, false)
 		return err
 	}
 	successor.wait, successor.until = cmp.Or(o.Wait, batchTime), time.Time{}
 	if err := o.move(successor); err != nil {
 		successor.sendError(err) // must be sent before this proxy uses the connections again
 		o.Back()
-		dismiss(successor, pid)
+		dismiss(successor, process, true)
 		return err
 	}
 	o.step("committed")
@@ -266,31 +270,38 @@ func (o *Offer) giveBatch(successor *peer, p parcel) error {
 	return err
 }
 
+// processOf returns the process of a successor, or nil if the pid is unknown. It must be called while the conversation is
+// open: on Linux the result then stands for this process, even if the process ends and another one gets its pid.
+func processOf(pid int) *os.Process {
+	if pid <= 0 || pid == os.Getpid() { // it may be in another namespace of pids; a test may be its own successor
+		return nil
+	}
+	process, _ := os.FindProcess(pid) // if there is an error, it is nil
+	return process
+}
+
 // dismiss waits until a refused successor has ended the conversation. If it does not, dismiss
-// kills it, because it holds connections, and their clients must not wait for it. It also kills a
+// kills it, because it may hold connections, and their clients must not wait for it. It also kills a
 // successor that reports that it serves and then closes the conversation without an error: that
-// successor has not read that it is refused, so that both would serve.
-func dismiss(successor *peer, pid int) {
+// successor has not read that it is refused, so that both would serve. If the successor may hold connections (hasGiven), it is
+// killed whenever it closes the conversation without an error, because it may live and never close them.
+func dismiss(successor *peer, process *os.Process, hasGiven bool) {
 	successor.wait, successor.until = batchTime, time.Now().Add(batchTime)
-	isServing := false
+	mayServe := hasGiven
 	var err error
 	for err == nil {
 		var m message
 		m, err = successor.receivePlain("look", "prepared", "attached", "serving", "leave")
 		var reason *protocol.Error
-		if errors.As(err, &reason) { // the successor ends by itself
-			m, err = message{}, nil
+		if errors.As(err, &reason) {
+			err = nil
 		}
-		if err == nil {
-			isServing = m.Do == "serving"
-		}
+		mayServe = mayServe || m.Do == "serving"
 	}
 	if !errors.Is(err, ErrGone) {
 		_, err = io.Copy(io.Discard, successor.conn) // after a message that is not valid; the deadline still holds
 	}
-	if (isServing || errors.Is(err, os.ErrDeadlineExceeded)) && pid > 0 {
-		if p, err := os.FindProcess(pid); err == nil {
-			_ = p.Kill()
-		}
+	if process != nil && (mayServe && !successor.hasGivenUp || errors.Is(err, os.ErrDeadlineExceeded)) {
+		_ = process.Kill() // fails if it has ended
 	}
 }
