@@ -1,12 +1,14 @@
 package archive
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"net/http"
@@ -33,6 +35,9 @@ const (
 	// probeDir begins the key of the object of Probe. No host has this name.
 	probeDir   = ".probe/"
 	probeLimit = 1 << 10 // bytes of that object
+	// maxPage limits a page of a listing in bytes. It has up to 1,000 keys of 1,024 bytes, each of which is three times as
+	// long if its bytes are escaped, and has half a KiB of other fields.
+	maxPage = 4 << 20
 )
 
 // An S3 is a Store in a bucket of a server that speaks the protocol of Amazon S3. The server must know conditional
@@ -57,7 +62,7 @@ func OpenS3(b *config.Bucket) (*S3, error) {
 	transport.ResponseHeaderTimeout = requestTime
 	keys := credentials.New(&awsKeys{limit: keysTime})
 	api, err := minio.NewCore(b.Endpoint.Host, &minio.Options{
-		Creds: keys, Secure: isSecure, Transport: transport, Region: os.Getenv("AWS_REGION"), MaxRetries: attempts,
+		Creds: keys, Secure: isSecure, Transport: checked{transport}, Region: os.Getenv("AWS_REGION"), MaxRetries: attempts,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("S3 server %s: %w", b.Endpoint, err)
@@ -68,6 +73,41 @@ func OpenS3(b *config.Bucket) (*S3, error) {
 	}
 	return s, nil
 }
+
+// checked is a transport that checks answers which minio-go does not check. It limits a page of a listing, which minio-go
+// reads into memory whatever its length is. It also refuses an answer that is no page, such as the HTML of a proxy that asks
+// for a login: minio-go takes it for the page of an empty bucket.
+type checked struct{ http.RoundTripper }
+
+var (
+	errLongPage = fmt.Errorf("a page of the listing is longer than %d bytes", maxPage)
+	errCycle    = errors.New("the server lists the same objects again; it must know continuation tokens (ListObjectsV2)")
+	errNoPage   = errors.New("the server answers with something other than a listing; does recordings_endpoint name a server of S3?")
+)
+
+// RoundTrip implements http.RoundTripper. A page that is refused is one whose body cannot be read, because minio-go sends the
+// request again after another error.
+func (c checked) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := c.RoundTripper.RoundTrip(r)
+	if err != nil || answer.StatusCode != http.StatusOK || r.Method != http.MethodGet || r.URL.RawQuery == "" { // an error, or an object, which have limits of their own
+		return answer, err
+	}
+	body := bufio.NewReader(io.MultiReader(io.LimitReader(answer.Body, maxPage), unreadable{errLongPage}))
+	page := struct {
+		io.Reader
+		io.Closer
+	}{body, answer.Body}
+	if start, _ := body.Peek(512); r.URL.Query().Has("list-type") && !bytes.Contains(start, []byte("ListBucketResult")) {
+		page.Reader = unreadable{errNoPage}
+	}
+	answer.Body = page
+	return answer, nil
+}
+
+// unreadable is a reader that fails.
+type unreadable struct{ err error }
+
+func (u unreadable) Read([]byte) (int, error) { return 0, u.err }
 
 // awsKeys finds credentials at the places that all programs for S3 know. It adds two things to the chain of minio-go: it
 // fails if there are no credentials, and it does not wait for ever for a program that a profile names
@@ -180,11 +220,19 @@ func (s *S3) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 		defer cancel(nil)
 		limit := time.AfterFunc(s.requestTime, func() { cancel(fmt.Errorf("%w within %v", errNoAnswer, s.requestTime)) })
 		defer limit.Stop()
+		mark, n := "", 0 // the key of an object, and the number of objects so far
 		for o := range s.api.ListObjectsIter(ctx, s.bucket, minio.ListObjectsOptions{Prefix: s.prefix + prefix, Recursive: true}) {
 			limit.Stop()
 			if o.Err != nil {
 				yield(Object{}, s.wrap(ctx, "list", prefix, o.Err))
 				return
+			}
+			if o.Key == mark { // the mark moves on in ever longer steps, so it comes to lie in any cycle
+				yield(Object{}, s.wrap(ctx, "list", prefix, errCycle))
+				return
+			}
+			if n++; n&(n-1) == 0 {
+				mark = o.Key
 			}
 			// A key that ends with a slash stands for a folder; consoles make them.
 			if key, ok := strings.CutPrefix(o.Key, s.prefix); ok && !strings.HasSuffix(key, "/") && !yield(Object{key, o.Size, o.LastModified}, nil) {

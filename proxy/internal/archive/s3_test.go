@@ -161,6 +161,41 @@ func TestS3Answers(t *testing.T) {
 	}
 }
 
+// A listing that is none, that has no end, or that begins again is an error. It is neither an empty bucket nor one without an end.
+func TestS3BadListings(t *testing.T) {
+	setCredentials(t, "id", "the secret key")
+	item := func(key string) string {
+		return "<Contents><Key>of/all hosts/a/" + key + "</Key><LastModified>2026-11-01T00:00:00.000Z</LastModified><Size>1</Size></Contents>"
+	}
+	var page func(w io.Writer) error
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = page(w) }))
+	defer server.Close()
+	list := calls(openTestS3(t, server.URL))["list"]
+	write := func(text string) func(io.Writer) error {
+		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
+	}
+	for name, tt := range map[string]struct {
+		page func(io.Writer) error
+		want error
+	}{
+		"HTML": {write("<html><body>Log in</body></html>"), errNoPage},
+		"none": {write(""), errNoPage},
+		"a page without an end": {func(w io.Writer) error {
+			err := write("<ListBucketResult>")(w)
+			for err == nil {
+				err = write(item("b"))(w)
+			}
+			return err
+		}, errLongPage},
+		"a cycle": {write("<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>" + item("b") + item("c") + item("d") + "</ListBucketResult>"), errCycle},
+	} {
+		page = tt.page
+		if err := list(testkit.Soon(t)); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+}
+
 // Credentials in the shared file are read again after the server has refused those that were read before.
 func TestS3RenewsCredentials(t *testing.T) {
 	setCredentials(t, "", "")
