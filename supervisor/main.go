@@ -42,7 +42,14 @@ func main() {
 	fault("main")
 	machine.UseOwnFiles()
 	machine.Share()
-	if err := command().Execute(); err != nil {
+	root := command()
+	root.SetOut(plain.Stdout)
+	err := root.Execute()
+	if failed := plain.StdoutError(); failed != nil && (err == nil || errors.Is(err, failed)) {
+		fmt.Fprintln(plain.Stderr, "supervisor: standard output cannot be written:", failed) // cobra ignores the error of a help text
+		os.Exit(sysexits.IOErr)
+	}
+	if err != nil {
 		fmt.Fprintln(plain.Stderr, "supervisor:", err)
 		os.Exit(exitCode(err))
 	}

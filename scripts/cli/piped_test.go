@@ -102,6 +102,14 @@ func TestOutputFull(t *testing.T) {
 		}
 	}
 
+	for _, flag := range []string{"--help", "--version"} {
+		cmd := exec.Command(w.Program("supervisor"), flag)
+		cmd.Stdout = full
+		if err := cmd.Run(); cmd.ProcessState.ExitCode() != 74 {
+			t.Errorf("supervisor %s: %v, want exit 74", flag, err)
+		}
+	}
+
 	// A run that continues, or whose output is still kept, must be named, so that the user can return to it.
 	for _, c := range []string{"run -- sh -c echo${IFS}ready;exec${IFS}sleep${IFS}1000", "run --json --timeout 100ms -- sleep 1000", "run --text -- echo ready"} {
 		r := w.wait(w.beginWith(full, nil, strings.Fields(c)...))
