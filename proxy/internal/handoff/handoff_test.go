@@ -228,6 +228,31 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
+// Connections that send half a message take a limited number of descriptors of the old proxy, and a request behind them is served.
+func TestHalfMessages(t *testing.T) {
+	o := newOld(t, nil)
+	var halves []*net.UnixConn
+	for range maxConversations + 10 {
+		conn := dialControl(t, o)
+		testkit.Must(t, conn.SetDeadline(time.Now().Add(patience)))
+		_, err := conn.Write([]byte{0})
+		testkit.Must(t, err)
+		halves = append(halves, conn)
+	}
+	last := dialControl(t, o)
+	testkit.Must(t, say(last, message{Do: "take", Versions: supported, Records: hello.Records}, nil))
+	testkit.Must(t, last.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	if n, err := last.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("served beyond the limit: %d bytes, %v", n, err)
+	}
+	for _, conn := range halves {
+		conn.Close()
+	}
+	if _, err := heard(last, "offer"); err != nil {
+		t.Error(err)
+	}
+}
+
 // demand: S13
 func TestVersions(t *testing.T) {
 	o := newOld(t, nil)

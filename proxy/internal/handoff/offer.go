@@ -67,9 +67,19 @@ var errTrial = errors.New("the successor has only tried the handoff")
 // errEnding ends a handoff because this process was asked to end.
 var errEnding = protocol.Errorf(protocol.CodeClosed, "the running process is ending")
 
+// maxConversations limits the connections on the control socket. Others wait in the backlog until one of them ends: a
+// connection that sends no request ends after Timeout.
+const maxConversations = 64
+
 // Serve answers requests on the control socket until ln is closed.
 func (o *Offer) Serve(ctx context.Context, ln *socket.Listener) error {
+	open := make(chan struct{}, maxConversations)
 	for {
+		select {
+		case open <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
 		conn, peer, err := ln.Accept()
 		if err != nil {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
@@ -77,7 +87,10 @@ func (o *Offer) Serve(ctx context.Context, ln *socket.Listener) error {
 			}
 			return err
 		}
-		go o.serve(ctx, conn, peer.PID)
+		go func() {
+			defer func() { <-open }()
+			o.serve(ctx, conn, peer.PID)
+		}()
 	}
 }
 
