@@ -27,6 +27,10 @@ const lastCalls = time.Second
 // maxLine is the length of the longest line that is read, without its end. The server of the SDK ends at a longer one.
 const maxLine = sdk.DefaultMaxLineLength - 1
 
+// maxCalls is how many calls may wait for an answer before lines are read only as fast as the agent reads answers. The server
+// of the SDK would keep any number of answers for an agent that does not read.
+const maxCalls = 256
+
 // A lineReader reads the lines of an agent that are messages of JSON-RPC. It divides a batch into its messages, and answers
 // whatever is no message with an error, because the server of the SDK would end at both.
 type lineReader struct {
@@ -56,6 +60,9 @@ func (r *lineReader) split(data []byte, isEnd bool) (advance int, line []byte, e
 
 func (r *lineReader) Read(p []byte) (int, error) {
 	for len(r.line) == 0 {
+		if r.out.calls.Load() >= maxCalls {
+			r.out.awaitReader()
+		}
 		if !r.lines.Scan() {
 			if err := r.lines.Err(); err != nil {
 				return 0, err
@@ -149,6 +156,19 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// awaitReader waits a moment for an answer, and then until the agent has read what is being written. It waits for no certain
+// answer, because the SDK does not answer each of several calls with the same id.
+func (w *lineWriter) awaitReader() {
+	late := time.NewTimer(10 * time.Millisecond)
+	defer late.Stop()
+	select {
+	case <-w.answered:
+	case <-late.C:
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 }
 
 // awaitAnswers returns when all calls are answered, or when the limit has passed.

@@ -104,3 +104,32 @@ func TestLastCalls(t *testing.T) {
 type closer struct{ io.Writer }
 
 func (closer) Close() error { return nil }
+
+// An agent that does not read the answers to many calls is not read on; if it reads them, it is. Neither is so for a few calls.
+func TestUnreadAnswers(t *testing.T) {
+	for _, calls := range []int64{0, maxCalls} {
+		agentIn, out := io.Pipe()
+		w := newLineWriter(out)
+		w.calls.Store(calls)
+		r := newLineReader(io.NopCloser(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n")), w)
+		written, read := make(chan error, 1), make(chan error, 1)
+		go func() { _, err := w.Write([]byte("an answer\n")); written <- err }()
+		_, err := agentIn.Read(make([]byte, 1)) // so that the write has begun
+		testkit.Must(t, err)
+		go func() { _, err := r.Read(make([]byte, 100)); read <- err }()
+		if calls == 0 {
+			testkit.Must(t, <-read)
+			agentIn.Close()
+			continue
+		}
+		select {
+		case err := <-read:
+			t.Errorf("a line is read although an answer is not: %v", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		_, err = io.ReadFull(agentIn, make([]byte, len("an answer\n")-1))
+		testkit.Must(t, err)
+		testkit.Must(t, <-written)
+		testkit.Must(t, <-read)
+	}
+}
