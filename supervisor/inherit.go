@@ -17,6 +17,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/shared/keeperstate"
 	"holdfast/shared/logging"
+	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 	"holdfast/supervisor/internal/fdstore"
 	"holdfast/supervisor/internal/keeper/message"
@@ -140,7 +141,7 @@ func (b *before) findClaim(dir string, log zerolog.Logger) {
 	var fd int
 	if err == nil {
 		b.claimFile = f
-		fd, err = session.Descriptor(f)
+		fd, err = machine.Descriptor(f)
 	}
 	if err == nil {
 		b.claim = &vault.Entry{ID: message.OwnID, FDs: []int{fd}}
@@ -428,7 +429,7 @@ func (s *self) entry() (r vault.Entry, free func(), err error) {
 	}
 	r = vault.Entry{ID: selfEntry}
 	for _, f := range append(files, s.slate.File()) {
-		fd, err := session.Descriptor(f)
+		fd, err := machine.Descriptor(f)
 		if err != nil {
 			free()
 			return r, nil, err

@@ -18,7 +18,6 @@ import (
 	"holdfast/shared/config"
 	"holdfast/shared/machine"
 	"holdfast/shared/socket"
-	"holdfast/supervisor/internal/session"
 	"holdfast/supervisor/internal/vault"
 )
 
@@ -186,7 +185,7 @@ func (p *presence) hold(b *before, name string) error {
 	if err != nil {
 		return err
 	}
-	fd, err := session.Descriptor(p.lock)
+	fd, err := machine.Descriptor(p.lock)
 	if err != nil || b.vault == nil {
 		return err
 	}

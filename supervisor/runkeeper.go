@@ -20,7 +20,6 @@ import (
 	"holdfast/supervisor/internal/keeper"
 	"holdfast/supervisor/internal/keeper/message"
 	"holdfast/supervisor/internal/pty"
-	"holdfast/supervisor/internal/session"
 )
 
 // runKeeper runs the keeper, which runs this program again with the command run, as the
@@ -112,7 +111,7 @@ func firstEntries(dirs config.Dirs, log zerolog.Logger) (entries []keeper.Entry,
 	claim, err = claimPlace(dirs)
 	var fd int
 	if claim != nil && err == nil {
-		fd, err = session.Descriptor(claim)
+		fd, err = machine.Descriptor(claim)
 	}
 	if err != nil && os.Getenv(message.EnvResume) != "" {
 		log.Error().Err(err).Msg("keeper lock not taken; another keeper could start for the same directory")

@@ -12,16 +12,7 @@ const CanRelease = true
 // Release frees the memory of n bytes of a memory file from at on, which become zeros. The length of
 // the file does not change.
 func Release(file *os.File, at, n int64) error {
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		failed = unix.Fallocate(int(fd), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, n)
+	return Control(file, func(fd int) error {
+		return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, n)
 	})
-	if err == nil {
-		err = failed
-	}
-	return err
 }

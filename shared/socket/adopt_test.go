@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/shared/machine"
 	"holdfast/shared/testkit"
 )
 
@@ -34,7 +35,7 @@ func isInUse(path string) bool {
 func isBlocking(t *testing.T, ln *Listener) bool {
 	t.Helper()
 	blocking := false
-	err := control(ln.current(), func(fd int) error {
+	err := machine.Control(ln.current(), func(fd int) error {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 		blocking = flags&unix.O_NONBLOCK == 0
 		return err

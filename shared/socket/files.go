@@ -11,6 +11,8 @@ import (
 	"os"
 	"runtime"
 
+	"holdfast/shared/machine"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -38,7 +40,8 @@ func SendFiles(conn *net.UnixConn, payload []byte, files []*os.File) error {
 func sendMsg(conn *net.UnixConn, msg []byte, files []*os.File) error {
 	fds := make([]int, len(files))
 	for i, f := range files {
-		if err := control(f, func(fd int) error { fds[i] = fd; return nil }); err != nil {
+		var err error
+		if fds[i], err = machine.Descriptor(f); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/shared/machine"
 	"holdfast/shared/testkit"
 )
 
@@ -111,7 +112,7 @@ func TestSendRecvFiles(t *testing.T) {
 
 func checkCloseOnExec(t *testing.T, f *os.File) {
 	t.Helper()
-	err := control(f, func(fd int) error {
+	err := machine.Control(f, func(fd int) error {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		if err == nil && flags&unix.FD_CLOEXEC == 0 {
 			err = errors.New("not close-on-exec")

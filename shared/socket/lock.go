@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"holdfast/shared/machine"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -183,7 +185,7 @@ func isAt(f *os.File, name string) bool {
 }
 
 func flock(f *os.File, how int) error {
-	return control(f, func(fd int) error { return unix.Flock(fd, how) })
+	return machine.Control(f, func(fd int) error { return unix.Flock(fd, how) })
 }
 
 // renewEvery is how often a lock's file gets a new modification time. Cleaners of temporary
@@ -228,18 +230,4 @@ func readPID(f *os.File) int {
 		return 0
 	}
 	return pid
-}
-
-// control calls f with the descriptor of c. The method Fd is no alternative, because it
-// makes the descriptor blocking for every process that shares it.
-func control(c syscall.Conn, f func(fd int) error) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var inner error
-	if err := raw.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
-		return err
-	}
-	return inner
 }

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"net"
 
+	"holdfast/shared/machine"
+
 	"golang.org/x/sys/unix"
 )
 
 // PeerOf returns the process at the other end of conn, as the kernel reports it.
 func PeerOf(conn *net.UnixConn) (Peer, error) {
 	var peer Peer
-	err := control(conn, func(fd int) error {
+	err := machine.Control(conn, func(fd int) error {
 		cred, err := unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 		if err != nil {
 			return fmt.Errorf("LOCAL_PEERCRED: %w", err)

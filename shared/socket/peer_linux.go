@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"net"
 
+	"holdfast/shared/machine"
+
 	"golang.org/x/sys/unix"
 )
 
 // PeerOf returns the process at the other end of conn, as the kernel reports it.
 func PeerOf(conn *net.UnixConn) (Peer, error) {
 	var cred *unix.Ucred
-	err := control(conn, func(fd int) (err error) {
+	err := machine.Control(conn, func(fd int) (err error) {
 		cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 		return err
 	})

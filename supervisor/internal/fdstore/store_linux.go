@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"holdfast/shared/machine"
 	"holdfast/supervisor/internal/slate"
 	"holdfast/supervisor/internal/vault"
 )
@@ -385,7 +386,7 @@ func (s *Store) put(r vault.Entry) error {
 		}
 	}
 	// It does not matter whether the file blocks, because it is read and written at offsets.
-	return control(sl.File(), func(fd int) error { return s.send(r.ID, metaName, fd) })
+	return machine.Control(sl.File(), func(fd int) error { return s.send(r.ID, metaName, fd) })
 }
 
 func (e *storedEntry) save() error {
@@ -444,19 +445,6 @@ func (s *Store) remove(id string) error {
 	return nil
 }
 
-func control(f *os.File, do func(fd int) error) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) { failed = do(int(fd)) })
-	if err != nil {
-		return err
-	}
-	return failed
-}
-
 // Ready notifies systemd that the service runs, if NOTIFY_SOCKET is set.
 func Ready() error { return notifySystemd("READY=1") }
 
@@ -474,9 +462,7 @@ func Main(pid int) error {
 	conn, err := dial()
 	if err == nil && conn != nil {
 		defer func() { _ = conn.Close() }()
-		err = control(w, func(fd int) error {
-			return sendFile(conn, "BARRIER=1", fd)
-		})
+		err = machine.Control(w, func(fd int) error { return sendFile(conn, "BARRIER=1", fd) })
 	}
 	_ = w.Close() // systemd closes its duplicate when it has handled all messages before
 	if err != nil {

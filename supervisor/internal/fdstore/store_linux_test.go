@@ -20,6 +20,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"holdfast/shared/machine"
 	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/vault"
 )
@@ -175,7 +176,7 @@ func holding(t *testing.T, contents ...string) (fds []int) {
 		if _, err := f.WriteString(c); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Must(t, control(f, func(fd int) error { fds = append(fds, fd); return nil }))
+		testkit.Must(t, machine.Control(f, func(fd int) error { fds = append(fds, fd); return nil }))
 	}
 	return fds
 }

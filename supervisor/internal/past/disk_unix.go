@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 
+	"holdfast/shared/machine"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -27,16 +29,9 @@ var checkWritable = func(path string) error {
 
 // lockFile locks the file until it is closed.
 func lockFile(f *os.File) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var locked error
-	if err := raw.Control(func(fd uintptr) { locked = unix.Flock(int(fd), unix.LOCK_EX|unix.LOCK_NB) }); err != nil {
-		return err
-	}
-	if errors.Is(locked, unix.EWOULDBLOCK) {
+	err := machine.Control(f, func(fd int) error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
+	if errors.Is(err, unix.EWOULDBLOCK) {
 		return ErrInUse
 	}
-	return locked
+	return err
 }

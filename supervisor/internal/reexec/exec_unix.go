@@ -11,6 +11,8 @@ import (
 	"slices"
 	"syscall"
 
+	"holdfast/shared/machine"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -68,13 +70,11 @@ func (p *Program) execPath(fd int) string {
 
 func numbers(files []*os.File) (fds []int, err error) {
 	for _, f := range files {
-		raw, err := f.SyscallConn() // Fd would make the file blocking
+		fd, err := machine.Descriptor(f)
 		if err != nil {
 			return nil, err
 		}
-		if err := raw.Control(func(fd uintptr) { fds = append(fds, int(fd)) }); err != nil {
-			return nil, err
-		}
+		fds = append(fds, fd)
 	}
 	return fds, nil
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
+	"holdfast/shared/machine"
 	"holdfast/shared/testkit"
 )
 
@@ -181,7 +182,7 @@ func TestMemory(t *testing.T) {
 	file := handOn(t, r)
 	defer file.Close()
 	var st unix.Stat_t
-	testkit.Must(t, control(file, func(fd uintptr) error { return unix.Fstat(int(fd), &st) }))
+	testkit.Must(t, machine.Control(file, func(fd int) error { return unix.Fstat(fd, &st) }))
 	// A page of the header, the output, and the poison behind it.
 	if got, want := st.Blocks*512, int64(2*os.Getpagesize()+firstRead); got > want {
 		t.Errorf("%d bytes of memory, want %d at most", got, want)

@@ -26,16 +26,16 @@ func newFile(n int) (*os.File, error) {
 }
 
 func seal(f *os.File) error {
-	return control(f, func(fd uintptr) error {
-		_, err := unix.FcntlInt(fd, unix.F_ADD_SEALS, seals)
+	return machine.Control(f, func(fd int) error {
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
 		return os.NewSyscallError("fcntl", err)
 	})
 }
 
 // checkSeals returns an error if the file's length can still change.
 func checkSeals(f *os.File) error {
-	return control(f, func(fd uintptr) error {
-		has, err := unix.FcntlInt(fd, unix.F_GET_SEALS, 0)
+	return machine.Control(f, func(fd int) error {
+		has, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 		if err == nil && has&seals != seals {
 			err = errors.New("file is not sealed against truncation")
 		}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/shared/machine"
 	"holdfast/shared/testkit"
 )
 
@@ -19,7 +20,7 @@ func memoryOf(t testing.TB, r *Ring) int64 {
 	file := handOn(t, r)
 	defer file.Close()
 	var st unix.Stat_t
-	testkit.Must(t, control(file, func(fd uintptr) error { return unix.Fstat(int(fd), &st) }))
+	testkit.Must(t, machine.Control(file, func(fd int) error { return unix.Fstat(fd, &st) }))
 	return st.Blocks * 512
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"holdfast/protocol"
+	"holdfast/shared/machine"
 	"holdfast/supervisor/internal/journal"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/vault"
@@ -64,7 +65,7 @@ func (in *fileSet) entry(id string, pid int) (vault.Entry, error) {
 		file *os.File
 	}{{fileMaster, in.master}, {fileRing, in.ring}, {fileState, in.state}, {fileKeyframe, in.keyframe}} {
 		if f.file != nil {
-			fd, unusable := Descriptor(f.file)
+			fd, unusable := machine.Descriptor(f.file)
 			err = errors.Join(err, unusable)
 			add(f.role, fd)
 		}
@@ -136,15 +137,4 @@ func (in *fileSet) close() {
 			_ = os.NewFile(uintptr(fd), "journal").Close()
 		}
 	}
-}
-
-// Descriptor returns the file's descriptor. It leaves the file non-blocking, which os.File.Fd
-// does not.
-func Descriptor(f *os.File) (n int, err error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	err = raw.Control(func(fd uintptr) { n = int(fd) })
-	return n, err
 }

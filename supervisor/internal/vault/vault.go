@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"holdfast/shared/machine"
 	"holdfast/supervisor/internal/keeper/message"
 )
 
@@ -196,13 +197,7 @@ func (v *Vault) Quit(ctx context.Context) error {
 // Exec makes the keeper exec program with argv, and returns when the new keeper has taken over.
 // If it fails, the old keeper continues.
 func (v *Vault) Exec(ctx context.Context, argv []string, program *os.File) error {
-	raw, err := program.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("vault: exec: %w", err)
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		failed = v.call(ctx, message.Message{Op: message.OpExec, Argv: argv, FDs: 1}, []int{int(fd)})
+	return machine.Control(program, func(fd int) error {
+		return v.call(ctx, message.Message{Op: message.OpExec, Argv: argv, FDs: 1}, []int{fd})
 	})
-	return errors.Join(err, failed)
 }
