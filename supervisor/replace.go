@@ -236,7 +236,7 @@ func (r *replacer) watchKeeper(ctx context.Context) {
 
 // replaceKeeper executes a keeper in this process. It returns only if that failed. From the exec on, this process is the only
 // one that has the terminals, so the program must not fail, and is tried first. The sessions continue during the trial,
-// because the program takes reexec.TrialTime if its files are on a file system that does not answer.
+// because the program may take ten seconds if its files are on a file system that does not answer.
 func (r *replacer) replaceKeeper() error {
 	path, err := os.Executable()
 	if err != nil {

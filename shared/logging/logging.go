@@ -24,8 +24,8 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultMaxBytes = 10 << 20
-	DefaultKeep     = 3
+	defaultMaxBytes = 10 << 20
+	defaultKeep     = 3
 )
 
 // maxCrash is the size in bytes above which a crash file is rotated before its next use. A
@@ -62,7 +62,7 @@ func New(opts Options) (zerolog.Logger, io.Closer, error) {
 
 func open(opts Options) (io.WriteCloser, error) {
 	if opts.Path != "" {
-		return openRotated(opts.Path, cmp.Or(opts.MaxBytes, DefaultMaxBytes), cmp.Or(opts.Keep, DefaultKeep))
+		return openRotated(opts.Path, cmp.Or(opts.MaxBytes, defaultMaxBytes), cmp.Or(opts.Keep, defaultKeep))
 	}
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		return keepOpen{zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: time.TimeOnly}}, nil

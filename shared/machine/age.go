@@ -155,10 +155,10 @@ func (c *AgeClock) correct(steps []clockStep) {
 // read returns what both clocks show.
 func (c *AgeClock) read() (now time.Time, uptime time.Duration) {
 	if c.firstRead.IsZero() {
-		c.firstRead, c.sinceStart = time.Now(), SinceStart()
+		c.firstRead, c.sinceStart = time.Now(), sinceStart()
 	}
 	now = time.Now()
-	uptime = max(now.Sub(c.firstRead), SinceStart()-c.sinceStart) // the first one is shorter if the machine has slept
+	uptime = max(now.Sub(c.firstRead), sinceStart()-c.sinceStart) // the first one is shorter if the machine has slept
 	if c.Now != nil {
 		now = c.Now()
 	}

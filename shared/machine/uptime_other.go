@@ -7,7 +7,7 @@ import "time"
 // Uptime returns 0, because this system has no terminals.
 func Uptime() time.Duration { return 0 }
 
-// SinceStart returns the time that this process has run.
-func SinceStart() time.Duration { return time.Since(began) }
+// sinceStart returns the time that this process has run.
+func sinceStart() time.Duration { return time.Since(began) }
 
 var began = time.Now()

@@ -12,8 +12,8 @@ import (
 // have the same one, and a change of the clock does not change it. It is 0 if the system does not tell.
 func Uptime() time.Duration { return readClock(clockUptime) }
 
-// SinceStart returns the time that has passed since the machine was started, with the time for which it slept.
-func SinceStart() time.Duration { return readClock(clockSinceStart) }
+// sinceStart returns the time that has passed since the machine was started, with the time for which it slept.
+func sinceStart() time.Duration { return readClock(clockSinceStart) }
 
 func readClock(id int32) time.Duration {
 	var t unix.Timespec

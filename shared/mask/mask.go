@@ -31,10 +31,10 @@ const (
 	// MinValue is the length of the shortest value that is masked, in bytes. A shorter one is
 	// part of too many other words.
 	MinValue = 4
-	// MaxValues is the largest number of values that are masked.
-	MaxValues = 64
-	// MaxPatterns and MaxPattern bound a list of patterns, and each pattern in bytes.
-	MaxPatterns = 32
+	// maxValues is the largest number of values that are masked.
+	maxValues = 64
+	// maxPatterns and MaxPattern bound a list of patterns, and each pattern in bytes.
+	maxPatterns = 32
 	MaxPattern  = 1 << 10
 	// MaxLine is the length of the longest text that a pattern is sure to find, in bytes.
 	MaxLine = 4 << 10
@@ -63,8 +63,8 @@ func ParseNames(list string) ([]string, error) {
 // the syntax of RE2; \x20 stands for a space.
 func ParsePatterns(list string) ([]*regexp.Regexp, error) {
 	fields := strings.Fields(list)
-	if len(fields) > MaxPatterns {
-		return nil, fmt.Errorf("at most %d patterns are allowed, but there are %d", MaxPatterns, len(fields))
+	if len(fields) > maxPatterns {
+		return nil, fmt.Errorf("at most %d patterns are allowed, but there are %d", maxPatterns, len(fields))
 	}
 	var patterns []*regexp.Regexp
 	for _, f := range fields {
@@ -100,7 +100,7 @@ func IsSecret(names []string, variable string) bool {
 
 // New returns a Masker of the values that variables with the given names have in env (K=V), and
 // of the patterns. It returns nil if there is nothing to mask. unmasked are the names of
-// variables that are not masked, because their values are shorter than MinValue or more than MaxValues;
+// variables that are not masked, because their values are shorter than MinValue or more than maxValues;
 // and the names, except those with *, of variables that env does not have.
 func New(env, names []string, patterns []*regexp.Regexp) (m *Masker, unmasked []string) {
 	m = &Masker{patterns: patterns}
@@ -110,7 +110,7 @@ func New(env, names []string, patterns []*regexp.Regexp) (m *Masker, unmasked []
 		if value == "" || !IsSecret(names, name) {
 			continue
 		}
-		if values == MaxValues || len(m.forms) >= maxForms || !m.add(value) {
+		if values == maxValues || len(m.forms) >= maxForms || !m.add(value) {
 			unmasked = append(unmasked, name)
 			continue
 		}

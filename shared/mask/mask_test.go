@@ -95,9 +95,9 @@ func TestHeld(t *testing.T) {
 		t.Errorf("got %q; the remainder of a value must be masked even if its beginning was returned", got)
 	}
 	s = m.NewStream()
-	s.Prime([]byte("\x1b]2;hunt"))
+	s.prime([]byte("\x1b]2;hunt"))
 	if got := string(s.Write([]byte("er22\x07"))); got != "****\x07" {
-		t.Errorf("after Prime with the first half: got %q", got)
+		t.Errorf("after prime with the first half: got %q", got)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestRules(t *testing.T) {
 	if m, _ := New([]string{"A=abcd"}, nil, nil); m != nil {
 		t.Error("New returns a Masker although there are no rules")
 	}
-	for _, p := range []string{"(", "a*", "(a{1000}){100}", strings.Repeat("a", MaxPattern+1), strings.Repeat("a ", MaxPatterns+1)} {
+	for _, p := range []string{"(", "a*", "(a{1000}){100}", strings.Repeat("a", MaxPattern+1), strings.Repeat("a ", maxPatterns+1)} {
 		if _, err := ParsePatterns(p); err == nil {
 			t.Errorf("pattern %.20q is accepted", p)
 		}

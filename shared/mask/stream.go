@@ -42,7 +42,7 @@ func (m *Masker) StreamAt(o Output, offset uint64) *Stream {
 	start, _, _ := o.Bounds()
 	before := make([]byte, min(Context, offset-min(start, offset)))
 	if n, err := o.ReadAt(before, offset-uint64(len(before))); err == nil {
-		s.Prime(before[:n])
+		s.prime(before[:n])
 	}
 	return s
 }
@@ -71,8 +71,8 @@ func (m *Masker) Whole(p []byte) []byte {
 	return append(slices.Clone(s.Write(p)), s.Flush()...)
 }
 
-// Prime passes bytes to the stream that come before its beginning.
-func (s *Stream) Prime(p []byte) {
+// prime passes bytes to the stream that come before its beginning.
+func (s *Stream) prime(p []byte) {
 	s.Write(p)
 	s.Flush()
 }

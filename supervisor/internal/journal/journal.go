@@ -40,8 +40,8 @@ var (
 	ErrVersion  = errors.New("journal: room was written by an unknown version")
 )
 
-// DefaultMax is the default limit of the queue in bytes. The bytes in the pipe do not count.
-const DefaultMax = 8 << 20
+// defaultMax is the default limit of the queue in bytes. The bytes in the pipe do not count.
+const defaultMax = 8 << 20
 
 // maxMax bounds the numbers that are read from a room, because the room may have been written
 // by a faulty or hostile process.
@@ -49,7 +49,7 @@ const maxMax = 1 << 30
 
 // Config configures a journal. A zero field has its default.
 type Config struct {
-	Max  int         // limit of the queue in bytes; default DefaultMax. An adopted journal uses the lower one of this limit and its first limit
+	Max  int         // limit of the queue in bytes; default defaultMax. An adopted journal uses the lower one of this limit and its first limit
 	Made func(Files) // called with each new file before it holds input, so that the caller can duplicate it; the queue's file is created late
 
 	step func() // called at each instant at which tests let the process die

@@ -17,7 +17,7 @@ func Adopt(b []byte, files Files, cfg Config) (*Journal, error) {
 	}
 	limit := min(max(cfg.Max, 0), maxMax)
 	if limit == 0 {
-		limit = DefaultMax
+		limit = defaultMax
 	}
 	switch r.load(wordVersion) {
 	case 0:

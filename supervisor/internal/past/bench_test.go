@@ -82,7 +82,7 @@ func BenchmarkAppend(b *testing.B) {
 					at := int(end) % (len(in) - chunk)
 					must(b, w.Append(end, in[at:at+chunk]))
 					if end += chunk; mode == Full && w.KeyframeDue() {
-						must(b, w.Keyframe(end, in[at:min(at+SegmentBytes/10, len(in))]), w.Sync())
+						must(b, w.Keyframe(end, in[at:min(at+segmentBytes/10, len(in))]), w.Sync())
 						if _, err := s.Trim(Policy{Total: 64 << 20}); err != nil {
 							b.Fatal(err)
 						}
@@ -107,7 +107,7 @@ func BenchmarkSlow(b *testing.B) {
 		must(b, w.Append(end, in[int(end)%(len(in)-chunk):][:chunk]), w.Sync())
 		c.Time = c.Add(time.Second)
 		if end += chunk; w.KeyframeDue() {
-			must(b, w.Keyframe(end, in[:SegmentBytes/10]))
+			must(b, w.Keyframe(end, in[:segmentBytes/10]))
 		}
 	}
 	must(b, w.Sync())

@@ -18,7 +18,7 @@ var codecs = sync.OnceValue(func() (c struct {
 		zstd.WithWindowSize(1<<20), zstd.WithSingleSegment(true), zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
 	if err == nil {
 		c.Decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxMemory(MaxKeyframe), zstd.WithDecodeAllCapLimit(true))
+			zstd.WithDecoderMaxMemory(maxKeyframe), zstd.WithDecodeAllCapLimit(true))
 	}
 	if err != nil {
 		panic("past: zstd: " + err.Error()) // the options are constants

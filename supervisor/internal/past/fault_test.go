@@ -742,7 +742,7 @@ func TestManyDamagedBlocks(t *testing.T) {
 		return before(f, p, at)
 	}
 	w = open(t, s, Full)
-	if total > 4*MaxKeyframe || w.End() != 1000 {
+	if total > 4*maxKeyframe || w.End() != 1000 {
 		t.Errorf("the writer has read %d bytes of a file of %d, and continues at %d", total, len(content), w.End())
 	}
 	if got, err := os.ReadFile(filepath.Join(w.dir, closedName(0, 1000))); err != nil || !bytes.Equal(got, content) {
@@ -837,8 +837,8 @@ func TestArguments(t *testing.T) {
 		"resize at":       w.Resize(maxOffset+1, protocol.Size{Cols: 1, Rows: 1}),
 		"keyframe":        w.Keyframe(0, nil),
 		"keyframe at":     w.Keyframe(maxOffset+1, []byte("k")),
-		"keyframe length": w.Keyframe(0, make([]byte, MaxKeyframe+1)),
-		"meta":            w.SetMeta(Meta{Title: string(make([]byte, MaxMetaBytes))}),
+		"keyframe length": w.Keyframe(0, make([]byte, maxKeyframe+1)),
+		"meta":            w.SetMeta(Meta{Title: string(make([]byte, maxMetaBytes))}),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)

@@ -25,20 +25,20 @@ const (
 
 // Limits in bytes. Lengths are those before compression.
 const (
-	// SegmentBytes is the output after which a segment should be closed, because the screen at
+	// segmentBytes is the output after which a segment should be closed, because the screen at
 	// its end is restored by writing all of it to the screen at its start.
-	SegmentBytes = 4 << 20
+	segmentBytes = 4 << 20
 	// CapsuleBytes of output after the keyframe are kept in the mode Screen.
 	CapsuleBytes = 256 << 10
-	// MaxKeyframe is the limit of a keyframe.
-	MaxKeyframe = 64 << 20
+	// maxKeyframe is the limit of a keyframe.
+	maxKeyframe = 64 << 20
 	// MaxMark is the limit of the text of a mark.
 	MaxMark = 4 << 10
 
 	maxOutput  = 128 << 10          // output in a block
 	maxEntries = 64 << 10           // entries in a block
 	fullBlock  = maxEntries - 8<<10 // entries after which a block is written; one more entry fits
-	maxSegment = 2 * SegmentBytes   // output and entries, after which a segment is closed without a keyframe
+	maxSegment = 2 * segmentBytes   // output and entries, after which a segment is closed without a keyframe
 	maxRaw     = maxSegment + 1<<20 // output and entries that a reader accepts in a segment
 )
 
@@ -161,7 +161,7 @@ func parseBlock(p []byte, sealed int) (block, error) {
 		p[0], p[1], binary.LittleEndian.Uint32(p[4:]), binary.LittleEndian.Uint32(p[8:]),
 		binary.LittleEndian.Uint64(p[12:]), binary.LittleEndian.Uint32(p[20:]),
 	}
-	limit, ok := map[byte]uint32{kindKeyframe: MaxKeyframe, kindOutput: maxOutput, kindEntries: maxEntries}[b.kind]
+	limit, ok := map[byte]uint32{kindKeyframe: maxKeyframe, kindOutput: maxOutput, kindEntries: maxEntries}[b.kind]
 	if !ok || b.encoding > encodingZstd || p[2] != 0 || p[3] != 0 {
 		return block{}, fmt.Errorf("%w: unknown kind %d or encoding %d", errTorn, b.kind, b.encoding)
 	}

@@ -145,7 +145,7 @@ func TestLimits(t *testing.T) {
 		kind        byte
 		stored, raw uint32
 	}{
-		{kindKeyframe, 10, MaxKeyframe + 1}, {kindOutput, 10, maxOutput + 1}, {kindEntries, 10, maxEntries + 1},
+		{kindKeyframe, 10, maxKeyframe + 1}, {kindOutput, 10, maxOutput + 1}, {kindEntries, 10, maxEntries + 1},
 		{kindOutput, 11, 10}, {kindOutput, 0, 0}, {0, 1, 1}, {4, 1, 1},
 	} {
 		p := make([]byte, blockHeadBytes)

@@ -16,11 +16,11 @@ import (
 const (
 	metaName    = "meta.json"
 	metaVersion = 1
-	// MaxMetaBytes is the limit of meta.json in bytes, before it is sealed. Each session that the protocol admits
+	// maxMetaBytes is the limit of meta.json in bytes, before it is sealed. Each session that the protocol admits
 	// fits: JSON writes a control character as six bytes, and the environment may be stored twice, as names and in
 	// Spec. So protocol.MaxSpawnBytes may become 6 MiB.
-	MaxMetaBytes = 8 << 20
-	maxMetaFile  = 2 * MaxMetaBytes // a sealed one is longer, because it is in base64
+	maxMetaBytes = 8 << 20
+	maxMetaFile  = 2 * maxMetaBytes // a sealed one is longer, because it is in base64
 )
 
 // Meta describes a life. All fields but Version belong to the caller, and each may be empty.
@@ -51,8 +51,8 @@ func (m Meta) encode() ([]byte, error) {
 	if err := e.Encode(m); err != nil {
 		return nil, fmt.Errorf("past: meta: %w", err)
 	}
-	if data.Len() > MaxMetaBytes {
-		return nil, fmt.Errorf("past: meta has %d bytes, the limit is %d", data.Len(), MaxMetaBytes)
+	if data.Len() > maxMetaBytes {
+		return nil, fmt.Errorf("past: meta has %d bytes, the limit is %d", data.Len(), maxMetaBytes)
 	}
 	return data.Bytes(), nil
 }

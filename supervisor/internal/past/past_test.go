@@ -401,7 +401,7 @@ func TestList(t *testing.T) {
 	w := open(t, s, Full)
 	meta := Meta{Mode: Full, Argv: []string{"make", "all"}, Cwd: "/src", Exit: &protocol.ExitRecord{ExitCode: 3}, Labels: map[string]string{"a": "b"}}
 	must(t, w.SetMeta(meta), w.Append(0, textAt(0, 1000)), w.Close())
-	for name, content := range map[string]string{"bad@1": "{", "new@1": `{"version":2}`, "old@1": `{}`, "long@1": strings.Repeat(" ", MaxMetaBytes+1)} {
+	for name, content := range map[string]string{"bad@1": "{", "new@1": `{"version":2}`, "old@1": `{}`, "long@1": strings.Repeat(" ", maxMetaBytes+1)} {
 		must(t, os.Mkdir(filepath.Join(s.dir, name), 0o700), os.WriteFile(filepath.Join(s.dir, name, metaName), []byte(content), 0o600))
 	}
 	must(t, os.Mkdir(filepath.Join(s.dir, "none@1"), 0o700), os.Mkdir(filepath.Join(s.dir, "lost+found"), 0o700), os.WriteFile(filepath.Join(s.dir, "file@1"), nil, 0o600))

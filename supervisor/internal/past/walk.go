@@ -183,7 +183,7 @@ func (w *walk) blockFollows(at int64, end uint64) (bool, error) {
 		if err != nil || b.from < end || b.from-w.start > maxRaw || b.kind == kindEntries && b.from == w.start {
 			continue
 		}
-		if checked += int(b.stored); checked > MaxKeyframe { // a file that is kept loses nothing
+		if checked += int(b.stored); checked > maxKeyframe { // a file that is kept loses nothing
 			return true, nil
 		}
 		w.last, w.place = b, at+blockHeadBytes

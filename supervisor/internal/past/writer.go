@@ -176,7 +176,7 @@ func (w *Writer) Stats() Stats {
 func (w *Writer) KeyframeDue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.isSkipping || !w.hasKeyframe || w.mode == Full && w.end-w.keyframeAt >= SegmentBytes
+	return w.isSkipping || !w.hasKeyframe || w.mode == Full && w.end-w.keyframeAt >= segmentBytes
 }
 
 // Meta returns the content of meta.json, if it is known.
@@ -419,8 +419,8 @@ func (w *Writer) Keyframe(offset uint64, frame []byte) error {
 }
 
 func checkKeyframe(offset uint64, frame []byte) error {
-	if len(frame) == 0 || len(frame) > MaxKeyframe {
-		return fmt.Errorf("past: keyframe of %d bytes; it must have 1 to %d", len(frame), MaxKeyframe)
+	if len(frame) == 0 || len(frame) > maxKeyframe {
+		return fmt.Errorf("past: keyframe of %d bytes; it must have 1 to %d", len(frame), maxKeyframe)
 	}
 	if offset > maxOffset {
 		return fmt.Errorf("past: keyframe at offset %d: offset overflows", offset)

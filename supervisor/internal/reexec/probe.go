@@ -15,9 +15,9 @@ import (
 	"holdfast/shared/tail"
 )
 
-// TrialTime is how long a program on trial may take until it calls Passed. It usually takes
+// trialTime is how long a program on trial may take until it calls Passed. It usually takes
 // some milliseconds.
-const TrialTime = 10 * time.Second
+const trialTime = 10 * time.Second
 
 // maxOutputBytes bounds the output of a program on trial that is kept, in bytes. maxTraceBytes bounds it together with the
 // stack traces of a crash, which follow its cause.
@@ -80,10 +80,10 @@ func (p *Program) TryAs(ctx context.Context, env string, memory *os.File, args [
 // runTrial runs the program with args as a child. The child has the program as descriptor 3 and the
 // files from descriptor 4 on, and env names the first of them. It writes to out, which may be nil.
 // state tells how the child has ended, and err is that of exec.Cmd.Run; state is nil if the child
-// could not be started or has not ended within TrialTime. said is what it has printed, without
+// could not be started or has not ended within trialTime. said is what it has printed, without
 // what out has received, and without stack traces.
 func (p *Program) runTrial(ctx context.Context, env string, files []*os.File, args []string, out io.Writer) (state *os.ProcessState, said string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, TrialTime)
+	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
 	output := &tail.Tail{Max: maxTraceBytes}
 	if out == nil {
@@ -97,7 +97,7 @@ func (p *Program) runTrial(ctx context.Context, env string, files []*os.File, ar
 	apart(cmd)
 	err = cmd.Run()
 	if ctx.Err() != nil {
-		return nil, "", fmt.Errorf("it did not answer within %v", TrialTime)
+		return nil, "", fmt.Errorf("it did not answer within %v", trialTime)
 	}
 	if errors.Is(err, syscall.EAGAIN) { // of fork
 		err = fmt.Errorf("%s: %w", machine.ProcessLimit, err)

@@ -31,8 +31,8 @@ import (
 )
 
 const (
-	// MaxLines bounds the lines above a screen of the past, and with them the memory of a request.
-	MaxLines = 10_000
+	// maxLines bounds the lines above a screen of the past, and with them the memory of a request.
+	maxLines = 10_000
 	// maxCost bounds the work of a replay, in the unit of screen.WriteSome: some seconds. Ordinary
 	// output needs less than a hundredth of it.
 	maxCost  = 2 << 30
@@ -167,7 +167,7 @@ func (p *Past) Screen(ctx context.Context, offset uint64) (s Screen, err error) 
 		if b, err = p.base(offset); err != nil {
 			return Screen{}, err
 		}
-		s, err = b.rebuild(ctx, offset, min(p.Lines, MaxLines), maxCost)
+		s, err = b.rebuild(ctx, offset, min(p.Lines, maxLines), maxCost)
 		if err != nil || s.IsExact || !b.isExact {
 			break
 		}

@@ -37,8 +37,8 @@ const (
 	otherHalf = 1 << 40
 	pageShift = 32 // of the page of the second half in the place
 
-	// Words is the number of words.
-	Words = 8
+	// wordCount is the number of words.
+	wordCount = 8
 	// MaxBytes is the limit of a content, in bytes.
 	MaxBytes = 1 << 30
 	// keepBytes of an old content may stay in memory, because it costs more to release them than
@@ -243,7 +243,7 @@ func (s *Slate) ReadFirst(n int) ([]byte, error) {
 	return p, nil
 }
 
-// SetWord stores word n, which must be less than Words. Words do not belong to the content.
+// SetWord stores word n, which must be less than wordCount. Words do not belong to the content.
 // SetWord may be called by any goroutine.
 func (s *Slate) SetWord(n int, v uint64) error { return s.store(wordsAt+8*int64(n), v) }
 

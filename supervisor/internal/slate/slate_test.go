@@ -36,7 +36,7 @@ func TestWrite(t *testing.T) {
 		if got, err := s.ReadFirst(8); err != nil || !bytes.Equal(got, p[:min(8, len(p))]) {
 			t.Fatalf("seed %d: round %d: the slate begins with %q, %v", seed, i, got, err)
 		}
-		testkit.Must(t, s.SetWord(i%Words, uint64(i)))
+		testkit.Must(t, s.SetWord(i%wordCount, uint64(i)))
 		s.Trim()
 		if got := read(t, s); !bytes.Equal(got, p) {
 			t.Fatalf("seed %d: round %d: after Trim %d bytes are read, want %d", seed, i, len(got), len(p))
