@@ -173,7 +173,7 @@ func (b *before) heritage(s *self) session.Heritage {
 	}
 	for _, r := range b.entries {
 		if session.IsSession(r) {
-			h.Records = append(h.Records, r)
+			h.Entries = append(h.Entries, r)
 		}
 	}
 	return h

@@ -19,17 +19,17 @@ const (
 // A manifest is the state that a supervisor leaves to the program that it executes. A file is
 // named by its index in the list of inherited descriptors.
 type manifest struct {
-	Version int              `json:"version"`
-	Program string           `json:"program"` // version of the program that wrote it, for people
-	At      time.Time        `json:"at"`      // when the sessions were frozen
-	Table   session.State    `json:"table"`
-	Records []manifestRecord `json:"records"`
-	Keeper  *int             `json:"keeper,omitempty"` // file of the socket to the keeper
-	Kept    keptBefore       `json:"kept"`
+	Version int             `json:"version"`
+	Program string          `json:"program"` // version of the program that wrote it, for people
+	At      time.Time       `json:"at"`      // when the sessions were frozen
+	Table   session.State   `json:"table"`
+	Entries []manifestEntry `json:"records"`
+	Keeper  *int            `json:"keeper,omitempty"` // file of the socket to the keeper
+	Kept    keptBefore      `json:"kept"`
 }
 
-// manifestRecord is a vault entry in a manifest.
-type manifestRecord struct {
+// manifestEntry is a vault entry in a manifest.
+type manifestEntry struct {
 	ID    string `json:"id"`
 	PID   int    `json:"pid,omitempty"`
 	Meta  []byte `json:"meta"`
@@ -59,7 +59,7 @@ func (b *builder) add(fds ...int) (numbers []int) {
 }
 
 func (b *builder) addEntry(r vault.Entry) {
-	b.Records = append(b.Records, manifestRecord{ID: r.ID, PID: r.PID, Meta: r.Meta, Files: b.add(r.FDs...)})
+	b.Entries = append(b.Entries, manifestEntry{ID: r.ID, PID: r.PID, Meta: r.Meta, Files: b.add(r.FDs...)})
 }
 
 func (b *builder) encode() ([]byte, error) { return json.Marshal(b.manifest) }
@@ -75,7 +75,7 @@ func readManifest(data []byte, files int) (*manifest, error) {
 		return nil, fmt.Errorf("manifest has version %d, this program reads versions %d to %d", m.Version, manifestVersionMin, manifestVersion)
 	}
 	var all []int
-	for _, r := range m.Records {
+	for _, r := range m.Entries {
 		all = append(all, r.Files...)
 	}
 	if m.Keeper != nil {
@@ -93,8 +93,8 @@ func readManifest(data []byte, files int) (*manifest, error) {
 
 // entries returns the vault entries of the manifest, with their descriptors.
 func (m *manifest) entries(fds []int) []vault.Entry {
-	all := make([]vault.Entry, 0, len(m.Records))
-	for _, r := range m.Records {
+	all := make([]vault.Entry, 0, len(m.Entries))
+	for _, r := range m.Entries {
 		all = append(all, vault.Entry{ID: r.ID, PID: r.PID, Meta: r.Meta, FDs: pick(fds, r.Files)})
 	}
 	return all

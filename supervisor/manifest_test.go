@@ -51,9 +51,9 @@ func TestManifestRefused(t *testing.T) {
 	for name, m := range map[string]manifest{
 		"later":       {Version: manifestVersion + 1},
 		"none":        {},
-		"beyond":      {Version: 1, Records: []manifestRecord{{Files: []int{0, 4}}}},
-		"below":       {Version: 1, Records: []manifestRecord{{Files: []int{-1}}}},
-		"twice":       {Version: 1, Records: []manifestRecord{{Files: []int{1}}, {Files: []int{1}}}},
+		"beyond":      {Version: 1, Entries: []manifestEntry{{Files: []int{0, 4}}}},
+		"below":       {Version: 1, Entries: []manifestEntry{{Files: []int{-1}}}},
+		"twice":       {Version: 1, Entries: []manifestEntry{{Files: []int{1}}, {Files: []int{1}}}},
 		"lost keeper": {Version: 1, Keeper: &four},
 	} {
 		data, err := json.Marshal(m)

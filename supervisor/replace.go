@@ -123,8 +123,8 @@ func (r *replacer) try(ctx context.Context, program *reexec.Program) (trialVersi
 		return "", 0, err
 	}
 	b := r.builder()
-	for _, rec := range entries {
-		b.addEntry(rec)
+	for _, e := range entries {
+		b.addEntry(e)
 	}
 	data, err := b.encode()
 	if err != nil {
@@ -135,9 +135,8 @@ func (r *replacer) try(ctx context.Context, program *reexec.Program) (trialVersi
 }
 
 func (r *replacer) builder() *builder {
-	kept := r.before.kept
 	return &builder{manifest: manifest{
-		Version: manifestVersion, Program: version.String(), Table: r.sessions.State(), Kept: kept,
+		Version: manifestVersion, Program: version.String(), Table: r.sessions.State(), Kept: r.before.kept,
 	}}
 }
 
@@ -184,8 +183,8 @@ func (r *replacer) become(program *reexec.Program, frozen *session.Frozen) error
 	}
 	defer free()
 	b.addEntry(own)
-	for _, rec := range append(frozen.Records, r.before.locks()...) {
-		b.addEntry(rec)
+	for _, e := range append(frozen.Entries, r.before.locks()...) {
+		b.addEntry(e)
 	}
 	if v := r.before.vault; v != nil {
 		if err := inKeeperTime(v.Leave); err != nil { // the keeper ends a program that does not serve in time
@@ -287,9 +286,9 @@ func (r *replacer) keeperState(frozen *session.Frozen) (*keeperState, error) {
 		return nil, err
 	}
 	s := &keeperState{free: free}
-	entries := slices.Concat([]vault.Entry{own}, frozen.Records, r.before.locks())
-	for _, rec := range entries {
-		s.fds = append(s.fds, rec.FDs...)
+	entries := slices.Concat([]vault.Entry{own}, frozen.Entries, r.before.locks())
+	for _, e := range entries {
+		s.fds = append(s.fds, e.FDs...)
 	}
 	data, err := vault.Handover(entries, nil, r.before.kept.Starts)
 	if err == nil {

@@ -182,7 +182,7 @@ func (b *busy) measure(goal time.Duration) {
 		}
 		b.timed("rest", func() {
 			frozen, err := b.table.Freeze()
-			if err != nil || len(frozen.Records) < b.count {
+			if err != nil || len(frozen.Entries) < b.count {
 				t.Fatalf("frozen: %+v, %v", frozen, err)
 			}
 			frozen.Thaw()

@@ -27,7 +27,7 @@ func IsSession(r vault.Entry) bool { return strings.HasPrefix(r.ID, entryPrefix)
 
 // Heritage has the sessions and the state that a table takes over from a predecessor.
 type Heritage struct {
-	Records []vault.Entry // entries of sessions; Adopt uses up their descriptors
+	Entries []vault.Entry // entries of sessions; Adopt uses up their descriptors
 	Exits   *Exits        // exit statuses of children that are not children of this process
 	Own     bool          // this process is the parent of the children, except of those that it had adopted itself
 	Crashed bool          // the previous supervisor died because of its own defect
@@ -37,7 +37,7 @@ type Heritage struct {
 
 // Instances returns the instances of the sessions of which the keeper holds entries.
 func (h *Heritage) Instances() (all []protocol.Instance) {
-	for _, r := range h.Records {
+	for _, r := range h.Entries {
 		all = append(all, instanceOf(r))
 	}
 	return all
@@ -69,7 +69,7 @@ func (t *Table) State() State {
 func (t *Table) Adopt(h Heritage) int {
 	t.hub.Restore(h.State.Seq, h.State.Events)
 	t.cfg.counts.restore(h.State.Counts)
-	if len(h.Records) > 0 {
+	if len(h.Entries) > 0 {
 		t.cfg.packFrom = time.Now().Add(packDelay)
 	}
 	t.eraseFor(h.State.Forgotten)
@@ -77,8 +77,8 @@ func (t *Table) Adopt(h Heritage) int {
 	var all sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) { // in parallel, because clients wait for it
 		all.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(h.Records)); i = next.Add(1) - 1 {
-				r := h.Records[i]
+			for i := next.Add(1) - 1; i < int64(len(h.Entries)); i = next.Add(1) - 1 {
+				r := h.Entries[i]
 				s, err := t.adopt(r, h)
 				if h.Adopted != nil {
 					h.Adopted()

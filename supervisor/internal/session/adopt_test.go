@@ -156,7 +156,7 @@ func (l *tableLife) restart(h Heritage, changes ...func(*Session)) *tableLife {
 	l.registry.mu.Unlock()
 	l.Table.cfg.Vault = nil
 	next := &tableLife{newTable(l.t, l.cfg), l.t, l.vault, l.cfg}
-	h.Records = l.vault.entries(l.t)
+	h.Entries = l.vault.entries(l.t)
 	next.Adopt(h)
 	go next.Restore(func() {})
 	return next

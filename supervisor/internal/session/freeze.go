@@ -54,7 +54,7 @@ func (t *Table) Prepare(forOther bool) {
 
 // Frozen is a table with halted sessions.
 type Frozen struct {
-	Records []vault.Entry // entries of the sessions, for the next program
+	Entries []vault.Entry // entries of the sessions, for the next program
 	table   *Table
 	thaws   []func()
 	dones   []func()
@@ -89,7 +89,7 @@ func (t *Table) Freeze() (*Frozen, error) {
 			defer mu.Unlock()
 			if unanswered == nil {
 				f.thaws, f.dones = append(f.thaws, thaw), append(f.dones, done)
-				f.Records = append(f.Records, r)
+				f.Entries = append(f.Entries, r)
 			}
 			if protocol.CodeOf(unanswered) == protocol.CodeBusy { // otherwise the session is gone
 				err = unanswered

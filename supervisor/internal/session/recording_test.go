@@ -299,8 +299,8 @@ func TestLostAreNoLoad(t *testing.T) {
 	wantCode(t, "create", second(m.create("a", bash("true"), "")), protocol.CodeSessionExists)
 	frozen, err := m.Freeze()
 	testkit.Must(t, err)
-	if len(frozen.Records) != 0 {
-		t.Errorf("a successor would receive %+v, although it reads the recordings itself", frozen.Records)
+	if len(frozen.Entries) != 0 {
+		t.Errorf("a successor would receive %+v, although it reads the recordings itself", frozen.Entries)
 	}
 	frozen.Thaw()
 	if !m.CloseIfIdle(true) {
