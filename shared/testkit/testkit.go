@@ -9,6 +9,7 @@
 package testkit
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -19,9 +20,9 @@ import (
 	"time"
 )
 
-// Must ends the test if err is not nil.
-func Must(t testing.TB, err error) {
-	if err != nil {
+// Must ends the test if one of the errors is not nil.
+func Must(t testing.TB, errs ...error) {
+	if err := errors.Join(errs...); err != nil {
 		t.Helper()
 		t.Fatal(err)
 	}

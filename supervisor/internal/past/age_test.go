@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 // A clock that jumps ahead makes no output too old, also if the program ends meanwhile. Output that is really too old is
@@ -16,15 +18,15 @@ func TestClockThatJumps(t *testing.T) {
 	s, c := newStore(t)
 	s.disk = systemDisk{}
 	w, err := s.OpenWriter(Life{"a", "1"}, Full)
-	must(t, err)
-	must(t, w.SetMeta(Meta{}))
+	testkit.Must(t, err)
+	testkit.Must(t, w.SetMeta(Meta{}))
 	for i := range uint64(10) {
-		must(t, w.Keyframe(10_000*i, []byte("k")), w.Append(10_000*i, bytes.Repeat([]byte{byte(i)}, 10_000)))
+		testkit.Must(t, w.Keyframe(10_000*i, []byte("k")), w.Append(10_000*i, bytes.Repeat([]byte{byte(i)}, 10_000)))
 	}
-	must(t, w.Close())
+	testkit.Must(t, w.Close())
 	for i, name := range names(t, s.path(Life{"a", "1"})) {
 		at := c.Add(time.Duration(i) * day)
-		must(t, os.Chtimes(filepath.Join(s.path(Life{"a", "1"}), name), at, at))
+		testkit.Must(t, os.Chtimes(filepath.Join(s.path(Life{"a", "1"}), name), at, at))
 	}
 	var ran time.Duration // by the program of s
 	start := func() {
@@ -65,7 +67,7 @@ func TestClockThatJumps(t *testing.T) {
 	} {
 		step.do()
 		got, err := s.Trim(Policy{Age: 10 * day})
-		must(t, err)
+		testkit.Must(t, err)
 		if got.Segments != step.deleted {
 			t.Errorf("%s: %d segments are deleted, want %d", step.name, got.Segments, step.deleted)
 		}
@@ -99,11 +101,11 @@ func TestWrittenByWrongClock(t *testing.T) {
 			trim := func() int {
 				t.Helper()
 				got, err := s.Trim(Policy{Age: 10 * day})
-				must(t, err)
+				testkit.Must(t, err)
 				return got.Segments
 			}
 			if tt.knows {
-				must(t, os.MkdirAll(s.dir, 0o700))
+				testkit.Must(t, os.MkdirAll(s.dir, 0o700))
 				off := time.Duration(0)
 				if tt.wrong == -40*day {
 					off = tt.wrong
@@ -120,15 +122,15 @@ func TestWrittenByWrongClock(t *testing.T) {
 			c.advance(tt.wrong)
 			start()
 			w, err := s.OpenWriter(Life{"a", "1"}, Full)
-			must(t, err)
-			must(t, w.SetMeta(Meta{}))
+			testkit.Must(t, err)
+			testkit.Must(t, w.SetMeta(Meta{}))
 			for i := range uint64(10) {
-				must(t, w.Keyframe(10_000*i, []byte("k")), w.Append(10_000*i, bytes.Repeat([]byte{byte(i)}, 10_000)), w.Sync())
+				testkit.Must(t, w.Keyframe(10_000*i, []byte("k")), w.Append(10_000*i, bytes.Repeat([]byte{byte(i)}, 10_000)), w.Sync())
 				if n := trim(); n > 0 {
 					t.Errorf("%d segments are deleted before the clock is corrected", n)
 				}
 			}
-			must(t, w.Close())
+			testkit.Must(t, w.Close())
 			run(time.Hour)
 			c.advance(-tt.wrong)
 			for range 9 {

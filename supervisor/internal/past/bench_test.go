@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/screen"
 )
 
@@ -80,15 +81,15 @@ func BenchmarkAppend(b *testing.B) {
 				began := cpuTime()
 				for b.Loop() {
 					at := int(end) % (len(in) - chunk)
-					must(b, w.Append(end, in[at:at+chunk]))
+					testkit.Must(b, w.Append(end, in[at:at+chunk]))
 					if end += chunk; mode == Full && w.KeyframeDue() {
-						must(b, w.Keyframe(end, in[at:min(at+segmentBytes/10, len(in))]), w.Sync())
+						testkit.Must(b, w.Keyframe(end, in[at:min(at+segmentBytes/10, len(in))]), w.Sync())
 						if _, err := s.Trim(Policy{Total: 64 << 20}); err != nil {
 							b.Fatal(err)
 						}
 					}
 				}
-				must(b, w.Sync())
+				testkit.Must(b, w.Sync())
 				b.ReportMetric(float64(end)/1e6/(cpuTime()-began).Seconds(), "MB/cpu-s")
 				b.ReportMetric(float64(w.Stats().Written)/float64(end), "disk/output")
 			})
@@ -104,16 +105,16 @@ func BenchmarkSlow(b *testing.B) {
 	var end uint64
 	for b.Loop() {
 		const chunk = 2000
-		must(b, w.Append(end, in[int(end)%(len(in)-chunk):][:chunk]), w.Sync())
+		testkit.Must(b, w.Append(end, in[int(end)%(len(in)-chunk):][:chunk]), w.Sync())
 		c.Time = c.Add(time.Second)
 		if end += chunk; w.KeyframeDue() {
-			must(b, w.Keyframe(end, in[:segmentBytes/10]))
+			testkit.Must(b, w.Keyframe(end, in[:segmentBytes/10]))
 		}
 	}
-	must(b, w.Sync())
+	testkit.Must(b, w.Sync())
 	size := int64(0)
 	entries, err := s.List()
-	must(b, err)
+	testkit.Must(b, err)
 	for _, e := range entries {
 		size += e.Bytes
 	}
@@ -135,35 +136,35 @@ func benchmarkAt(b *testing.B, in []byte) {
 	w := open(b, s, Full)
 	size := protocol.Size{Cols: 120, Rows: 40}
 	live := screen.New(size, lines)
-	must(b, w.Resize(0, size))
+	testkit.Must(b, w.Resize(0, size))
 	for end := uint64(0); end < total; end += chunk {
 		at := int(end) % (len(in) - chunk)
 		live.Write(in[at : at+chunk])
-		must(b, w.Append(end, in[at:at+chunk]))
+		testkit.Must(b, w.Append(end, in[at:at+chunk]))
 		if w.KeyframeDue() {
 			var frame memory
-			must(b, live.Save(&frame, -1), w.Keyframe(end+chunk, frame), w.Sync())
+			testkit.Must(b, live.Save(&frame, -1), w.Keyframe(end+chunk, frame), w.Sync())
 		}
 	}
-	must(b, w.Sync())
+	testkit.Must(b, w.Sync())
 	r := reader(b, s)
 	rnd := rand.New(rand.NewPCG(2, 2))
 	var took, store []time.Duration
 	for b.Loop() {
 		began := cpuTime()
 		v, err := r.At(rnd.Uint64N(total))
-		must(b, err)
+		testkit.Must(b, err)
 		sc := screen.New(v.Size, lines)
 		if v.Keyframe != nil {
 			restorer, err := screen.Restore(v.Keyframe, lines)
-			must(b, err)
+			testkit.Must(b, err)
 			for !restorer.Step(1 << 20) {
 			}
 			sc = restorer.Screen()
 		}
 		var inScreen time.Duration
 		for p, err := range v.Replay {
-			must(b, err)
+			testkit.Must(b, err)
 			at := cpuTime()
 			sc.Write(p.Output)
 			inScreen += cpuTime() - at
@@ -180,6 +181,6 @@ func benchmarkAt(b *testing.B, in []byte) {
 		b.ReportMetric(float64(d[len(d)*99/100])/1e6, name+"p99-cpu-ms")
 	}
 	entries, err := s.List()
-	must(b, err)
+	testkit.Must(b, err)
 	b.ReportMetric(float64(entries[0].Bytes)/total, "disk/output")
 }

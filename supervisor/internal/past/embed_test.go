@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 // Output may contain blocks, for example if a user prints a segment. They are no blocks of the segment that has this output:
@@ -18,20 +20,20 @@ func TestBlockWithinOutput(t *testing.T) {
 	for _, mode := range []Mode{Full, Screen} {
 		s, _ := newStore(t)
 		w := open(t, s, mode)
-		must(t, w.Append(0, textAt(0, part)), w.Keyframe(part, []byte("keyframe")), w.Append(part, textAt(part, part)), w.Sync())
+		testkit.Must(t, w.Append(0, textAt(0, part)), w.Keyframe(part, []byte("keyframe")), w.Append(part, textAt(part, part)), w.Sync())
 		noise := make([]byte, 3*part)
 		_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // it cannot be compressed, so it is in the file as it is
 		printed := slices.Concat(noise[:part], appendBlock(nil, nil, kindOutput, 1<<20, noise[part:2*part]), noise[2*part:])
-		must(t, w.Append(2*part, printed), w.Close())
+		testkit.Must(t, w.Append(2*part, printed), w.Close())
 		path := filepath.Join(w.dir, openName(part))
 		whole, err := os.ReadFile(path)
-		must(t, err)
-		must(t, os.WriteFile(path, whole[:len(whole)-part/2], 0o600)) // the writer was killed before the block was whole
+		testkit.Must(t, err)
+		testkit.Must(t, os.WriteFile(path, whole[:len(whole)-part/2], 0o600)) // the writer was killed before the block was whole
 		w = open(t, s, mode)
 		if w.End() != 2*part {
 			t.Errorf("%s: the writer continues at %d, want %d", mode, w.End(), 2*part)
 		}
-		must(t, w.Append(2*part, printed), w.Sync())
+		testkit.Must(t, w.Append(2*part, printed), w.Sync())
 		if got := names(t, w.dir); !slices.Contains(got, openName(part)) {
 			t.Errorf("%s: the files are %q", mode, got)
 		}
@@ -45,18 +47,18 @@ func TestDistantBlock(t *testing.T) {
 	w := open(t, s, Full)
 	noise := make([]byte, 3*part)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
-	must(t, w.Append(0, textAt(0, part)), w.Sync())
+	testkit.Must(t, w.Append(0, textAt(0, part)), w.Sync())
 	path := filepath.Join(w.dir, openName(0))
 	info, err := os.Stat(path)
-	must(t, err)
+	testkit.Must(t, err)
 	distant := appendBlock(nil, nil, kindOutput, maxRaw-10, noise[part:2*part])
-	must(t, w.Append(part, slices.Concat(noise[:part], distant, noise[2*part:])), w.Close())
+	testkit.Must(t, w.Append(part, slices.Concat(noise[:part], distant, noise[2*part:])), w.Close())
 	file, err := os.ReadFile(path)
-	must(t, err)
+	testkit.Must(t, err)
 	for at := info.Size(); at < int64(bytes.Index(file, noise[:part])); at++ {
 		file[at] ^= 1 // the headers of the second append
 	}
-	must(t, os.WriteFile(path, file, 0o600))
+	testkit.Must(t, os.WriteFile(path, file, 0o600))
 	w = open(t, s, Full)
 	if b, err := reader(t, s).Bounds(); err != nil || b.End != part || w.End() != part {
 		t.Errorf("bounds %+v, %v; the writer continues at %d; want %d", b, err, w.End(), part)

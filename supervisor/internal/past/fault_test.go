@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // A brokenDisk fails at random, and then writes only a part of the data.
@@ -119,26 +120,26 @@ func TestSyncFailsOnce(t *testing.T) {
 		d := &forgetfulDisk{disk: s.disk}
 		s.disk = d
 		w := open(t, s, mode)
-		must(t, w.Append(0, []byte("durable, ")))
-		must(t, w.Sync())
-		must(t, w.Append(w.End(), []byte("written again, ")))
+		testkit.Must(t, w.Append(0, []byte("durable, ")))
+		testkit.Must(t, w.Sync())
+		testkit.Must(t, w.Append(w.End(), []byte("written again, ")))
 		d.isBroken = true
 		if err := w.Sync(); !errors.Is(err, syscall.EIO) {
 			t.Fatalf("%s: the sync on a broken disk: %v", mode, err)
 		}
 		_ = w.Close() // the recorder does so after an error
 		w = open(t, s, mode)
-		must(t, w.Append(w.End(), []byte("and continued")))
-		must(t, w.Close())
+		testkit.Must(t, w.Append(w.End(), []byte("and continued")))
+		testkit.Must(t, w.Close())
 
 		path := filepath.Join(s.path(aLife), openName(0))
 		info, err := os.Stat(path)
-		must(t, err)
+		testkit.Must(t, err)
 		if os.SameFile(info, d.lost) { // a power cut: the memory of the kernel is gone
 			f, err := os.OpenFile(path, os.O_WRONLY, 0)
-			must(t, err)
+			testkit.Must(t, err)
 			_, err = f.WriteAt(make([]byte, d.lost.Size()-d.synced), d.synced)
-			must(t, errors.Join(err, f.Close()))
+			testkit.Must(t, errors.Join(err, f.Close()))
 		}
 		if got := outputOf(t, reader(t, s)); got != "durable, written again, and continued" {
 			t.Errorf("%s: the output is %q", mode, got)
@@ -160,7 +161,7 @@ func TestBrokenDisk(t *testing.T) {
 			broken := &brokenDisk{disk: s.disk, Rand: r}
 			s.disk = broken
 			d := &driver{Rand: r, w: open(t, s, mode), truth: &truth{}, clock: c, big: 200_000}
-			must(t, d.begin())
+			testkit.Must(t, d.begin())
 			for i := range 200 {
 				broken.isBroken = i > 20 && i < 150 && i/20%2 == 1
 				failed := broken.failed
@@ -178,15 +179,15 @@ func TestBrokenDisk(t *testing.T) {
 			}
 			broken.isBroken = false
 			d.resume()
-			must(t, d.keyframe(), d.w.Sync())
+			testkit.Must(t, d.keyframe(), d.w.Sync())
 			rd := reader(t, s)
 			b, err := rd.Bounds()
-			must(t, err)
+			testkit.Must(t, err)
 			if b.End != d.truth.end || b.Exact != b.End {
 				t.Fatalf("%s, seed %d: bounds %+v, want the end %d", mode, seed, b, d.truth.end)
 			}
 			d.checkExact(t, rd, b, seed)
-			must(t, d.w.Close())
+			testkit.Must(t, d.w.Close())
 			d.w = open(t, s, mode)
 			if d.w.End() != b.End || d.w.KeyframeDue() {
 				t.Fatalf("%s, seed %d: the next writer continues at %d, want %d", mode, seed, d.w.End(), b.End)
@@ -226,7 +227,7 @@ func (d *driver) checkExact(t *testing.T, r *Reader, b Bounds, seed uint64) {
 		if errors.Is(err, ErrNoKeyframe) || err == nil && !v.Exact {
 			continue
 		}
-		must(t, err)
+		testkit.Must(t, err)
 		s, err := restore(v)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -239,14 +240,14 @@ func (d *driver) checkExact(t *testing.T, r *Reader, b Bounds, seed uint64) {
 func TestRemovedDirectory(t *testing.T) {
 	s, _ := newStore(t)
 	w := open(t, s, Full)
-	must(t, w.SetMeta(Meta{Title: "t"}), w.Append(0, textAt(0, 1000)), w.Sync(), os.RemoveAll(w.dir), w.Append(1000, textAt(1000, 10)))
+	testkit.Must(t, w.SetMeta(Meta{Title: "t"}), w.Append(0, textAt(0, 1000)), w.Sync(), os.RemoveAll(w.dir), w.Append(1000, textAt(1000, 10)))
 	if err := w.Sync(); !errors.Is(err, ErrRemoved) {
 		t.Fatalf("sync: %v", err)
 	}
 	if !w.KeyframeDue() {
 		t.Error("no keyframe is due")
 	}
-	must(t, w.Keyframe(1010, []byte("k")), w.Append(1010, textAt(1010, 90)), w.Sync())
+	testkit.Must(t, w.Keyframe(1010, []byte("k")), w.Append(1010, textAt(1010, 90)), w.Sync())
 	r := reader(t, s)
 	if b, err := r.Bounds(); b != (Bounds{1010, 1100, 1100}) || err != nil {
 		t.Errorf("bounds %+v, %v", b, err)
@@ -263,26 +264,26 @@ func TestRemovedDirectory(t *testing.T) {
 func TestDamage(t *testing.T) {
 	s, c := newStore(t)
 	d := &driver{Rand: rand.New(rand.NewPCG(11, 12)), w: open(t, s, Full), truth: &truth{}, clock: c, big: 50_000}
-	must(t, d.begin())
+	testkit.Must(t, d.begin())
 	for range 60 {
-		must(t, d.step())
+		testkit.Must(t, d.step())
 	}
-	must(t, d.w.Close())
+	testkit.Must(t, d.w.Close())
 	dir := d.w.dir
 	for i := range 300 {
 		all := names(t, dir)
 		path := filepath.Join(dir, all[d.IntN(len(all))])
 		whole, err := os.ReadFile(path)
-		must(t, err)
+		testkit.Must(t, err)
 		torn := append([]byte{}, whole...)
 		if i%2 == 0 {
 			torn = torn[:d.IntN(len(torn))]
 		} else {
 			torn[d.IntN(len(torn))] ^= byte(1 + d.IntN(255))
 		}
-		must(t, os.WriteFile(path, torn, 0o600))
+		testkit.Must(t, os.WriteFile(path, torn, 0o600))
 		readAll(t, s)
-		must(t, os.WriteFile(path, whole, 0o600))
+		testkit.Must(t, os.WriteFile(path, whole, 0o600))
 	}
 	r := reader(t, s)
 	checkAll(t, d, r, Full)
@@ -309,29 +310,29 @@ func TestDamageIsGap(t *testing.T) {
 	const part = 100_000 // shorter blocks would be packed into one
 	s, c := newStore(t)
 	w := open(t, s, Full)
-	must(t, w.Resize(0, protocol.Size{Cols: 80, Rows: 24}))
+	testkit.Must(t, w.Resize(0, protocol.Size{Cols: 80, Rows: 24}))
 	times := make(map[uint64]time.Time)
 	for at := uint64(0); at < 6*part; at += part { // three closed segments of two blocks of output, and an open one
 		if at%(2*part) == 0 && at > 0 {
-			must(t, w.Keyframe(at, []byte("k")))
+			testkit.Must(t, w.Keyframe(at, []byte("k")))
 		}
 		times[at] = c.now()
-		must(t, w.Append(at, textAt(at, part)), w.Mark(at, 'D', "mark"), w.Sync())
+		testkit.Must(t, w.Append(at, textAt(at, part)), w.Mark(at, 'D', "mark"), w.Sync())
 		c.advance(time.Second)
 	}
-	must(t, w.Keyframe(6*part, []byte("k")), w.Append(6*part, textAt(6*part, 100)), w.Close())
+	testkit.Must(t, w.Keyframe(6*part, []byte("k")), w.Append(6*part, textAt(6*part, 100)), w.Close())
 	path := filepath.Join(w.dir, closedName(2*part, 4*part))
 	whole, err := os.ReadFile(path)
-	must(t, err)
+	testkit.Must(t, err)
 	first, second := -1, -1 // places of the payloads of output
 	walk, err := openWalk(path, nil, true)
-	must(t, err)
+	testkit.Must(t, err)
 	for {
 		b, err := walk.next()
 		if err == io.EOF {
 			break
 		}
-		must(t, err)
+		testkit.Must(t, err)
 		if b.kind == kindOutput && first < 0 {
 			first = int(walk.place)
 		} else if b.kind == kindOutput {
@@ -360,11 +361,11 @@ func TestDamageIsGap(t *testing.T) {
 			tt.name += ", not returned"
 			end = unread(t, path, tt.byte)
 		}
-		must(t, os.WriteFile(path, torn, 0o600))
+		testkit.Must(t, os.WriteFile(path, torn, 0o600))
 		r := reader(t, s)
 		at := uint64(0)
 		for p, err := range r.Range(0, 6*part+100) {
-			must(t, err)
+			testkit.Must(t, err)
 			if p.Missing > 0 && (p.Offset != tt.from || p.Offset+p.Missing != tt.to || !errors.Is(p.Damage, ErrDamaged)) || p.Offset != at {
 				t.Errorf("%s: piece %+v at %d", tt.name, p, at)
 			}
@@ -378,7 +379,7 @@ func TestDamageIsGap(t *testing.T) {
 		}
 		var marked []uint64
 		for n, err := range r.Notes(0, 6*part+100) {
-			must(t, err)
+			testkit.Must(t, err)
 			if n.Kind != 0 {
 				marked = append(marked, n.Offset)
 			}
@@ -411,21 +412,21 @@ func TestDamageIsGap(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	s := New(t.TempDir(), nil)
 	w := open(t, s, Full)
-	must(t, w.Append(0, textAt(0, 1000)), w.Sync())
+	testkit.Must(t, w.Append(0, textAt(0, 1000)), w.Sync())
 	before := checkWritable
 	defer func() { checkWritable = before }()
 	checkWritable = func(path string) error { return &os.PathError{Op: "sync", Path: path, Err: syscall.EROFS} }
-	must(t, w.Append(1000, textAt(1000, 1000)))
+	testkit.Must(t, w.Append(1000, textAt(1000, 1000)))
 	if err := w.Sync(); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("the sync on a read-only file system: %v", err)
 	}
 	checkWritable = before
 	_ = w.Close() // the segment is given up
 	w = open(t, s, Full)
-	must(t, w.Append(w.End(), textAt(w.End(), int(2000-w.End()))), w.Close())
+	testkit.Must(t, w.Append(w.End(), textAt(w.End(), int(2000-w.End()))), w.Close())
 	at := uint64(0)
 	for p, err := range reader(t, s).Range(0, 2000) {
-		must(t, err)
+		testkit.Must(t, err)
 		if at += uint64(len(p.Output)); p.Missing > 0 {
 			t.Errorf("output is missing at %d", p.Offset)
 		}
@@ -441,9 +442,9 @@ func TestUnopenedSegment(t *testing.T) {
 	s, _ := newStore(t)
 	w := open(t, s, Full)
 	for at := uint64(0); at < 3000; at += 1000 {
-		must(t, w.Append(at, textAt(at, 1000)), w.Keyframe(at+1000, []byte("k")))
+		testkit.Must(t, w.Append(at, textAt(at, 1000)), w.Keyframe(at+1000, []byte("k")))
 	}
-	must(t, w.Close())
+	testkit.Must(t, w.Close())
 	path := filepath.Join(w.dir, closedName(1000, 2000))
 	var why error
 	before := openToRead
@@ -458,7 +459,7 @@ func TestUnopenedSegment(t *testing.T) {
 	why = syscall.ESTALE
 	at := uint64(0)
 	for p, err := range r.Range(0, 3000) {
-		must(t, err)
+		testkit.Must(t, err)
 		if isGap := p.Offset == 1000; p.Offset != at || isGap != (p.Missing == 1000 && errors.Is(p.Damage, ErrDamaged) && errors.Is(p.Damage, why) && strings.Contains(p.Damage.Error(), path)) {
 			t.Fatalf("piece %+v at %d", p, at)
 		}
@@ -484,18 +485,18 @@ func TestUnreadOpenSegment(t *testing.T) {
 		for _, first := range []uint64{0, part} {
 			s, _ := newStore(t)
 			w := open(t, s, mode)
-			must(t, w.SetMeta(Meta{}))
+			testkit.Must(t, w.SetMeta(Meta{}))
 			if first > 0 {
-				must(t, w.Append(0, textAt(0, int(first))), w.Keyframe(first, []byte("keyframe")))
+				testkit.Must(t, w.Append(0, textAt(0, int(first))), w.Keyframe(first, []byte("keyframe")))
 			}
 			for at := first; at < 4*part; at += part {
-				must(t, w.Append(at, textAt(at, part)), w.Sync())
+				testkit.Must(t, w.Append(at, textAt(at, part)), w.Sync())
 			}
-			must(t, w.Close())
+			testkit.Must(t, w.Close())
 			before := make(map[string][]byte)
 			for _, name := range names(t, w.dir) {
 				content, err := os.ReadFile(filepath.Join(w.dir, name))
-				must(t, err)
+				testkit.Must(t, err)
 				before[name] = content
 			}
 			path := filepath.Join(w.dir, openName(first))
@@ -508,10 +509,10 @@ func TestUnreadOpenSegment(t *testing.T) {
 			}
 			for place := range whole {
 				for _, name := range names(t, w.dir) {
-					must(t, os.Remove(filepath.Join(w.dir, name)))
+					testkit.Must(t, os.Remove(filepath.Join(w.dir, name)))
 				}
 				for name, content := range before {
-					must(t, os.WriteFile(filepath.Join(w.dir, name), content, 0o600))
+					testkit.Must(t, os.WriteFile(filepath.Join(w.dir, name), content, 0o600))
 				}
 				end := unread(t, path, place)
 				next, err := s.OpenWriter(aLife, mode)
@@ -520,7 +521,7 @@ func TestUnreadOpenSegment(t *testing.T) {
 					t.Fatalf("%v, byte %d: %v, or the file was changed, or no keyframe is due", mode, place, err)
 				}
 				from, start := next.End(), uint64(0)
-				must(t, next.Keyframe(from, []byte("next")), next.Append(from, textAt(from, int(5*part-from))), next.Sync(), next.Close())
+				testkit.Must(t, next.Keyframe(from, []byte("next")), next.Append(from, textAt(from, int(5*part-from))), next.Sync(), next.Close())
 				if mode == Screen { // the newer segment has replaced the file
 					start = from
 				} else if !isKept() {
@@ -528,7 +529,7 @@ func TestUnreadOpenSegment(t *testing.T) {
 				}
 				at := start
 				for p, err := range reader(t, s).Range(start, 5*part) {
-					must(t, err)
+					testkit.Must(t, err)
 					if p.Missing > 0 || string(p.Output) != string(textAt(at, len(p.Output))) {
 						t.Fatalf("%v, byte %d, continued at %d: piece %+v at %d", mode, place, from, p, at)
 					}
@@ -546,17 +547,17 @@ func TestUnreadOpenSegment(t *testing.T) {
 func TestUnreadNewerKeyframe(t *testing.T) {
 	s, _ := newStore(t)
 	w := open(t, s, Screen)
-	must(t, w.Keyframe(1000, []byte("older")), w.Sync(), w.Keyframe(2000, []byte("newer")))
+	testkit.Must(t, w.Keyframe(1000, []byte("older")), w.Sync(), w.Keyframe(2000, []byte("newer")))
 	w.lock.Close() // the process was killed
 	end := unread(t, filepath.Join(w.dir, openName(2000)), headBytes+blockHeadBytes)
 	next, err := s.OpenWriter(aLife, Screen)
-	must(t, err)
+	testkit.Must(t, err)
 	if v, err := reader(t, s).At(1000); err != nil || string(v.Keyframe) != "older" {
 		t.Errorf("view %+v, %v", v, err)
 	}
 	end()
-	must(t, next.Close())
-	must(t, open(t, s, Screen).Close())
+	testkit.Must(t, next.Close())
+	testkit.Must(t, open(t, s, Screen).Close())
 	if got := names(t, w.dir); !slices.Equal(got, []string{openName(2000)}) {
 		t.Errorf("files %v", got)
 	}
@@ -568,23 +569,23 @@ func TestUnreadBehindDamage(t *testing.T) {
 	for _, mode := range []Mode{Full, Screen} {
 		s, _ := newStore(t)
 		w := open(t, s, mode)
-		must(t, w.Keyframe(part, []byte("keyframe")))
+		testkit.Must(t, w.Keyframe(part, []byte("keyframe")))
 		var ends []int64 // of the blocks
 		path := filepath.Join(w.dir, openName(part))
 		for at := uint64(part); at < 4*part; at += part {
-			must(t, w.Append(at, textAt(at, part)), w.Sync())
+			testkit.Must(t, w.Append(at, textAt(at, part)), w.Sync())
 			n, err := size(path)
-			must(t, err)
+			testkit.Must(t, err)
 			ends = append(ends, n)
 		}
-		must(t, w.Close())
+		testkit.Must(t, w.Close())
 		torn, err := os.ReadFile(path)
-		must(t, err)
+		testkit.Must(t, err)
 		torn[ends[0]+2] ^= 1 // in the header of the second block
-		must(t, os.WriteFile(path, torn, 0o600))
+		testkit.Must(t, os.WriteFile(path, torn, 0o600))
 		unread(t, path, int(ends[1])-1)
 		next, err := s.OpenWriter(aLife, mode)
-		must(t, err)
+		testkit.Must(t, err)
 		if next.End() != 2*part || !next.KeyframeDue() {
 			t.Errorf("%s: the writer continues at %d", mode, next.End())
 		}
@@ -594,7 +595,7 @@ func TestUnreadBehindDamage(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, torn) {
 			t.Errorf("%s: the file was changed: %v", mode, err)
 		}
-		must(t, next.Close())
+		testkit.Must(t, next.Close())
 	}
 }
 
@@ -608,28 +609,28 @@ func TestDamagedOpenSegment(t *testing.T) {
 			s.key = ownKey
 		}
 		w := open(t, s, mode)
-		must(t, w.SetMeta(Meta{}), w.Append(0, textAt(0, part)), w.Keyframe(part, []byte("keyframe")))
+		testkit.Must(t, w.SetMeta(Meta{}), w.Append(0, textAt(0, part)), w.Keyframe(part, []byte("keyframe")))
 		for at := uint64(part); at < 4*part; at += part {
-			must(t, w.Append(at, textAt(at, part)), w.Sync())
+			testkit.Must(t, w.Append(at, textAt(at, part)), w.Sync())
 		}
-		must(t, w.Close())
+		testkit.Must(t, w.Close())
 		path := filepath.Join(w.dir, openName(part))
 		whole, err := os.ReadFile(path)
-		must(t, err)
+		testkit.Must(t, err)
 		var places []int // ends of the blocks
 		ends := make([]uint64, headBytes)
 		for at := range ends { // where the writer continues if this byte is damaged
 			ends[at] = part
 		}
 		walk, err := openWalk(path, w.key, true)
-		must(t, err)
+		testkit.Must(t, err)
 		for {
 			before := walk.end
 			b, err := walk.next()
 			if err == io.EOF {
 				break
 			}
-			must(t, err)
+			testkit.Must(t, err)
 			for at := len(ends); at < int(walk.at); at++ {
 				if b.kind == kindEntries || at < int(walk.place) {
 					ends = append(ends, before)
@@ -647,7 +648,7 @@ func TestDamagedOpenSegment(t *testing.T) {
 			if at == 6 || at == 7 {
 				continue // another version
 			}
-			must(t, os.WriteFile(path, torn, 0o600))
+			testkit.Must(t, os.WriteFile(path, torn, 0o600))
 			w := open(t, s, mode)
 			want := ends[at]
 			if mode == Full {
@@ -666,17 +667,17 @@ func TestDamagedOpenSegment(t *testing.T) {
 			if got, err := os.ReadFile(kept); err != nil || at < lastBlock && !bytes.Equal(got, torn) {
 				t.Fatalf("%s, byte %d: the damaged file has changed, %v", mode, at, err)
 			}
-			must(t, w.Keyframe(want, []byte("next")), w.Append(want, textAt(want, part)), w.Sync())
+			testkit.Must(t, w.Keyframe(want, []byte("next")), w.Append(want, textAt(want, part)), w.Sync())
 			if v, err := reader(t, s).At(want + part); err != nil || string(v.Keyframe) != "next" {
 				t.Fatalf("%s, byte %d: the screen at the end: %+v, %v", mode, at, v, err)
 			}
 			if got := names(t, w.dir); mode == Screen && len(got) != 2 {
 				t.Fatalf("byte %d: files %v", at, got)
 			}
-			must(t, w.Close())
+			testkit.Must(t, w.Close())
 			for _, name := range names(t, w.dir) {
 				if g, ok := parseSegment(name); ok && g.start >= part {
-					must(t, os.Remove(filepath.Join(w.dir, name)))
+					testkit.Must(t, os.Remove(filepath.Join(w.dir, name)))
 				}
 			}
 		}
@@ -698,19 +699,19 @@ func TestDamagedHeaderOfPrintedSegment(t *testing.T) {
 		s, _ := newStore(t)
 		w := open(t, s, Full)
 		path := filepath.Join(w.dir, openName(0))
-		must(t, w.Append(0, noise(part)), w.Sync())
+		testkit.Must(t, w.Append(0, noise(part)), w.Sync())
 		before, err := size(path)
-		must(t, err)
-		must(t, w.Append(part, append(noise(part), printed...)), w.Sync())
+		testkit.Must(t, err)
+		testkit.Must(t, w.Append(part, append(noise(part), printed...)), w.Sync())
 		if !isLast {
-			must(t, w.Append(w.End(), noise(part)), w.Sync())
+			testkit.Must(t, w.Append(w.End(), noise(part)), w.Sync())
 		}
 		end := w.End()
-		must(t, w.Close())
+		testkit.Must(t, w.Close())
 		torn, err := os.ReadFile(path)
-		must(t, err)
+		testkit.Must(t, err)
 		torn[before+2] ^= 1
-		must(t, os.WriteFile(path, torn, 0o600))
+		testkit.Must(t, os.WriteFile(path, torn, 0o600))
 		next := open(t, s, Full)
 		if got := next.End(); got < part || got > end {
 			t.Errorf("the writer continues at %d, the output ends at %d", got, end)
@@ -725,16 +726,16 @@ func TestDamagedHeaderOfPrintedSegment(t *testing.T) {
 func TestManyDamagedBlocks(t *testing.T) {
 	s, _ := newStore(t)
 	w := open(t, s, Full)
-	must(t, w.Append(0, textAt(0, 1000)), w.Close())
+	testkit.Must(t, w.Append(0, textAt(0, 1000)), w.Close())
 	path := filepath.Join(w.dir, openName(0))
 	content, err := os.ReadFile(path)
-	must(t, err)
+	testkit.Must(t, err)
 	content = append(content, make([]byte, blockHeadBytes)...) // a damaged header
 	b := block{kind: kindOutput, stored: maxOutput, raw: maxOutput, from: 1000, sum: 1}.appendBound(nil)
 	b = binary.LittleEndian.AppendUint32(b, 1)
 	b = binary.LittleEndian.AppendUint32(b, checksum(b))
 	content = append(content, bytes.Repeat(b, 40_000)...)
-	must(t, os.WriteFile(path, content, 0o600))
+	testkit.Must(t, os.WriteFile(path, content, 0o600))
 	total, before := 0, readAt
 	defer func() { readAt = before }()
 	readAt = func(f *os.File, p []byte, at int64) (int, error) {
@@ -782,26 +783,26 @@ func readAll(t *testing.T, s *Store) {
 func TestStrangeFiles(t *testing.T) {
 	s, _ := newStore(t)
 	w := open(t, s, Full)
-	must(t, w.Append(0, textAt(0, 1000)), w.Close())
+	testkit.Must(t, w.Append(0, textAt(0, 1000)), w.Close())
 	for _, name := range []string{"x", "-", "1-2", openName(5) + "-", closedName(7, 7), "meta.json~", openName(3) + "~"} {
-		must(t, os.WriteFile(filepath.Join(w.dir, name), []byte("x"), 0o600))
+		testkit.Must(t, os.WriteFile(filepath.Join(w.dir, name), []byte("x"), 0o600))
 	}
 	if b, err := reader(t, s).Bounds(); b != (Bounds{0, 1000, 1000}) || err != nil {
 		t.Errorf("bounds %+v, %v", b, err)
 	}
 	path := filepath.Join(w.dir, closedName(2000, 3000))
-	must(t, syscall.Mkfifo(path, 0o600))
+	testkit.Must(t, syscall.Mkfifo(path, 0o600))
 	if err := lastPiece(reader(t, s).Range(0, 3000)); !errors.Is(err, ErrDamaged) {
 		t.Errorf("a pipe: %v", err)
 	}
-	must(t, os.Remove(path))
+	testkit.Must(t, os.Remove(path))
 	future := head{start: 2000}.append(nil)
 	future[6]++
 	copy(future[28:], head{}.append(nil)[28:])
 	p := future[:28]
 	sum := checksum(p)
 	future = append(p, byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
-	must(t, os.WriteFile(filepath.Join(w.dir, openName(2000)), future, 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(w.dir, openName(2000)), future, 0o600))
 	if _, err := reader(t, s).Bounds(); !errors.Is(err, ErrVersion) {
 		t.Errorf("another version: %v", err)
 	}
@@ -810,7 +811,7 @@ func TestStrangeFiles(t *testing.T) {
 	}
 
 	meta := filepath.Join(w.dir, metaName)
-	must(t, os.Remove(filepath.Join(w.dir, openName(2000))), os.WriteFile(meta, []byte(`{"version": 2, "new": 1}`), 0o600))
+	testkit.Must(t, os.Remove(filepath.Join(w.dir, openName(2000))), os.WriteFile(meta, []byte(`{"version": 2, "new": 1}`), 0o600))
 	if _, err := s.OpenWriter(aLife, Full); !errors.Is(err, ErrVersion) {
 		t.Errorf("a writer beside a meta.json of another version: %v", err)
 	}
@@ -845,7 +846,7 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	long := string(make([]byte, MaxMark+10))
-	must(t, w.Append(0, []byte("text")), w.Mark(4, 'A', long), w.Sync())
+	testkit.Must(t, w.Append(0, []byte("text")), w.Mark(4, 'A', long), w.Sync())
 	for m, err := range marks(reader(t, s), 0, 4) {
 		if len(m.Text) != MaxMark || err != nil {
 			t.Errorf("the text of the mark has %d bytes, %v", len(m.Text), err)
@@ -862,7 +863,7 @@ func TestForgetInterrupted(t *testing.T) {
 	for seed := range uint64(200) {
 		s, _ := newStore(t)
 		w := open(t, s, Full)
-		must(t, w.SetMeta(Meta{Argv: []string{"sh"}}), w.Append(0, textAt(0, 1000)), w.Keyframe(1000, []byte("k")), w.Close())
+		testkit.Must(t, w.SetMeta(Meta{Argv: []string{"sh"}}), w.Append(0, textAt(0, 1000)), w.Keyframe(1000, []byte("k")), w.Close())
 		d := &brokenDisk{disk: s.disk, Rand: rand.New(rand.NewPCG(seed, 1)), isBroken: true}
 		s.disk = d
 		forgotten := s.Forget(aLife)
@@ -871,17 +872,17 @@ func TestForgetInterrupted(t *testing.T) {
 		}
 		again := New(s.dir, nil)
 		entries, err := again.List()
-		must(t, err)
+		testkit.Must(t, err)
 		switch {
 		case len(entries) == 0:
 		case forgotten == nil:
 			t.Fatalf("seed %d: a forgotten life is listed: %+v", seed, entries)
 		default:
-			must(t, entries[0].Err)
+			testkit.Must(t, entries[0].Err)
 			readAll(t, again)
-			must(t, again.Forget(aLife))
+			testkit.Must(t, again.Forget(aLife))
 		}
-		must(t, again.Sweep())
+		testkit.Must(t, again.Sweep())
 		if left, err := os.ReadDir(s.dir); len(left) > 0 || err != nil {
 			t.Fatalf("seed %d: %v is left, %v", seed, left, err)
 		}
@@ -893,14 +894,14 @@ func TestForgetAgain(t *testing.T) {
 	s, _ := newStore(t)
 	for range 3 {
 		w := open(t, s, Full)
-		must(t, w.SetMeta(Meta{}), w.Append(0, textAt(0, 1000)))
+		testkit.Must(t, w.SetMeta(Meta{}), w.Append(0, textAt(0, 1000)))
 		w.Abandon()
-		must(t, s.Forget(aLife))
+		testkit.Must(t, s.Forget(aLife))
 	}
 	if entries, err := s.List(); len(entries) > 0 || err != nil {
 		t.Errorf("forgotten lives are listed: %v, %v", entries, err)
 	}
-	must(t, s.Sweep())
+	testkit.Must(t, s.Sweep())
 	if left, err := os.ReadDir(s.dir); len(left) > 0 || err != nil {
 		t.Errorf("%v is left, %v", left, err)
 	}
@@ -917,13 +918,13 @@ func TestRenew(t *testing.T) {
 				secret := []byte("a secret ")
 				end := uint64(0)
 				for range 3 { // closed segments, an open one, and pending output
-					must(t, w.Append(end, secret), w.Mark(end, 'C', string(secret)), w.Sync())
+					testkit.Must(t, w.Append(end, secret), w.Mark(end, 'C', string(secret)), w.Sync())
 					end = w.End()
-					must(t, w.Keyframe(end, bytes.Clone(secret)), w.Sync(), w.Append(end, secret), w.Mark(end, 'C', string(secret)))
+					testkit.Must(t, w.Keyframe(end, bytes.Clone(secret)), w.Sync(), w.Append(end, secret), w.Mark(end, 'C', string(secret)))
 					end = w.End()
 				}
 				if same { // at the offset of a keyframe
-					must(t, w.Keyframe(end, bytes.Clone(secret)), w.Mark(end, 'C', string(secret)))
+					testkit.Must(t, w.Keyframe(end, bytes.Clone(secret)), w.Mark(end, 'C', string(secret)))
 				}
 				d := &brokenDisk{disk: s.disk, Rand: rand.New(rand.NewPCG(seed, 1)), isBroken: seed > 0}
 				s.disk = d
@@ -931,16 +932,16 @@ func TestRenew(t *testing.T) {
 				for w.Renew(max(end, w.End()), size, []byte("cleared")) != nil {
 				}
 				d.isBroken = false
-				must(t, w.Append(end, []byte("after")), w.Sync())
+				testkit.Must(t, w.Append(end, []byte("after")), w.Sync())
 				if stored := decoded(t, s.path(aLife)); bytes.Contains(stored, secret) {
 					t.Fatalf("mode %s, seed %d: the files have %q", mode, seed, stored)
 				}
 				v, err := reader(t, s).At(end + 5)
-				must(t, err)
+				testkit.Must(t, err)
 				if string(v.Keyframe) != "cleared" || v.KeyframeAt != end || v.Size != size {
 					t.Fatalf("mode %s, seed %d: view %+v", mode, seed, v)
 				}
-				must(t, w.Close())
+				testkit.Must(t, w.Close())
 			}
 		}
 	}
@@ -954,15 +955,15 @@ func decoded(t *testing.T, dir string) (all []byte) {
 			continue
 		}
 		w, err := openWalk(filepath.Join(dir, name), nil, true)
-		must(t, err)
+		testkit.Must(t, err)
 		for {
 			_, err := w.next()
 			if err == io.EOF {
 				break
 			}
-			must(t, err)
+			testkit.Must(t, err)
 			p, err := w.payload()
-			must(t, err)
+			testkit.Must(t, err)
 			all = append(all, p...)
 		}
 		w.Close()

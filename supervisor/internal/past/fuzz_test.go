@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 // seal writes the right checksums into a segment, because otherwise hardly any input of the fuzzer would be read
@@ -36,7 +38,7 @@ func seal(p []byte) []byte {
 func FuzzOpen(f *testing.F) {
 	key := newDataKey()
 	keyFile, err := ownKey.wrap(key, aLife.String())
-	must(f, err)
+	testkit.Must(f, err)
 	addSeeds(f, nil)
 	addSeeds(f, keyFile)
 	f.Fuzz(func(t *testing.T, first, second, meta []byte, start, end uint64) {
@@ -45,17 +47,17 @@ func FuzzOpen(f *testing.F) {
 		dir := s.path(aLife)
 		isSealed := func(p []byte) bool { return len(p) > 7 && p[7] == sealedGCM }
 		names := []string{openName(start & maxOffset), closedName(end&maxOffset, end&maxOffset+uint64(len(second)))}
-		must(t, os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, metaName), meta, 0o600),
+		testkit.Must(t, os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, metaName), meta, 0o600),
 			os.WriteFile(filepath.Join(dir, names[0]), seal(first), 0o600), os.WriteFile(filepath.Join(dir, names[1]), seal(second), 0o600))
 		if isSealed(first) || isSealed(second) {
 			s.key = ownKey
-			must(t, os.WriteFile(filepath.Join(dir, keyName), keyFile, 0o600))
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, keyName), keyFile, 0o600))
 		}
 		if _, err := s.List(); err != nil {
 			t.Fatal(err)
 		}
 		r, err := s.Open(aLife)
-		must(t, err)
+		testkit.Must(t, err)
 		b, _ := r.Bounds()
 		for _, offset := range []uint64{0, b.Start, b.Exact, b.End, start, end} {
 			if v, err := r.At(offset); err == nil {
@@ -72,17 +74,17 @@ func FuzzOpen(f *testing.F) {
 			}
 		}
 		_, err = s.Trim(Policy{Total: 1})
-		must(t, err)
+		testkit.Must(t, err)
 		w, err := s.OpenWriter(aLife, Full)
 		if err != nil {
 			return
 		}
 		at := w.End()
 		if at > maxOffset-10 {
-			must(t, w.Close())
+			testkit.Must(t, w.Close())
 			return
 		}
-		must(t, w.Append(at, textAt(0, 10)), w.Keyframe(at+10, []byte("k")), w.Close())
+		testkit.Must(t, w.Append(at, textAt(0, 10)), w.Keyframe(at+10, []byte("k")), w.Close())
 		if b, err := r.Bounds(); err == nil && b.End != at+10 {
 			t.Fatalf("a writer continued at %d, and the end is %d", at, b.End)
 		}
@@ -94,21 +96,21 @@ func addSeeds(f *testing.F, keyFile []byte) {
 	s, c := newStore(f)
 	if keyFile != nil {
 		s.key = ownKey
-		must(f, os.MkdirAll(s.path(aLife), 0o700), os.WriteFile(filepath.Join(s.path(aLife), keyName), keyFile, 0o600))
+		testkit.Must(f, os.MkdirAll(s.path(aLife), 0o700), os.WriteFile(filepath.Join(s.path(aLife), keyName), keyFile, 0o600))
 	}
 	d := &driver{Rand: rand.New(rand.NewPCG(13, 14)), w: open(f, s, Full), truth: &truth{}, clock: c, big: 2000}
-	must(f, d.begin())
+	testkit.Must(f, d.begin())
 	for range 60 {
-		must(f, d.step())
+		testkit.Must(f, d.step())
 	}
-	must(f, d.w.SetMeta(Meta{Argv: []string{"sh"}}), d.w.Close())
+	testkit.Must(f, d.w.SetMeta(Meta{Argv: []string{"sh"}}), d.w.Close())
 	meta, err := os.ReadFile(filepath.Join(d.w.dir, metaName))
-	must(f, err)
+	testkit.Must(f, err)
 	all, err := os.ReadDir(d.w.dir)
-	must(f, err)
+	testkit.Must(f, err)
 	for _, e := range all {
 		p, err := os.ReadFile(filepath.Join(d.w.dir, e.Name()))
-		must(f, err)
+		testkit.Must(f, err)
 		if segment, ok := parseSegment(e.Name()); ok {
 			f.Add(p, p, meta, segment.start, segment.end)
 			f.Add(p, p[:len(p)/2], meta[:len(meta)/2], segment.start, segment.end)

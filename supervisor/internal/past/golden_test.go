@@ -18,11 +18,11 @@ func writeGolden(t *testing.T, s *Store) {
 	c := &clock{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	s.now = c.now
 	w, err := s.OpenWriter(aLife, Full)
-	must(t, err)
-	must(t, w.SetMeta(Meta{Mode: Full, Created: c.Time, Argv: []string{"sh"}, Size: protocol.Size{Cols: 80, Rows: 24}}),
+	testkit.Must(t, err)
+	testkit.Must(t, w.SetMeta(Meta{Mode: Full, Created: c.Time, Argv: []string{"sh"}, Size: protocol.Size{Cols: 80, Rows: 24}}),
 		w.Resize(0, protocol.Size{Cols: 80, Rows: 24}), w.Append(0, textAt(0, 1000)), w.Mark(500, 'C', "make all"))
 	c.Time = c.Add(time.Second)
-	must(t, w.Append(1000, textAt(1000, 1000)), w.Keyframe(2000, []byte("the screen at 2000")),
+	testkit.Must(t, w.Append(1000, textAt(1000, 1000)), w.Keyframe(2000, []byte("the screen at 2000")),
 		w.Resize(2000, protocol.Size{Cols: 100, Rows: 30}), w.Append(2000, textAt(2000, 10)), w.Sync(),
 		w.Append(3000, textAt(3000, 100)), w.Close())
 }
@@ -33,7 +33,7 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join("testdata", name)
 			if testkit.WritesGolden() {
-				must(t, os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
+				testkit.Must(t, os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
 				writeGolden(t, New(dir, key))
 			}
 			checkGolden(t, New(dir, key))
@@ -43,7 +43,7 @@ func TestGolden(t *testing.T) {
 
 func checkGolden(t *testing.T, s *Store) {
 	entries, err := s.List()
-	must(t, err)
+	testkit.Must(t, err)
 	if len(entries) != 1 || entries[0].Err != nil || entries[0].Life != aLife || !slices.Equal(entries[0].Meta.Argv, []string{"sh"}) {
 		t.Fatalf("list: %+v", entries)
 	}
@@ -53,7 +53,7 @@ func checkGolden(t *testing.T, s *Store) {
 		t.Errorf("bounds %+v, %v", b, err)
 	}
 	v, err := r.At(2010)
-	must(t, err)
+	testkit.Must(t, err)
 	if string(v.Keyframe) != "the screen at 2000" || v.Size != (protocol.Size{Cols: 80, Rows: 24}) || !v.Exact {
 		t.Errorf("view %+v", v)
 	}
@@ -80,7 +80,7 @@ func checkGolden(t *testing.T, s *Store) {
 func pieces(t *testing.T, all func(func(Piece, error) bool)) (list []string) {
 	t.Helper()
 	for p, err := range all {
-		must(t, err)
+		testkit.Must(t, err)
 		switch {
 		case p.Missing > 0:
 			list = append(list, fmt.Sprint(p.Offset, " ", p.Missing, " missing"))

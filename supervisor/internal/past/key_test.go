@@ -18,6 +18,7 @@ import (
 	"filippo.io/age"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // ownIdentity is the key of the tests; it also opens the golden files.
@@ -34,7 +35,7 @@ func keyOf(identity string) *Key {
 func otherKey(t *testing.T) *Key {
 	t.Helper()
 	i, err := age.GenerateX25519Identity()
-	must(t, err)
+	testkit.Must(t, err)
 	return keyOf(i.String())
 }
 
@@ -50,14 +51,14 @@ var secretMeta = Meta{
 func writeSealed(t *testing.T, s *Store) {
 	t.Helper()
 	w := open(t, s, Full)
-	must(t, w.SetMeta(secretMeta))
+	testkit.Must(t, w.SetMeta(secretMeta))
 	for segment := range uint64(3) {
-		must(t, w.Keyframe(w.End(), []byte(fmt.Sprintf("plainframe %d %s", segment, strings.Repeat("x", 100)))), w.Mark(w.End(), 'D', "plainmark"))
+		testkit.Must(t, w.Keyframe(w.End(), []byte(fmt.Sprintf("plainframe %d %s", segment, strings.Repeat("x", 100)))), w.Mark(w.End(), 'D', "plainmark"))
 		for range 3 + 10*(segment%2) {
-			must(t, w.Append(w.End(), []byte("plainoutput\r\n")), w.Sync())
+			testkit.Must(t, w.Append(w.End(), []byte("plainoutput\r\n")), w.Sync())
 		}
 	}
-	must(t, w.Close())
+	testkit.Must(t, w.Close())
 }
 
 // contents returns the content of all files of a life.
@@ -66,7 +67,7 @@ func contents(t *testing.T, s *Store) map[string]string {
 	all := make(map[string]string)
 	for _, name := range names(t, s.path(aLife)) {
 		content, err := os.ReadFile(filepath.Join(s.path(aLife), name))
-		must(t, err)
+		testkit.Must(t, err)
 		all[name] = string(content)
 	}
 	return all
@@ -77,7 +78,7 @@ func outputOf(t *testing.T, r *Reader) string {
 	t.Helper()
 	var all []byte
 	for p, err := range r.Range(0, maxOffset) {
-		must(t, err)
+		testkit.Must(t, err)
 		all = append(all, p.Output...)
 	}
 	return string(all)
@@ -103,7 +104,7 @@ func TestSealedHidesText(t *testing.T) {
 		}
 	}
 	m, err := reader(t, s).Meta()
-	if must(t, err); m.Title != secretMeta.Title || m.Labels["plainlabel"] != "plainvalue" {
+	if testkit.Must(t, err); m.Title != secretMeta.Title || m.Labels["plainlabel"] != "plainvalue" {
 		t.Errorf("meta %+v", m)
 	}
 	if got, want := outputOf(t, reader(t, s)), strings.Repeat("plainoutput\r\n", 19); got != want {
@@ -118,14 +119,14 @@ func TestLocked(t *testing.T) {
 		"no key":      func(_ *testing.T, s *Store) { s.key = nil },
 		"no identity": func(_ *testing.T, s *Store) { s.key = keyOf("hello") },
 		"key file is missing": func(t *testing.T, s *Store) {
-			must(t, os.Remove(filepath.Join(s.path(aLife), keyName)))
+			testkit.Must(t, os.Remove(filepath.Join(s.path(aLife), keyName)))
 		},
 		"key file of another life": func(t *testing.T, s *Store) {
 			file, err := ownKey.wrap(newDataKey(), "other@1")
-			must(t, err, os.WriteFile(filepath.Join(s.path(aLife), keyName), file, 0o600))
+			testkit.Must(t, err, os.WriteFile(filepath.Join(s.path(aLife), keyName), file, 0o600))
 		},
 		"key file is torn": func(t *testing.T, s *Store) {
-			must(t, os.Truncate(filepath.Join(s.path(aLife), keyName), 100))
+			testkit.Must(t, os.Truncate(filepath.Join(s.path(aLife), keyName), 100))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +136,7 @@ func TestLocked(t *testing.T) {
 			lose(t, s)
 			before := contents(t, s)
 			all, err := s.List()
-			must(t, err)
+			testkit.Must(t, err)
 			if len(all) != 1 || !errors.Is(all[0].Locked, ErrLocked) || all[0].Err != nil {
 				t.Fatalf("list: %+v", all)
 			}
@@ -180,7 +181,7 @@ func TestTampered(t *testing.T) {
 	dir := s.path(aLife)
 	var closed []segment
 	all, err := listSegments(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	for _, g := range all {
 		if g.isClosed {
 			closed = append(closed, g)
@@ -191,22 +192,22 @@ func TestTampered(t *testing.T) {
 	}
 	path := filepath.Join(dir, closed[0].name)
 	whole, err := os.ReadFile(path)
-	must(t, err)
+	testkit.Must(t, err)
 	isDamaged := func(content []byte) bool {
-		must(t, os.WriteFile(path, seal(content), 0o600))
+		testkit.Must(t, os.WriteFile(path, seal(content), 0o600))
 		r := reader(t, s)
 		_, err := r.At(closed[0].end - 1)
 		if err != nil {
 			return errors.Is(err, ErrDamaged)
 		}
 		for p, err := range r.Range(0, closed[0].end) {
-			must(t, err)
+			testkit.Must(t, err)
 			if p.Damage != nil {
 				return errors.Is(p.Damage, ErrDamaged)
 			}
 		}
 		for n, err := range r.Notes(0, closed[0].end) {
-			must(t, err)
+			testkit.Must(t, err)
 			if n.Damage != nil {
 				return errors.Is(n.Damage, ErrDamaged)
 			}
@@ -228,7 +229,7 @@ func TestTampered(t *testing.T) {
 	}
 	// The keyframe of another segment, and of the same segment of another life, which has another key.
 	other, err := os.ReadFile(filepath.Join(dir, closed[1].name))
-	must(t, err)
+	testkit.Must(t, err)
 	binary.LittleEndian.PutUint64(other[headBytes+12:], 0)
 	if !isDamaged(append(bytes.Clone(whole[:headBytes]), other[headBytes:]...)) {
 		t.Error("blocks of another segment were accepted")
@@ -237,17 +238,17 @@ func TestTampered(t *testing.T) {
 	s2.key = ownKey
 	writeSealed(t, s2)
 	other, err = os.ReadFile(filepath.Join(s2.path(aLife), closed[0].name))
-	must(t, err)
+	testkit.Must(t, err)
 	if !isDamaged(other) {
 		t.Error("blocks of another life were accepted")
 	}
-	must(t, os.WriteFile(path, whole, 0o600))
+	testkit.Must(t, os.WriteFile(path, whole, 0o600))
 	path = filepath.Join(dir, metaName)
 	meta, err := os.ReadFile(path)
-	must(t, err)
+	testkit.Must(t, err)
 	at := bytes.Index(meta, []byte(`"sealed": "`)) + 40
 	meta[at] ^= 1 // another digit of base64, or no digit
-	must(t, os.WriteFile(path, meta, 0o600))
+	testkit.Must(t, os.WriteFile(path, meta, 0o600))
 	if _, err := reader(t, s).Meta(); !errors.Is(err, ErrDamaged) {
 		t.Errorf("meta: %v", err)
 	}
@@ -258,10 +259,10 @@ func TestSealedLater(t *testing.T) {
 	for _, mode := range []Mode{Full, Screen} {
 		s, _ := newStore(t)
 		w := open(t, s, mode)
-		must(t, w.SetMeta(secretMeta), w.Keyframe(0, []byte("plainframe")), w.Mark(0, 'D', "plainmark"), w.Append(0, []byte("plainoutput")), w.Close())
+		testkit.Must(t, w.SetMeta(secretMeta), w.Keyframe(0, []byte("plainframe")), w.Mark(0, 'D', "plainmark"), w.Append(0, []byte("plainoutput")), w.Close())
 		s.key = ownKey
 		w = open(t, s, mode)
-		must(t, w.SetMeta(secretMeta), w.Append(w.End(), []byte("plainoutput")), w.Close())
+		testkit.Must(t, w.SetMeta(secretMeta), w.Append(w.End(), []byte("plainoutput")), w.Close())
 		for name, content := range contents(t, s) {
 			if strings.Contains(content, "plain") {
 				t.Errorf("%s: %s is not sealed: %q", mode, name, content)
@@ -271,7 +272,7 @@ func TestSealedLater(t *testing.T) {
 			t.Errorf("%s: output %q", mode, got)
 		}
 		v, err := reader(t, s).At(5)
-		if must(t, err); string(v.Keyframe) != "plainframe" {
+		if testkit.Must(t, err); string(v.Keyframe) != "plainframe" {
 			t.Errorf("%s: keyframe %q", mode, v.Keyframe)
 		}
 	}
@@ -313,10 +314,10 @@ func TestSealedDirRemoved(t *testing.T) {
 	s, _ := newStore(t)
 	s.key = ownKey
 	w := open(t, s, Screen)
-	must(t, w.SetMeta(secretMeta), os.RemoveAll(s.path(aLife)), w.Keyframe(10, []byte("frame")), w.Sync(), w.Close())
+	testkit.Must(t, w.SetMeta(secretMeta), os.RemoveAll(s.path(aLife)), w.Keyframe(10, []byte("frame")), w.Sync(), w.Close())
 	r := reader(t, s)
 	v, err := r.At(10)
-	if must(t, err); string(v.Keyframe) != "frame" {
+	if testkit.Must(t, err); string(v.Keyframe) != "frame" {
 		t.Errorf("keyframe %q", v.Keyframe)
 	}
 	if m, err := r.Meta(); err != nil || m.Title != secretMeta.Title {

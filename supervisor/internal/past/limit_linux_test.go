@@ -27,13 +27,13 @@ func TestNoRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		failed++
-		must(t, w.Sync())
+		testkit.Must(t, w.Sync())
 		if w.syncedTo() != w.End() || w.End() >= end {
 			t.Fatalf("the life is durable up to %d, its end is %d", w.syncedTo(), w.End())
 		}
-		must(t, lastPiece(reader(t, s).Range(0, end)))
+		testkit.Must(t, lastPiece(reader(t, s).Range(0, end)))
 		if failed%2 == 0 {
-			must(t, w.Keyframe(end, []byte("k"))) // in another file
+			testkit.Must(t, w.Keyframe(end, []byte("k"))) // in another file
 		}
 	}
 	if err := w.Close(); err != nil && !errors.Is(err, syscall.EFBIG) {
@@ -45,7 +45,7 @@ func TestNoRoom(t *testing.T) {
 	readAll(t, s)
 	r := reader(t, s)
 	gaps, err := r.Gaps()
-	must(t, err)
+	testkit.Must(t, err)
 	if len(gaps) == 0 {
 		t.Error("no gap is recorded")
 	}

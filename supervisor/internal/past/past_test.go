@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // A life is written in both modes, by several writers one after the other. At every offset the
@@ -35,18 +36,18 @@ func TestLife(t *testing.T) {
 				if d.w.End() != d.truth.end && mode == Full {
 					t.Fatalf("the writer continues at %d, want %d", d.w.End(), d.truth.end)
 				}
-				must(t, d.begin())
+				testkit.Must(t, d.begin())
 				for range 100 {
-					must(t, d.step())
+					testkit.Must(t, d.step())
 				}
 				if d.w.KeyframeDue() {
-					must(t, d.keyframe())
+					testkit.Must(t, d.keyframe())
 				}
-				must(t, d.w.Sync())
+				testkit.Must(t, d.w.Sync())
 				if got := d.w.syncedTo(); got != d.truth.end {
 					t.Fatalf("the life is durable up to %d, want %d", got, d.truth.end)
 				}
-				must(t, d.w.Close())
+				testkit.Must(t, d.w.Close())
 				checkAll(t, d, reader(t, s), mode)
 			}
 		})
@@ -57,7 +58,7 @@ func TestLife(t *testing.T) {
 func checkAll(t *testing.T, d *driver, r *Reader, mode Mode) {
 	t.Helper()
 	b, err := r.Bounds()
-	must(t, err)
+	testkit.Must(t, err)
 	if b.End != d.truth.end || b.Exact != b.End || b.Start != 0 && mode == Full {
 		t.Fatalf("bounds are %+v, want 0 to %d", b, d.truth.end)
 	}
@@ -70,7 +71,7 @@ func checkAll(t *testing.T, d *driver, r *Reader, mode Mode) {
 		if mode == Screen && (errors.Is(err, ErrNoKeyframe) || err != nil && strings.Contains(err.Error(), "not exact")) {
 			err = nil // of this offset no output was stored
 		}
-		must(t, err)
+		testkit.Must(t, err)
 	}
 	if mode == Screen {
 		if n := len(names(t, r.dir)); n > 3 {
@@ -86,7 +87,7 @@ func checkAll(t *testing.T, d *driver, r *Reader, mode Mode) {
 		to := from + d.Uint64N(b.End-from+1)
 		at := from
 		for p, err := range r.Range(from, to) {
-			must(t, err)
+			testkit.Must(t, err)
 			if p.Missing > 0 || p.Offset != at || !bytes.Equal(p.Output, textAt(at, len(p.Output))) {
 				t.Fatalf("from %d to %d: wrong piece at %d: %d bytes at %d, %d missing", from, to, at, len(p.Output), p.Offset, p.Missing)
 			}
@@ -98,7 +99,7 @@ func checkAll(t *testing.T, d *driver, r *Reader, mode Mode) {
 	}
 	n := 0
 	for m, err := range marks(r, 0, b.End) {
-		must(t, err)
+		testkit.Must(t, err)
 		if n++; m.Text != fmt.Sprint("command ", m.Offset) || m.Kind != 'C' {
 			t.Fatalf("mark %+v", m)
 		}
@@ -122,7 +123,7 @@ func marks(r *Reader, from, to uint64) iter.Seq2[Note, error] {
 func names(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -135,22 +136,22 @@ func TestTimes(t *testing.T) {
 	w := open(t, s, Full)
 	began := c.Time
 	for i := range uint64(100) { // 10 bytes each 50 ms
-		must(t, w.Append(10*i, textAt(10*i, 10)))
+		testkit.Must(t, w.Append(10*i, textAt(10*i, 10)))
 		if i%20 == 0 {
-			must(t, w.Keyframe(10*i+10, []byte("k")))
+			testkit.Must(t, w.Keyframe(10*i+10, []byte("k")))
 		}
 		c.Time = c.Add(50 * time.Millisecond)
 	}
-	must(t, w.Sync())
+	testkit.Must(t, w.Sync())
 	r := reader(t, s)
 	for i := range uint64(100) {
 		at, err := r.TimeAt(10*i + 5)
-		must(t, err)
+		testkit.Must(t, err)
 		if late := began.Add(time.Duration(i) * 50 * time.Millisecond).Sub(at); late < 0 || late > timeEvery {
 			t.Errorf("the time at %d is %v, which is %v early", 10*i+5, at, late)
 		}
 		offset, err := r.OffsetAt(at)
-		must(t, err)
+		testkit.Must(t, err)
 		if offset <= 10*i || offset > 10*i+30 {
 			t.Errorf("the offset at %v is %d, want the end of the output then, after %d", at, offset, 10*i)
 		}
@@ -171,15 +172,15 @@ func TestTimes(t *testing.T) {
 func TestGap(t *testing.T) {
 	s, _ := newStore(t)
 	w := open(t, s, Full)
-	must(t, w.Append(0, textAt(0, 100)), w.Append(50, textAt(50, 60)), w.Append(20, textAt(20, 10)))
+	testkit.Must(t, w.Append(0, textAt(0, 100)), w.Append(50, textAt(50, 60)), w.Append(20, textAt(20, 10)))
 	if w.KeyframeDue() {
 		t.Error("a keyframe is due although no output is missing")
 	}
-	must(t, w.Append(200, textAt(200, 50)))
+	testkit.Must(t, w.Append(200, textAt(200, 50)))
 	if !w.KeyframeDue() {
 		t.Error("no keyframe is due behind the gap")
 	}
-	must(t, w.Sync())
+	testkit.Must(t, w.Sync())
 	r := reader(t, s)
 	if gaps, err := r.Gaps(); !slices.Equal(gaps, []Gap{{110, 200}}) || err != nil {
 		t.Errorf("gaps %v, %v", gaps, err)
@@ -190,13 +191,13 @@ func TestGap(t *testing.T) {
 	if v, err := r.At(240); err != nil || v.Exact {
 		t.Errorf("behind the gap: %+v, %v", v, err)
 	}
-	must(t, w.Keyframe(300, []byte("k")), w.Sync())
+	testkit.Must(t, w.Keyframe(300, []byte("k")), w.Sync())
 	if b, err := r.Bounds(); b != (Bounds{0, 300, 300}) || err != nil {
 		t.Errorf("bounds %v, %v", b, err)
 	}
 	var got []Piece
 	for p, err := range r.Range(100, 400) {
-		must(t, err)
+		testkit.Must(t, err)
 		p.Output, p.Time = nil, time.Time{}
 		got = append(got, p)
 	}
@@ -216,11 +217,11 @@ func TestGap(t *testing.T) {
 func TestReplacedKeyframe(t *testing.T) {
 	s, _ := newStore(t)
 	w := open(t, s, Full)
-	must(t, w.Append(0, textAt(0, 100)), w.Keyframe(100, []byte("a secret")), w.Mark(100, 'A', "prompt"),
+	testkit.Must(t, w.Append(0, textAt(0, 100)), w.Keyframe(100, []byte("a secret")), w.Mark(100, 'A', "prompt"),
 		w.Resize(100, protocol.Size{Cols: 10, Rows: 10}), w.Sync(), w.Keyframe(100, []byte("cleared")), w.Sync())
 	r := reader(t, s)
 	v, err := r.At(100)
-	must(t, err)
+	testkit.Must(t, err)
 	if string(v.Keyframe) != "cleared" || v.Size.Cols != 10 {
 		t.Errorf("the keyframe is %q, %v", v.Keyframe, v.Size)
 	}
@@ -245,20 +246,20 @@ func TestNoKeyframes(t *testing.T) {
 	w := open(t, s, Full)
 	tr := &truth{}
 	tr.resize(protocol.Size{Cols: 80, Rows: 24})
-	must(t, w.Resize(0, tr.now.Size))
+	testkit.Must(t, w.Resize(0, tr.now.Size))
 	for tr.end < maxSegment+1<<20 {
-		must(t, w.Append(tr.end, textAt(tr.end, 100_000)))
+		testkit.Must(t, w.Append(tr.end, textAt(tr.end, 100_000)))
 		tr.end += 100_000
 	}
 	if !w.KeyframeDue() {
 		t.Error("no keyframe is due")
 	}
-	must(t, w.Sync())
+	testkit.Must(t, w.Sync())
 	r := reader(t, s)
 	if got := names(t, r.dir); len(got) != 2 || !strings.Contains(got[0], "-") {
 		t.Errorf("files %v", got)
 	}
-	must(t, tr.checkAt(r, tr.end))
+	testkit.Must(t, tr.checkAt(r, tr.end))
 }
 
 // An idle life causes no write and no sync.
@@ -267,10 +268,10 @@ func TestIdle(t *testing.T) {
 		s, _ := newStore(t)
 		w := open(t, s, mode)
 		meta := Meta{Argv: []string{"sh"}}
-		must(t, w.Resize(0, protocol.Size{Cols: 80, Rows: 24}), w.Append(0, []byte("text")), w.SetMeta(meta), w.Sync())
+		testkit.Must(t, w.Resize(0, protocol.Size{Cols: 80, Rows: 24}), w.Append(0, []byte("text")), w.SetMeta(meta), w.Sync())
 		before := w.Stats()
 		for range 10 {
-			must(t, w.Sync(), w.Append(4, nil), w.Append(0, []byte("text")), w.Resize(4, protocol.Size{Cols: 80, Rows: 24}), w.SetMeta(meta))
+			testkit.Must(t, w.Sync(), w.Append(4, nil), w.Append(0, []byte("text")), w.Resize(4, protocol.Size{Cols: 80, Rows: 24}), w.SetMeta(meta))
 		}
 		if after := w.Stats(); after != before {
 			t.Errorf("%s: %+v, then %+v", mode, before, after)
@@ -285,16 +286,16 @@ func TestCapsuleIsBounded(t *testing.T) {
 	var end uint64
 	for round := range 5 {
 		for range 200 {
-			must(t, w.Append(end, textAt(end, 50_000)))
+			testkit.Must(t, w.Append(end, textAt(end, 50_000)))
 			end += 50_000
 		}
 		if !w.KeyframeDue() {
 			t.Fatal("no keyframe is due")
 		}
 		if round%2 == 0 {
-			must(t, w.Sync()) // the screen is still exact, but old
+			testkit.Must(t, w.Sync()) // the screen is still exact, but old
 		}
-		must(t, w.Keyframe(end, []byte(fmt.Sprint("screen at ", end))), w.Sync())
+		testkit.Must(t, w.Keyframe(end, []byte(fmt.Sprint("screen at ", end))), w.Sync())
 		if w.KeyframeDue() || w.syncedTo() != end {
 			t.Errorf("the life is durable up to %d, want %d", w.syncedTo(), end)
 		}
@@ -303,7 +304,7 @@ func TestCapsuleIsBounded(t *testing.T) {
 		t.Errorf("%d bytes were written for %d", got, end)
 	}
 	v, err := reader(t, s).At(end)
-	must(t, err)
+	testkit.Must(t, err)
 	if string(v.Keyframe) != fmt.Sprint("screen at ", end) {
 		t.Errorf("the keyframe is %q", v.Keyframe)
 	}
@@ -314,18 +315,18 @@ func TestPack(t *testing.T) {
 	s, c := newStore(t)
 	w := open(t, s, Full)
 	d := &driver{Rand: rand.New(rand.NewPCG(5, 6)), w: w, truth: &truth{}, clock: c, big: 10}
-	must(t, d.begin())
+	testkit.Must(t, d.begin())
 	for i := 0; d.truth.end < 300_000; i++ {
 		if i%20 == 0 {
 			d.truth.resize(protocol.Size{Cols: 20 + i%3, Rows: 10})
-			must(t, w.Resize(d.truth.end, d.truth.now.Size), w.Mark(d.truth.end, 'C', fmt.Sprint("command ", d.truth.end)))
+			testkit.Must(t, w.Resize(d.truth.end, d.truth.now.Size), w.Mark(d.truth.end, 'C', fmt.Sprint("command ", d.truth.end)))
 		}
 		c.Time = c.Add(time.Second)
-		must(t, w.Append(d.truth.end, textAt(d.truth.end, 500)), w.Sync())
+		testkit.Must(t, w.Append(d.truth.end, textAt(d.truth.end, 500)), w.Sync())
 		d.truth.end += 500
 	}
 	before := files(t, reader(t, s).dir)
-	must(t, d.keyframe(), w.Sync())
+	testkit.Must(t, d.keyframe(), w.Sync())
 	r := reader(t, s)
 	after := files(t, r.dir)
 	t.Logf("%d bytes of output, %d bytes before, %d after", d.truth.end, before, after)
@@ -339,7 +340,7 @@ func files(t *testing.T, dir string) (bytes int64) {
 	t.Helper()
 	for _, name := range names(t, dir) {
 		n, err := size(filepath.Join(dir, name))
-		must(t, err)
+		testkit.Must(t, err)
 		bytes += n
 	}
 	return bytes
@@ -352,24 +353,24 @@ func TestSeldomSynced(t *testing.T) {
 		w := open(t, s, mode)
 		tr := &truth{}
 		tr.resize(protocol.Size{Cols: 80, Rows: 24})
-		must(t, w.Resize(0, tr.now.Size))
+		testkit.Must(t, w.Resize(0, tr.now.Size))
 		for i := range 20_000 {
 			c.Time = c.Add(timeEvery)
-			must(t, w.Append(tr.end, textAt(tr.end, 1)))
+			testkit.Must(t, w.Append(tr.end, textAt(tr.end, 1)))
 			tr.end++
 			if i%10 == 0 {
-				must(t, w.Mark(tr.end, 'A', strings.Repeat("x", i%MaxMark)))
+				testkit.Must(t, w.Mark(tr.end, 'A', strings.Repeat("x", i%MaxMark)))
 			}
 			if i%3 == 0 {
 				tr.resize(protocol.Size{Cols: 81 + i%7, Rows: 24})
-				must(t, w.Resize(tr.end, tr.now.Size))
+				testkit.Must(t, w.Resize(tr.end, tr.now.Size))
 			}
 		}
 		if w.KeyframeDue() {
-			must(t, w.Keyframe(tr.end, tr.now.keyframe(tr.end)))
+			testkit.Must(t, w.Keyframe(tr.end, tr.now.keyframe(tr.end)))
 		}
-		must(t, w.Sync())
-		must(t, tr.checkAt(reader(t, s), tr.end))
+		testkit.Must(t, w.Sync())
+		testkit.Must(t, tr.checkAt(reader(t, s), tr.end))
 	}
 }
 
@@ -383,7 +384,7 @@ func TestInUse(t *testing.T) {
 	if err := s.Forget(aLife); !errors.Is(err, ErrInUse) {
 		t.Errorf("forget: %v", err)
 	}
-	must(t, w.Close())
+	testkit.Must(t, w.Close())
 	for _, err := range []error{w.Append(0, []byte("a")), w.Keyframe(0, []byte("a")), w.Sync(), w.SetMeta(Meta{}), w.Mark(0, 0, ""), w.Resize(0, protocol.Size{})} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("after Close: %v", err)
@@ -400,13 +401,13 @@ func TestList(t *testing.T) {
 	}
 	w := open(t, s, Full)
 	meta := Meta{Mode: Full, Argv: []string{"make", "all"}, Cwd: "/src", Exit: &protocol.ExitRecord{ExitCode: 3}, Labels: map[string]string{"a": "b"}}
-	must(t, w.SetMeta(meta), w.Append(0, textAt(0, 1000)), w.Close())
+	testkit.Must(t, w.SetMeta(meta), w.Append(0, textAt(0, 1000)), w.Close())
 	for name, content := range map[string]string{"bad@1": "{", "new@1": `{"version":2}`, "old@1": `{}`, "long@1": strings.Repeat(" ", maxMetaBytes+1)} {
-		must(t, os.Mkdir(filepath.Join(s.dir, name), 0o700), os.WriteFile(filepath.Join(s.dir, name, metaName), []byte(content), 0o600))
+		testkit.Must(t, os.Mkdir(filepath.Join(s.dir, name), 0o700), os.WriteFile(filepath.Join(s.dir, name, metaName), []byte(content), 0o600))
 	}
-	must(t, os.Mkdir(filepath.Join(s.dir, "none@1"), 0o700), os.Mkdir(filepath.Join(s.dir, "lost+found"), 0o700), os.WriteFile(filepath.Join(s.dir, "file@1"), nil, 0o600))
+	testkit.Must(t, os.Mkdir(filepath.Join(s.dir, "none@1"), 0o700), os.Mkdir(filepath.Join(s.dir, "lost+found"), 0o700), os.WriteFile(filepath.Join(s.dir, "file@1"), nil, 0o600))
 	entries, err := s.List()
-	must(t, err)
+	testkit.Must(t, err)
 	var got []string
 	for _, e := range entries {
 		got = append(got, fmt.Sprint(e.Life, " ", errors.Is(e.Err, ErrDamaged), errors.Is(e.Err, ErrVersion), errors.Is(e.Err, fs.ErrNotExist)))
@@ -421,7 +422,7 @@ func TestList(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 	for _, e := range entries {
-		must(t, s.Forget(e.Life), s.Forget(e.Life))
+		testkit.Must(t, s.Forget(e.Life), s.Forget(e.Life))
 	}
 	if entries, err := s.List(); len(entries) > 0 || err != nil {
 		t.Errorf("after all were forgotten: %v, %v", entries, err)
@@ -455,9 +456,9 @@ func TestLargestSpec(t *testing.T) {
 		"environment": {Argv: []string{"sh"}, Env: []string{"LC_" + bell[:size-len("sh\x00LC_=\x00")] + "="}, Cwd: cwd}, // stored as a name, and with its value
 	} {
 		spec.Labels = labels
-		must(t, spec.Validate())
+		testkit.Must(t, spec.Validate())
 		encoded, err := json.Marshal(spec)
-		must(t, err)
+		testkit.Must(t, err)
 		m := Meta{Argv: protocol.CutArgv(spec.Argv), Cwd: cwd, Labels: labels, Title: bell[:protocol.MaxTitle], Spec: encoded}
 		for _, e := range spec.Env {
 			m.EnvNames = append(m.EnvNames, strings.TrimSuffix(e, "="))
@@ -476,7 +477,7 @@ func TestLargestSpec(t *testing.T) {
 		}
 	}
 	s, _ := newStore(t)
-	must(t, open(t, s, Full).SetMeta(Meta{Cwd: "/a&b<c>"}))
+	testkit.Must(t, open(t, s, Full).SetMeta(Meta{Cwd: "/a&b<c>"}))
 	if file, err := os.ReadFile(filepath.Join(s.path(aLife), metaName)); err != nil || !strings.Contains(string(file), "/a&b<c>") {
 		t.Errorf("meta.json is %s, %v", file, err)
 	}
@@ -486,8 +487,8 @@ func TestLargestSpec(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	s := New(filepath.Join(t.TempDir(), "state", "sessions"), nil)
 	w := open(t, s, Full)
-	must(t, w.SetMeta(Meta{}), w.Append(0, textAt(0, 1000)), w.Keyframe(1000, []byte("k")), w.Close())
-	must(t, filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
+	testkit.Must(t, w.SetMeta(Meta{}), w.Append(0, textAt(0, 1000)), w.Keyframe(1000, []byte("k")), w.Close())
+	testkit.Must(t, filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -505,44 +506,44 @@ func TestTrim(t *testing.T) {
 	write := func(id protocol.SessionID, segments int) int64 {
 		l := Life{id, "1"}
 		w, err := s.OpenWriter(l, Full)
-		must(t, err)
-		must(t, w.SetMeta(Meta{}))
+		testkit.Must(t, err)
+		testkit.Must(t, w.SetMeta(Meta{}))
 		for i := range uint64(segments) {
-			must(t, w.Keyframe(10_000*i, []byte("k")), w.Append(10_000*i, bytes.Repeat([]byte{byte(i)}, 10_000)))
+			testkit.Must(t, w.Keyframe(10_000*i, []byte("k")), w.Append(10_000*i, bytes.Repeat([]byte{byte(i)}, 10_000)))
 		}
-		must(t, w.Close())
+		testkit.Must(t, w.Close())
 		for i, name := range names(t, s.path(l)) {
 			at := c.Add(time.Duration(i) * time.Hour)
-			must(t, os.Chtimes(filepath.Join(s.path(l), name), at, at))
+			testkit.Must(t, os.Chtimes(filepath.Join(s.path(l), name), at, at))
 		}
 		return files(t, s.path(l))
 	}
 	start := func(id protocol.SessionID) uint64 {
 		r, err := s.Open(Life{id, "1"})
-		must(t, err)
+		testkit.Must(t, err)
 		b, err := r.Bounds()
-		must(t, err)
+		testkit.Must(t, err)
 		return b.Start
 	}
 	a, b := write("a", 10), write("b", 5)
 	got, err := s.Trim(Policy{})
-	must(t, err)
+	testkit.Must(t, err)
 	if got != (Trimmed{Left: a + b}) {
 		t.Errorf("no limit: %+v", got)
 	}
 	got, err = s.Trim(Policy{PerLife: b})
-	must(t, err)
+	testkit.Must(t, err)
 	if got.Segments != 5 || got.Bytes+got.Left != a+b || start("a") != 50_000 || start("b") != 0 {
 		t.Errorf("per life: %+v, a begins at %d, b at %d", got, start("a"), start("b"))
 	}
 	c.Time = c.Add(100 * time.Hour)
 	got, err = s.Trim(Policy{Age: 94*time.Hour + time.Minute})
-	must(t, err)
+	testkit.Must(t, err)
 	if got.Segments != 4 || start("a") != 60_000 || start("b") != 30_000 {
 		t.Errorf("age: %+v, a begins at %d, b at %d", got, start("a"), start("b"))
 	}
 	got, err = s.Trim(Policy{Total: 1})
-	must(t, err)
+	testkit.Must(t, err)
 	if start("a") != 80_000 || start("b") != 30_000 { // the last closed segment and the open one remain
 		t.Errorf("total: %+v, a begins at %d, b at %d", got, start("a"), start("b"))
 	}
@@ -554,11 +555,11 @@ func TestTrim(t *testing.T) {
 	dir := s.path(Life{"c", "1"})
 	last := filepath.Join(dir, closedName(30_000, 40_000))
 	p, err := os.ReadFile(last)
-	must(t, err)
+	testkit.Must(t, err)
 	p[headBytes+blockHeadBytes] ^= 1
-	must(t, os.WriteFile(last, p, 0o600))
+	testkit.Must(t, os.WriteFile(last, p, 0o600))
 	_, err = s.Trim(Policy{Total: 1})
-	must(t, err)
+	testkit.Must(t, err)
 	if start("c") != 20_000 {
 		t.Errorf("c begins at %d", start("c"))
 	}
@@ -568,7 +569,7 @@ func TestTrim(t *testing.T) {
 func TestReadAndWriteAtOnce(t *testing.T) {
 	s, c := newStore(t)
 	d := &driver{Rand: rand.New(rand.NewPCG(7, 8)), w: open(t, s, Full), truth: &truth{}, clock: c, big: 300_000}
-	must(t, d.begin())
+	testkit.Must(t, d.begin())
 	done := make(chan error)
 	stop := make(chan struct{})
 	go func() { // only output is compared, because truth belongs to the writer
@@ -605,10 +606,10 @@ func TestReadAndWriteAtOnce(t *testing.T) {
 		}
 	}()
 	for range 500 {
-		must(t, d.step())
+		testkit.Must(t, d.step())
 	}
 	close(stop)
-	must(t, <-done)
+	testkit.Must(t, <-done)
 }
 
 // Sync may be called while another goroutine appends.
@@ -616,7 +617,7 @@ func TestSyncAndAppendAtOnce(t *testing.T) {
 	for _, mode := range []Mode{Full, Screen} {
 		s, c := newStore(t)
 		d := &driver{Rand: rand.New(rand.NewPCG(9, 10)), w: open(t, s, mode), truth: &truth{}, clock: c, big: 300_000}
-		must(t, d.begin())
+		testkit.Must(t, d.begin())
 		done, stop := make(chan error), make(chan struct{})
 		go func() {
 			for {
@@ -633,10 +634,10 @@ func TestSyncAndAppendAtOnce(t *testing.T) {
 			}
 		}()
 		for range 200 {
-			must(t, d.step())
+			testkit.Must(t, d.step())
 		}
 		close(stop)
-		must(t, <-done, d.keyframe(), d.w.Sync())
+		testkit.Must(t, <-done, d.keyframe(), d.w.Sync())
 		checkAll(t, d, reader(t, s), mode)
 	}
 }
@@ -661,26 +662,26 @@ func size(path string) (int64, error) {
 func TestGapBehindKeyframe(t *testing.T) {
 	s, _ := newStore(t)
 	w := open(t, s, Full)
-	must(t, w.Append(0, textAt(0, 10)), w.Keyframe(100, []byte("keyframe")), w.Sync())
+	testkit.Must(t, w.Append(0, textAt(0, 10)), w.Keyframe(100, []byte("keyframe")), w.Sync())
 	exact := func(want uint64) {
 		t.Helper()
 		b, err := reader(t, s).Bounds()
-		must(t, err)
+		testkit.Must(t, err)
 		if b.Exact != want {
 			t.Errorf("the bounds are %+v; the last exact screen should be that at %d", b, want)
 		}
 	}
 	exact(100)
 	for range 2 { // the second writer continues after a kill
-		must(t, w.Append(w.End()+100, textAt(w.End()+100, 10)), w.Sync())
+		testkit.Must(t, w.Append(w.End()+100, textAt(w.End()+100, 10)), w.Sync())
 		exact(100)
 		w.lock.Close()
 		w = open(t, s, Full)
 		exact(100)
 	}
-	must(t, w.Keyframe(400, []byte("newer")), w.Append(400, textAt(400, 1)), w.Sync())
+	testkit.Must(t, w.Keyframe(400, []byte("newer")), w.Append(400, textAt(400, 1)), w.Sync())
 	exact(401)
-	must(t, w.Close())
+	testkit.Must(t, w.Close())
 	open(t, s, Full)
 	if all := names(t, s.path(aLife)); slices.Contains(all, openName(100)) {
 		t.Errorf("the files are %q, of which one has no output", all)
@@ -695,12 +696,12 @@ func TestDiscardUnbegun(t *testing.T) {
 	}{{"", true}, {"key", true}, {"meta.json~ key", true}, {"meta.json", false}, {"0000000000000000000", false}, {"key other", false}} {
 		s, _ := newStore(t)
 		l := Life{"a", "1"}
-		must(t, os.MkdirAll(s.path(l), 0o700))
+		testkit.Must(t, os.MkdirAll(s.path(l), 0o700))
 		for _, name := range strings.Fields(tt.files) {
-			must(t, os.WriteFile(filepath.Join(s.path(l), name), nil, 0o600))
+			testkit.Must(t, os.WriteFile(filepath.Join(s.path(l), name), nil, 0o600))
 		}
 		lock, err := lockDir(s.path(l))
-		must(t, err)
+		testkit.Must(t, err)
 		if gone, err := s.DiscardUnbegun(l); gone || err != nil {
 			t.Errorf("%q, which a writer has: %v, %v", tt.files, gone, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/screen"
 	"holdfast/supervisor/internal/vt/vttest"
 )
@@ -15,7 +16,7 @@ import (
 func saved(t *testing.T, s *screen.Screen) []byte {
 	t.Helper()
 	var b memory
-	must(t, s.Save(&b, -1))
+	testkit.Must(t, s.Save(&b, -1))
 	return b
 }
 
@@ -39,38 +40,38 @@ func TestRealScreen(t *testing.T) {
 	s, _ := newStore(t)
 	w := open(t, s, Full)
 	live := screen.New(protocol.Size{Cols: 80, Rows: 24}, lines)
-	must(t, w.Resize(0, live.Size()))
+	testkit.Must(t, w.Resize(0, live.Size()))
 	want := map[uint64][]byte{} // records at some offsets
 	for end := uint64(0); int(end) < len(in); {
 		n := min(1+r.IntN(10_000), len(in)-int(end))
-		must(t, w.Append(end, in[end:int(end)+n]))
+		testkit.Must(t, w.Append(end, in[end:int(end)+n]))
 		live.Write(in[end : int(end)+n])
 		end += uint64(n)
 		switch r.IntN(20) {
 		case 0:
-			must(t, w.Keyframe(end, saved(t, live)))
+			testkit.Must(t, w.Keyframe(end, saved(t, live)))
 		case 1, 2:
 			live.Resize(protocol.Size{Cols: 60 + r.IntN(60), Rows: 10 + r.IntN(30)})
-			must(t, w.Resize(end, live.Size()))
+			testkit.Must(t, w.Resize(end, live.Size()))
 		case 3, 4, 5, 6:
 			want[end] = saved(t, live)
 		}
 	}
-	must(t, w.Sync())
+	testkit.Must(t, w.Sync())
 	rd := reader(t, s)
 	for offset, record := range want {
 		v, err := rd.At(offset)
-		must(t, err)
+		testkit.Must(t, err)
 		got := screen.New(v.Size, lines)
 		if v.Keyframe != nil {
 			restorer, err := screen.Restore(v.Keyframe, lines)
-			must(t, err)
+			testkit.Must(t, err)
 			for !restorer.Step(1 << 20) {
 			}
 			got = restorer.Screen()
 		}
 		for p, err := range v.Replay {
-			must(t, err)
+			testkit.Must(t, err)
 			if p.Size != (protocol.Size{}) {
 				got.Resize(p.Size)
 			}

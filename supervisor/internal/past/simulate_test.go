@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"holdfast/shared/testkit"
 )
 
 // A recorder is a disk that records each change, so that a test can make the directory that a
@@ -480,7 +482,7 @@ func TestPowerCuts(t *testing.T) {
 	}
 	if one := os.Getenv("HOLDFAST_SEED"); one != "" {
 		seed, err := strconv.ParseUint(one, 10, 64)
-		must(t, err)
+		testkit.Must(t, err)
 		seeds = []uint64{seed}
 	}
 	for _, mode := range []Mode{Full, Screen} {
@@ -499,22 +501,22 @@ func TestPowerCutsAfterKill(t *testing.T) {
 			sim := newSimulation(t, 0, mode, func(d disk) disk { return d })
 			open := func() {
 				w, err := sim.store.OpenWriter(aLife, mode)
-				must(t, err)
+				testkit.Must(t, err)
 				sim.w = w
-				must(t, sim.begin())
+				testkit.Must(t, sim.begin())
 			}
 			add := func() {
-				must(t, sim.output(500), sim.keyframe(), sim.output(length))
+				testkit.Must(t, sim.output(500), sim.keyframe(), sim.output(length))
 			}
 			open()
 			for range 3 {
 				add()
-				must(t, sim.w.Sync())
-				must(t, sim.recorder.note(change{kind: synced, end: sim.w.syncedTo()}, nil))
+				testkit.Must(t, sim.w.Sync())
+				testkit.Must(t, sim.recorder.note(change{kind: synced, end: sim.w.syncedTo()}, nil))
 			}
 			promised := len(sim.recorder.changes)
 			add()
-			must(t, sim.w.flush())
+			testkit.Must(t, sim.w.flush())
 			sim.w.lock.Close() // the process was killed
 			open()
 			for n := promised; n <= len(sim.recorder.changes); n++ {
@@ -524,7 +526,7 @@ func TestPowerCutsAfterKill(t *testing.T) {
 					}
 				}
 			}
-			must(t, sim.w.Close())
+			testkit.Must(t, sim.w.Close())
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // text is output that repeats with a long period, so that bytes at a wrong offset differ.
@@ -270,18 +271,11 @@ func (quickFile) Sync() error { return nil }
 
 var aLife = Life{"build", "0123456789abcdef"}
 
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // open returns a writer of aLife.
 func open(t testing.TB, s *Store, mode Mode) *Writer {
 	t.Helper()
 	w, err := s.OpenWriter(aLife, mode)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = w.Close() })
 	return w
 }
@@ -289,6 +283,6 @@ func open(t testing.TB, s *Store, mode Mode) *Writer {
 func reader(t testing.TB, s *Store) *Reader {
 	t.Helper()
 	r, err := s.Open(aLife)
-	must(t, err)
+	testkit.Must(t, err)
 	return r
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/past"
 )
 
@@ -49,11 +50,11 @@ func largeTape(t *testing.T) *tape {
 		}
 		p.live.Write(chunk.Bytes())
 		drop(p.live)
-		must(t, p.writer.Append(at, chunk.Bytes()))
+		testkit.Must(t, p.writer.Append(at, chunk.Bytes()))
 		at += uint64(chunk.Len())
 		if p.writer.KeyframeDue() {
 			p.keyframe(true)
-			must(t, p.writer.Sync())
+			testkit.Must(t, p.writer.Sync())
 		}
 	}
 	return p

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/past"
 	"holdfast/supervisor/internal/ring"
 	"holdfast/supervisor/internal/screen"
@@ -39,24 +40,17 @@ func newTape(t testing.TB, mode past.Mode) *tape {
 	t.Helper()
 	size := protocol.Size{Cols: 80, Rows: 24}
 	r, err := ring.New(ring.MinBytes, size)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = r.Close() })
 	dir := t.TempDir()
 	p := &tape{t: t, dir: dir, store: past.New(dir, nil), life: past.Life{ID: "a", Instance: "1"}, ring: r, live: screen.New(size, lines)}
 	p.sizes = []past.Piece{{Size: size}}
 	if mode != "" {
 		p.writer, err = p.store.OpenWriter(p.life, mode)
-		must(t, err, p.writer.Resize(0, size))
+		testkit.Must(t, err, p.writer.Resize(0, size))
 		t.Cleanup(func() { _ = p.writer.Close() })
 	}
 	return p
-}
-
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // print prints output. The store receives it as well, unless it is late.
@@ -67,7 +61,7 @@ func (p *tape) print(out []byte, isLate bool) {
 	p.live.Write(out)
 	drop(p.live)
 	if p.writer != nil && !isLate {
-		must(p.t, p.writer.Append(at, out))
+		testkit.Must(p.t, p.writer.Append(at, out))
 	}
 	for len(out) > 0 {
 		n := copy(p.ring.Reserve(), out)
@@ -87,7 +81,7 @@ func (p *tape) resize(size protocol.Size, isLate bool) {
 	drop(p.live)
 	p.sizes = append(p.sizes, past.Piece{Offset: at, Size: size})
 	if p.writer != nil && !isLate {
-		must(p.t, p.writer.Resize(at, size))
+		testkit.Must(p.t, p.writer.Resize(at, size))
 	}
 }
 
@@ -96,7 +90,7 @@ func (p *tape) keyframe(inStore bool) {
 	p.t.Helper()
 	f := Keyframe{Offset: p.live.Offset(), Data: saved(p.t, p.live)}
 	if inStore {
-		must(p.t, p.writer.Keyframe(f.Offset, f.Data))
+		testkit.Must(p.t, p.writer.Keyframe(f.Offset, f.Data))
 	} else {
 		p.frame = f
 	}
@@ -105,7 +99,7 @@ func (p *tape) keyframe(inStore bool) {
 func saved(t testing.TB, s *screen.Screen) []byte {
 	t.Helper()
 	var b buffer
-	must(t, s.Save(&b, -1))
+	testkit.Must(t, s.Save(&b, -1))
 	return b
 }
 
@@ -129,9 +123,9 @@ func (p *tape) past() *Past {
 		Created: time.Unix(1000, 0), LastOutput: time.Now(), Now: time.Now(),
 	}
 	if p.writer != nil {
-		must(p.t, p.writer.Sync())
+		testkit.Must(p.t, p.writer.Sync())
 		r, err := p.store.Open(p.life)
-		must(p.t, err)
+		testkit.Must(p.t, err)
 		q.Mode, q.Reader = protocol.DurableFull, r
 	}
 	return q
@@ -263,19 +257,19 @@ func TestDamagedSegment(t *testing.T) {
 	for _, text := range []string{"second\r\n", "third\r\n"} {
 		p.keyframe(true)
 		p.print([]byte(text), false)
-		must(t, p.writer.Sync())
+		testkit.Must(t, p.writer.Sync())
 	}
 	p.keyframe(true)
 	q := p.past()
 	var err error
 	q.Ring, err = ring.NewAt(ring.MinBytes, p.live.Size(), p.live.Offset()) // as if it had overwritten this output
-	must(t, err)
+	testkit.Must(t, err)
 	defer func() { _ = q.Ring.Close() }()
 	path := filepath.Join(p.dir, p.life.String(), "0000000000000000007-0000000000000000015")
 	content, err := os.ReadFile(path)
-	must(t, err)
+	testkit.Must(t, err)
 	content[20] ^= 1
-	must(t, os.WriteFile(path, content, 0o600))
+	testkit.Must(t, os.WriteFile(path, content, 0o600))
 	c, err := q.Describe(t.Context(), protocol.PastSpec{})
 	if err != nil || len(c.Gaps) != 1 || c.Gaps[0] != (protocol.PastGap{From: 7, To: 15}) || len(c.Times) == 0 {
 		t.Errorf("description %+v, %v; want a gap from 7 to 15", c, err)
@@ -325,9 +319,9 @@ func TestMoments(t *testing.T) {
 	}
 	p.print([]byte("0123456789 0123456789"), false)
 	for _, c := range commands[:2] {
-		must(t, p.writer.Mark(c.End, MarkCommand, EncodeCommand(c, past.MaxMark)))
+		testkit.Must(t, p.writer.Mark(c.End, MarkCommand, EncodeCommand(c, past.MaxMark)))
 	}
-	must(t, p.writer.Mark(5, MarkCommand, "no command"), p.writer.Mark(6, 'X', "{}"))
+	testkit.Must(t, p.writer.Mark(5, MarkCommand, "no command"), p.writer.Mark(6, 'X', "{}"))
 	q := p.past()
 	q.Recent = func() []protocol.PastCommand { return commands[1:] } // the store does not have the last one yet
 	for n, want := range map[int]uint64{-1: 18, -2: 14, -3: 7} {
@@ -364,10 +358,10 @@ func TestDescriptionBounds(t *testing.T) {
 	for i := range uint64(3 * protocol.MaxPastCommands) {
 		p.print([]byte("x"), false)
 		c := protocol.PastCommand{Line: line, Start: i, End: i + 1, Cwd: string(bytes.Repeat([]byte("d"), 2000))}
-		must(t, p.writer.Mark(c.End, MarkCommand, EncodeCommand(c, past.MaxMark)))
+		testkit.Must(t, p.writer.Mark(c.End, MarkCommand, EncodeCommand(c, past.MaxMark)))
 	}
 	c, err := p.past().Describe(t.Context(), protocol.PastSpec{})
-	must(t, err)
+	testkit.Must(t, err)
 	if n := len(c.Commands); n == 0 || n > protocol.MaxPastCommands || !c.MoreCommands || c.Commands[n-1].End != 3*protocol.MaxPastCommands {
 		t.Errorf("%d commands, more %v", n, c.MoreCommands)
 	}

@@ -25,7 +25,7 @@ func find(t *testing.T, p *Past, spec protocol.PastSearchSpec) (found []protocol
 	t.Helper()
 	for {
 		c, err := p.Search(t.Context(), spec)
-		must(t, err)
+		testkit.Must(t, err)
 		found = append(found, c.Matches...)
 		if !c.More {
 			break
@@ -128,18 +128,18 @@ func TestSearchDamagedSegment(t *testing.T) {
 		return text
 	}
 	p.print(append([]byte("needle zero\r\n"), noise()...), false)
-	must(t, p.writer.Sync())
+	testkit.Must(t, p.writer.Sync())
 	p.print(append(noise(), "needle one\r\n"...), false)
 	p.keyframe(true)
 	p.print([]byte("needle two\r\n"), false)
 	q := p.past()
 	var err error
 	q.Ring, err = ring.NewAt(ring.MinBytes, p.live.Size(), p.live.Offset()) // as if it had overwritten this output
-	must(t, err)
+	testkit.Must(t, err)
 	defer func() { _ = q.Ring.Close() }()
 	path := filepath.Join(p.dir, p.life.String(), fmt.Sprintf("%019d-%019d", 0, len(p.printed)-len("needle two\r\n")))
 	content, err := os.ReadFile(path)
-	must(t, err)
+	testkit.Must(t, err)
 	for at, want := range map[int][]string{
 		3:                    {"needle two"}, // in the header
 		len(content) / 4:     {"needle one", "needle two"},
@@ -147,7 +147,7 @@ func TestSearchDamagedSegment(t *testing.T) {
 	} {
 		torn := bytes.Clone(content)
 		torn[at] ^= 1
-		must(t, os.WriteFile(path, torn, 0o600))
+		testkit.Must(t, os.WriteFile(path, torn, 0o600))
 		var lines []string
 		for _, m := range find(t, q, protocol.PastSearchSpec{Pattern: "needle"}) {
 			lines = append(lines, strings.Trim(m.Text, "\x00"))
@@ -161,7 +161,7 @@ func TestSearchDamagedSegment(t *testing.T) {
 // A panic in a search ends only that search.
 func TestSearchPanic(t *testing.T) {
 	f, err := newFinder("x", false)
-	must(t, err)
+	testkit.Must(t, err)
 	s := search{finder: f, content: &protocol.PastSearchContent{Before: 10}, limit: 1}
 	err = s.searchAll([]unit{{start: 0, end: 10, append: func([]byte, int) ([]byte, []past.Stamp, error) { panic("a defect") }}})
 	if protocol.CodeOf(err) != protocol.CodeInternal || !strings.Contains(err.Error(), "a defect") {
@@ -183,7 +183,7 @@ func TestRequired(t *testing.T) {
 		"[0-9]+":              {},
 	} {
 		tree, err := syntax.Parse(pattern, syntax.Perl)
-		must(t, err)
+		testkit.Must(t, err)
 		if got := required(tree.Simplify()); got != want {
 			t.Errorf("%q requires %+v, want %+v", pattern, got, want)
 		}
@@ -236,7 +236,7 @@ func TestRead(t *testing.T) {
 	var places []uint64
 	for at := uint64(0); ; {
 		o, err := q.Read(t.Context(), at, 500)
-		must(t, err)
+		testkit.Must(t, err)
 		if len(o.Data) == 0 {
 			break
 		}
@@ -337,7 +337,7 @@ func checkRead(t *testing.T, p *tape, n int) {
 	kept, _ := q.ringBounds()
 	for at := uint64(0); at < uint64(len(p.printed)); {
 		o, err := q.Read(t.Context(), at, n)
-		must(t, err)
+		testkit.Must(t, err)
 		end := o.Offset + uint64(len(o.Data))
 		if len(o.Data) == 0 || o.Offset < at || o.Offset > max(at, kept) || !bytes.Equal(o.Data, p.printed[o.Offset:end]) {
 			t.Fatalf("at %d there are %d bytes of the output at %d; the ring begins at %d", at, len(o.Data), o.Offset, kept)
