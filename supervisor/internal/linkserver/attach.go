@@ -53,6 +53,9 @@ func (s *Server) attach(ctx context.Context, st *link.Stream, m *wire.Attach) er
 	return nil
 }
 
+// dataFrames has the kind of the frame that carries an item's data.
+var dataFrames = [...]frame.Kind{session.ItemOutput: frame.Output, session.ItemSnapshot: frame.Snapshot, session.ItemView: frame.View}
+
 // sendItems sends the attachment's items to the viewer until the attachment ends.
 func (s *Server) sendItems(ctx context.Context, st *link.Stream, ss *session.Session, a *session.Attachment, number uint32) error {
 	const head = frame.HeaderLen + frame.DataHeadLen
@@ -66,14 +69,8 @@ func (s *Server) sendItems(ctx context.Context, st *link.Stream, ss *session.Ses
 			return err
 		}
 		switch item.Kind {
-		case session.ItemOutput:
-			frame.PutDataHeader(buf, frame.Output, number, item.Offset, len(item.Data))
-			err = st.SendRaw(buf[:head+len(item.Data)])
-		case session.ItemSnapshot:
-			frame.PutDataHeader(buf, frame.Snapshot, number, item.Offset, len(item.Data))
-			err = st.SendRaw(buf[:head+len(item.Data)])
-		case session.ItemView:
-			frame.PutDataHeader(buf, frame.View, number, item.Offset, len(item.Data))
+		case session.ItemOutput, session.ItemSnapshot, session.ItemView:
+			frame.PutDataHeader(buf, dataFrames[item.Kind], number, item.Offset, len(item.Data))
 			err = st.SendRaw(buf[:head+len(item.Data)])
 		case session.ItemPaused:
 			err = st.Send(wire.Paused{InputOffset: item.Offset})
