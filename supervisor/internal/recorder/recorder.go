@@ -129,6 +129,11 @@ func New(cfg Config) *Recorder {
 	return r
 }
 
+// logger returns a log that names a session.
+func (r *Recorder) logger(l past.Life) zerolog.Logger {
+	return r.cfg.Log.With().Str(logging.Session, string(l.ID)).Str(logging.Instance, string(l.Instance)).Logger()
+}
+
 // Add begins to record a session in the given mode, or continues the recording that an earlier
 // program has begun. It returns without waiting for the disk. The recording ends when the ring
 // is finished and all of it is stored. Add after that stores the Meta again.
@@ -136,9 +141,8 @@ func (r *Recorder) Add(s Source, mode past.Mode) {
 	t := &track{
 		recorder: r, source: s, mode: mode, life: s.Life(), ring: s.Ring(),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}), renewals: make(chan renewal),
-		pace: newPace(r.cfg.Sync),
+		pace: newPace(r.cfg.Sync), log: r.logger(s.Life()),
 	}
-	t.log = r.cfg.Log.With().Str(logging.Session, string(t.life.ID)).Str(logging.Instance, string(t.life.Instance)).Logger()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old := r.tracks[t.life]; old != nil || r.isClosed {
@@ -222,7 +226,8 @@ func (r *Recorder) storeChanges(l past.Life) {
 			return
 		}
 		if err := r.onDisk(func() error { return r.cfg.Store.ChangeMeta(l, change) }); err != nil {
-			r.cfg.Log.Error().Err(err).Str(logging.Session, string(l.ID)).Str(logging.Instance, string(l.Instance)).Msg("description of a lost session not stored; a later supervisor has the old one")
+			log := r.logger(l)
+			log.Error().Err(err).Msg("description of a lost session not stored; a later supervisor has the old one")
 		}
 	}
 }
@@ -257,7 +262,7 @@ func (r *Recorder) AwaitErased(within time.Duration, isMeant func(past.Life) boo
 
 // erase makes the store forget a life, and erases its files.
 func (r *Recorder) erase(l past.Life) {
-	log := r.cfg.Log.With().Str(logging.Session, string(l.ID)).Str(logging.Instance, string(l.Instance)).Logger()
+	log := r.logger(l)
 	for tries := 0; ; tries++ {
 		if err := r.onDisk(func() error { return r.cfg.Store.Forget(l) }); err == nil {
 			break

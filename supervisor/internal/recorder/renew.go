@@ -10,8 +10,11 @@ import (
 	"holdfast/supervisor/internal/past"
 )
 
-// errNotRenewed is returned by Renew if the session could not save its screen, or if its recording ends meanwhile.
-var errNotRenewed = errors.New("recorder: the session does not give its screen, or its recording ends; its files are renewed later")
+// The errors of Renew.
+var (
+	errNotRenewed = errors.New("recorder: the session does not give its screen, or its recording ends; its files are renewed later")
+	errDiskSlow   = errors.New("recorder: the disk does not answer; the files are renewed later")
+)
 
 // Renew stores the present screen of a session, and deletes all that was stored before, because
 // lines of it were cleared for good (Meta.Clears). It returns an error if that is not done within
@@ -33,13 +36,13 @@ func (r *Recorder) Renew(l past.Life, within time.Duration) error {
 	case <-t.ended:
 		return t.checkRenewed(wanted.clears) // by its last step
 	case <-timer.C:
-		return errors.New("recorder: the disk does not answer; the files are renewed later")
+		return errDiskSlow
 	}
 	select {
 	case err := <-wanted.done:
 		return err
 	case <-timer.C:
-		return errors.New("recorder: the disk does not answer; the files are renewed later")
+		return errDiskSlow
 	}
 }
 
