@@ -126,15 +126,7 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 		return s, err
 	}
 	s.connect()
-	v, err := readSaved(s.stateSlate)
-	if err == nil {
-		err = s.load(v)
-	}
-	isNew := in.mayReplace(err)
-	if isNew {
-		damage, v = errors.Join(damage, err), replaceState(s.instance, in.known, t.cfg.ScrollbackLines, t.cfg.Now())
-		err = s.load(v)
-	}
+	v, isNew, err := s.adoptState(in, &damage)
 	if err != nil {
 		return s, err
 	}
@@ -145,22 +137,11 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 		}
 	}
 	s.log = s.logger(t.cfg.Log)
-	var rescued int
-	if s.ring, rescued, err = ring.Adopt(in.ring); in.mayReplace(err) {
-		damage = errors.Join(damage, err)
-		err = s.replaceRing(in)
-	}
+	rescued, err := s.adoptRing(in, &damage)
 	if err != nil {
 		return s, err
 	}
-	if s.journal, err = journal.Adopt(s.ring.Room(), in.journal, s.journalConfig()); in.mayReplace(err) {
-		damage = errors.Join(damage, err)
-		err = s.replaceJournal(in)
-	}
-	if err != nil && s.exit != nil { // the exited session needs no input, so a missing journal does not matter
-		s.journal, err = unusedJournal(s.journalConfig())
-	}
-	if err != nil {
+	if err := s.adoptJournal(in, &damage); err != nil {
 		return s, err
 	}
 	s.useFiles()
@@ -188,6 +169,42 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 	}
 	s.publish()
 	return s, nil
+}
+
+// adoptState loads the saved state. If it is damaged, adoptState adds the error to damage and loads another state in its
+// place; isNew reports that.
+func (s *Session) adoptState(in *fileSet, damage *error) (v *savedState, isNew bool, err error) {
+	v, err = readSaved(s.stateSlate)
+	if err == nil {
+		err = s.load(v)
+	}
+	if isNew = in.mayReplace(err); isNew {
+		*damage = errors.Join(*damage, err)
+		v = replaceState(s.instance, in.known, s.cfg.ScrollbackLines, s.cfg.Now())
+		err = s.load(v)
+	}
+	return v, isNew, err
+}
+
+// adoptRing adopts the ring, or replaces a damaged one as adoptState does.
+func (s *Session) adoptRing(in *fileSet, damage *error) (rescued int, err error) {
+	if s.ring, rescued, err = ring.Adopt(in.ring); in.mayReplace(err) {
+		*damage = errors.Join(*damage, err)
+		err = s.replaceRing(in)
+	}
+	return rescued, err
+}
+
+// adoptJournal adopts the journal of input, or replaces a damaged one as adoptState does.
+func (s *Session) adoptJournal(in *fileSet, damage *error) (err error) {
+	if s.journal, err = journal.Adopt(s.ring.Room(), in.journal, s.journalConfig()); in.mayReplace(err) {
+		*damage = errors.Join(*damage, err)
+		err = s.replaceJournal(in)
+	}
+	if err != nil && s.exit != nil { // the exited session needs no input, so a missing journal does not matter
+		s.journal, err = unusedJournal(s.journalConfig())
+	}
+	return err
 }
 
 func readSaved(from *slate.Slate) (*savedState, error) {
