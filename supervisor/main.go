@@ -167,17 +167,27 @@ recordings and web, belong into holdfast.json, or into the environment where the
 			}
 		})
 	}
+	root.AddCommand(run, stopCommand(o))
+	addCompletion(root)
+	addManual(root)
+	return root
+}
 
+func stopCommand(o *options) *cobra.Command {
 	var sessions string
-	stop := &cobra.Command{
+	c := &cobra.Command{
 		Use:     "stop",
 		Short:   "Stop the running supervisor; refused while sessions run, unless told to end them",
 		Example: "  supervisor stop --sessions=end",
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return stop(cmd.Context(), o, sessions) },
 	}
-	stop.Flags().StringVar(&sessions, "sessions", "keep", "what to do with running sessions: keep (refuse to stop) or end")
-	root.AddCommand(run, stop)
+	c.Flags().StringVar(&sessions, "sessions", "keep", "what to do with running sessions: keep (refuse to stop) or end")
+	return c
+}
+
+// addCompletion adds the command that prints scripts for shells, with examples.
+func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	if all, _, err := root.Find([]string{"completion"}); err == nil {
 		all.Example = "  source <(supervisor completion bash)"
@@ -185,8 +195,6 @@ recordings and web, belong into holdfast.json, or into the environment where the
 			shell.Example = "  supervisor completion " + shell.Name()
 		}
 	}
-	addManual(root)
-	return root
 }
 
 // warnUnused prints a warning for each flag of a setting that only the proxy uses. Such a flag is no error, because an
