@@ -221,13 +221,3 @@ func (s *Session) Away() (protocol.AwayInfo, error) {
 	maskAway(&info, s.masker)
 	return info, err
 }
-
-// Environment returns the environment, as K=V, of the last viewer that sent one. Errors:
-// session_not_found, busy.
-func (s *Session) Environment() ([]string, error) {
-	env := []string{}
-	if err := s.ask(answerTime, func() { env = append(env, s.saved.ViewerEnv...) }); err != nil {
-		return nil, err
-	}
-	return env, nil
-}
