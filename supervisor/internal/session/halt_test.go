@@ -73,9 +73,11 @@ func TestThawCaughtUpByRequest(t *testing.T) {
 			tb.cfg.costlyTurns <- struct{}{}
 		}
 	})
-	// The costly output and READY are one write of less than 4 KiB, which read receives at once:
-	// after it read stops until the screen has caught up.
-	spec := bash(`stty raw -echo; costly=$(printf "\033['}x\n%.0s" {1..600}); printf "%sREADY" "$costly"; read -r x; echo DONE`)
+	// The costly output and READY are one write of less than 2 KiB, which read receives at once: after it read stops until
+	// the screen has caught up. The shell's own printf would write each line by itself.
+	costly := filepath.Join(t.TempDir(), "costly")
+	testkit.Must(t, os.WriteFile(costly, []byte(strings.Repeat("\x1b['}x\n", 300)+"READY"), 0o600))
+	spec := bash("stty raw -echo; cat " + costly + "; read -r x; echo DONE")
 	spec.Cols, spec.Rows = protocol.MaxCols, protocol.MaxRows
 	s := create(t, tb, spec)
 	v := look(t, s, protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance()}})
