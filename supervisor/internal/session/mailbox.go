@@ -1,10 +1,7 @@
 package session
 
 import (
-	"fmt"
 	"time"
-
-	"holdfast/protocol"
 )
 
 // loop owns the state of a session. Other goroutines send it functions, which it runs between two
@@ -128,17 +125,4 @@ func (m *mailbox) try(f func() error) error {
 	err := notFound(m.of.id)
 	m.do(func() { err = f() })
 	return err
-}
-
-func notFound(id protocol.SessionID) error {
-	return protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("no session %s", id))
-}
-
-// busyError returns the error for a request with which loop does not begin in time.
-// The request was not done.
-func busyError(id protocol.SessionID) error {
-	return &protocol.Error{
-		Code: protocol.CodeBusy, Retryable: true, RetryAfterMS: 1000,
-		Message: fmt.Sprintf("session %s is busy with the output of its program and does not answer; nothing was done, try again", id),
-	}
 }

@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,7 +29,6 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/logging"
-	"holdfast/shared/machine"
 	"holdfast/supervisor/internal/journal"
 	"holdfast/supervisor/internal/postmortem"
 	"holdfast/supervisor/internal/pty"
@@ -597,44 +595,4 @@ func (s *Session) leave() error {
 		s.hub.Publish(protocol.EventForgotten, &info, nil)
 	}
 	return nil
-}
-
-func exitedError(id protocol.SessionID, exit *protocol.ExitRecord) error {
-	how := fmt.Sprintf("with code %d", exit.ExitCode)
-	if exit.Signal != "" {
-		how = "by " + exit.Signal
-	}
-	text := fmt.Sprintf("session %s has exited %s", id, how)
-	if exit.Reason == protocol.ReasonLost {
-		text = fmt.Sprintf("session %s was lost with the machine; revive starts it again", id)
-	}
-	return &protocol.Error{Code: protocol.CodeSessionExited, Message: text, Exit: exit}
-}
-
-// spawnError returns spawn_failed for a session that could not be started. Cause is set if the
-// peer can react to it. If limits cannot be set, spawnError returns unsupported.
-func spawnError(err error) error {
-	if said := protocol.AsError(err); said.Code == protocol.CodeUnsupported { // the limits cannot be set here
-		return said
-	}
-	e := &protocol.Error{Code: protocol.CodeSpawnFailed, Message: err.Error()}
-	switch {
-	case errors.Is(err, pty.ErrUnsupported):
-		e.Cause = protocol.CodeUnsupportedOS
-	case errors.Is(err, pty.ErrExhausted), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE): // the ring needs descriptors, too
-		e.Cause, e.Retryable = protocol.CodePTYExhausted, true
-	case errors.Is(err, pty.ErrNoAnswer):
-		e.Retryable = true
-	case errors.Is(err, syscall.EAGAIN): // of fork
-		e.Retryable = true
-		e.Message = machine.ProcessLimit + ": " + err.Error()
-	case errors.Is(err, syscall.EFBIG): // the files of a session are in memory, and count as files
-		e.Message = fmt.Sprintf("the supervisor may write files of at most %d bytes, and a session needs longer ones; "+
-			"stop the supervisor, and start it with a higher RLIMIT_FSIZE (ulimit -f, LimitFSIZE=): %v", machine.FileSize(), err)
-	case errors.Is(err, os.ErrNotExist):
-		e.Cause = protocol.CodeNotFound
-	case errors.Is(err, os.ErrPermission):
-		e.Cause = protocol.CodePermissionDenied
-	}
-	return e
 }
