@@ -77,10 +77,13 @@ func TestThawCaughtUpByRequest(t *testing.T) {
 	// the screen has caught up. The shell's own printf would write each line by itself.
 	costly := filepath.Join(t.TempDir(), "costly")
 	testkit.Must(t, os.WriteFile(costly, []byte(strings.Repeat("\x1b['}x\n", 300)+"READY"), 0o600))
-	spec := bash("stty raw -echo; cat " + costly + "; read -r x; echo DONE")
+	spec := bash("stty raw -echo; echo HERE; read -r x; cat " + costly + "; read -r x; echo DONE")
 	spec.Cols, spec.Rows = protocol.MaxCols, protocol.MaxRows
 	s := create(t, tb, spec)
 	v := look(t, s, protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance()}})
+	v.until(t, "HERE") // an attach request brings the screen up to date, so the costly output must come after it
+	_, err := s.Type("", 0, []byte("\n"))
+	testkit.Must(t, err)
 	v.until(t, "READY")
 	frozen, err := tb.Freeze()
 	testkit.Must(t, err)
