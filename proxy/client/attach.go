@@ -348,15 +348,11 @@ func attach(ctx context.Context, conn *conn, spec protocol.AttachSpec) (*protoco
 	if err != nil {
 		return nil, err
 	}
-	switch m := m.(type) {
-	case *api.Attached:
-		return &m.AttachInfo, nil
-	case *api.Error:
-		return nil, &m.Error
-	case *api.Goaway:
-		return nil, goingAway(m)
+	attached, err := answerTo[*api.Attached]("attach", m)
+	if err != nil {
+		return nil, err
 	}
-	return nil, failed(ErrDecode, fmt.Errorf("attach answered by %s", m.MessageType()))
+	return &attached.AttachInfo, nil
 }
 
 // attached stores a new connection and the answer to its attach.

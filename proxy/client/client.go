@@ -489,19 +489,12 @@ func (c *Client) once(ctx context.Context, m request, each func(protocol.Message
 // ask makes a request whose answer is one message of type T.
 func ask[T protocol.Message](ctx context.Context, c *Client, m request) (T, error) {
 	var answer T
-	var wrong protocol.Message
+	var wrong error
 	err := c.call(ctx, m, func(got protocol.Message) bool {
-		if a, ok := got.(T); ok {
-			answer = a
-		} else {
-			wrong = got
-		}
+		answer, wrong = answerTo[T](m.MessageType(), got)
 		return false
 	})
-	if err == nil && wrong != nil {
-		err = failed(ErrDecode, fmt.Errorf("%s answered by %s", m.MessageType(), wrong.MessageType()))
-	}
-	return answer, err
+	return answer, cmp.Or(err, wrong)
 }
 
 // ProxyPID returns the process id of the proxy to which the client is connected, or was connected

@@ -124,19 +124,29 @@ func (c *conn) hello(o *Options) error {
 	if err != nil {
 		return err
 	}
-	switch m := m.(type) {
-	case *api.Welcome:
-		if _, err := protocol.Agree(protocol.Supported(), m.Protocol); err != nil {
-			return err
-		}
-		c.welcome = m
-		return nil
-	case *api.Error:
-		return &m.Error
-	case *api.Goaway: // the proxy's successor serves, or soon will
-		return goingAway(m)
+	welcome, err := answerTo[*api.Welcome]("hello", m)
+	if err != nil {
+		return err
 	}
-	return failed(ErrDecode, fmt.Errorf("hello answered by %s", m.MessageType()))
+	if _, err := protocol.Agree(protocol.Supported(), welcome.Protocol); err != nil {
+		return err
+	}
+	c.welcome = welcome
+	return nil
+}
+
+// answerTo returns the answer m to a request as a message of type T, or the error that the proxy has answered. The answer
+// goaway means that the proxy's successor serves, or soon will.
+func answerTo[T protocol.Message](request string, m protocol.Message) (answer T, err error) {
+	switch m := m.(type) {
+	case T:
+		return m, nil
+	case *api.Error:
+		return answer, &m.Error
+	case *api.Goaway:
+		return answer, goingAway(m)
+	}
+	return answer, failed(ErrDecode, fmt.Errorf("%s answered by %s", request, m.MessageType()))
 }
 
 func (c *conn) send(m protocol.Message) error {

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
@@ -150,17 +149,13 @@ func (e *Events) subscribed(conn *conn) error {
 	if err != nil {
 		return err
 	}
-	switch m := m.(type) {
-	case *api.Subscribed:
-		e.hasLost = e.hasLost || e.instance != "" && e.instance != m.Instance
-		e.instance, e.seq = m.Instance, m.Seq
-		return nil
-	case *api.Error:
-		return &m.Error
-	case *api.Goaway:
-		return goingAway(m)
+	s, err := answerTo[*api.Subscribed]("events", m)
+	if err != nil {
+		return err
 	}
-	return failed(ErrDecode, fmt.Errorf("events answered by %s", m.MessageType()))
+	e.hasLost = e.hasLost || e.instance != "" && e.instance != s.Instance
+	e.instance, e.seq = s.Instance, s.Seq
+	return nil
 }
 
 // Next waits for the next event and returns it, or io.EOF after Close. After an event "missed", the caller should

@@ -108,9 +108,9 @@ func (c *Client) ListBy(ctx context.Context, f ListFilter) ([]protocol.SessionIn
 	var id string
 	var wrong error
 	err := c.call(ctx, &api.List{Originator: f.Originator, Labels: f.Labels}, func(m protocol.Message) bool {
-		part, ok := m.(*api.Sessions)
-		if !ok {
-			wrong = failed(ErrDecode, fmt.Errorf("list answered by %s", m.MessageType()))
+		part, err := answerTo[*api.Sessions]("list", m)
+		if err != nil {
+			wrong = err
 			return false
 		}
 		if part.ID() != id { // the request was repeated, so the list begins anew
