@@ -14,11 +14,7 @@ import (
 //
 // Its error is session_not_found.
 func (c *Client) Mark(ctx context.Context, id protocol.SessionID) (*protocol.MarkInfo, error) {
-	m, err := ask[*api.Marked](ctx, c, &api.Mark{SessionID: id})
-	if err != nil {
-		return nil, err
-	}
-	return &m.MarkInfo, nil
+	return askFor(ctx, c, &api.Mark{SessionID: id}, func(m *api.Marked) *protocol.MarkInfo { return &m.MarkInfo })
 }
 
 // Await waits until a session meets the condition in spec, or has ended; in that case the answer
@@ -36,8 +32,8 @@ func (c *Client) Await(ctx context.Context, spec protocol.AwaitSpec, timeout tim
 	}
 	if spec.Text != "" && len(spec.Since) == 0 {
 		begun := time.Now()
-		mark, err := waitFor(ctx, c, timeout, func(ctx context.Context, _ *int64) (*api.Marked, error) {
-			return ask[*api.Marked](ctx, c, &api.Mark{SessionID: spec.SessionID})
+		mark, err := waitFor(ctx, c, timeout, func(ctx context.Context, _ *int64) (*protocol.MarkInfo, error) {
+			return c.Mark(ctx, spec.SessionID)
 		})
 		if err == nil { // otherwise the await fails for the same reason
 			spec.Since = mark.Inclusive
@@ -48,13 +44,9 @@ func (c *Client) Await(ctx context.Context, spec protocol.AwaitSpec, timeout tim
 			timeout = max(0, timeout-time.Since(begun))
 		}
 	}
-	a, err := waitFor(ctx, c, timeout, func(ctx context.Context, ms *int64) (*api.Awaited, error) {
-		return ask[*api.Awaited](ctx, c, &api.Await{AwaitSpec: spec, TimeoutMS: ms})
+	return waitFor(ctx, c, timeout, func(ctx context.Context, ms *int64) (*protocol.AwaitedInfo, error) {
+		return askFor(ctx, c, &api.Await{AwaitSpec: spec, TimeoutMS: ms}, func(a *api.Awaited) *protocol.AwaitedInfo { return &a.AwaitedInfo })
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &a.AwaitedInfo, nil
 }
 
 // waitFor calls ask, and calls it again if the answer was lost, until the timeout has passed.

@@ -486,7 +486,7 @@ func (c *Client) once(ctx context.Context, m request, each func(protocol.Message
 	}
 }
 
-// ask makes a request whose answer is one message of type T.
+// ask makes a request that one message of type T answers.
 func ask[T protocol.Message](ctx context.Context, c *Client, m request) (T, error) {
 	var answer T
 	var wrong error
@@ -495,6 +495,15 @@ func ask[T protocol.Message](ctx context.Context, c *Client, m request) (T, erro
 		return false
 	})
 	return answer, cmp.Or(err, wrong)
+}
+
+// askFor makes a request that one message of type T answers, and returns the part of the answer that of selects.
+func askFor[T protocol.Message, R any](ctx context.Context, c *Client, m request, of func(T) R) (part R, err error) {
+	answer, err := ask[T](ctx, c, m)
+	if err != nil {
+		return part, err
+	}
+	return of(answer), nil
 }
 
 // ProxyPID returns the process id of the proxy to which the client is connected, or was connected

@@ -25,23 +25,15 @@ type HistoryOptions struct {
 //
 // The error is not_stored if o names a command that the session does not keep.
 func (c *Client) History(ctx context.Context, id protocol.SessionID, o HistoryOptions) (*protocol.HistoryContent, error) {
-	h, err := ask[*api.HistoryContent](ctx, c, &api.History{
+	return askFor(ctx, c, &api.History{
 		HistorySpec: protocol.HistorySpec{SessionID: id, Before: o.Before, Lines: o.Lines, Command: o.Command},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &h.HistoryContent, nil
+	}, func(h *api.HistoryContent) *protocol.HistoryContent { return &h.HistoryContent })
 }
 
 // Commands returns the last commands of a session that have ended, the oldest first, if its shell
 // reports them.
 func (c *Client) Commands(ctx context.Context, id protocol.SessionID) (*protocol.CommandsContent, error) {
-	r, err := ask[*api.CommandsContent](ctx, c, &api.Commands{SessionID: id})
-	if err != nil {
-		return nil, err
-	}
-	return &r.CommandsContent, nil
+	return askFor(ctx, c, &api.Commands{SessionID: id}, func(r *api.CommandsContent) *protocol.CommandsContent { return &r.CommandsContent })
 }
 
 // SearchOptions are the options of a search.
@@ -59,11 +51,9 @@ type SearchOptions struct {
 func (c *Client) Search(ctx context.Context, id protocol.SessionID, o SearchOptions) iter.Seq2[protocol.Match, error] {
 	return searchPages(id, o, func(before *uint64, limit int) (searchPage[protocol.Match], error) {
 		spec := protocol.SearchSpec{SessionID: id, Pattern: o.Pattern, IgnoreCase: o.IgnoreCase, Before: before, Limit: limit}
-		s, err := ask[*api.SearchContent](ctx, c, &api.Search{SearchSpec: spec})
-		if err != nil {
-			return searchPage[protocol.Match]{}, err
-		}
-		return searchPage[protocol.Match]{s.Instance, s.Matches, s.Before, s.More}, nil
+		return askFor(ctx, c, &api.Search{SearchSpec: spec}, func(s *api.SearchContent) searchPage[protocol.Match] {
+			return searchPage[protocol.Match]{s.Instance, s.Matches, s.Before, s.More}
+		})
 	})
 }
 
@@ -121,9 +111,6 @@ func searchPages[M any](id protocol.SessionID, o SearchOptions, ask func(before 
 // The error is instance_mismatch if the session was started again since the mark; the caller then
 // asks without a mark. It is invalid_argument for a mark that is not one of Changes.
 func (c *Client) Changes(ctx context.Context, id protocol.SessionID, since []byte, maxBytes int) (*protocol.ChangesContent, error) {
-	r, err := ask[*api.ChangesContent](ctx, c, &api.Changes{ChangesSpec: protocol.ChangesSpec{SessionID: id, Since: since, MaxBytes: maxBytes}})
-	if err != nil {
-		return nil, err
-	}
-	return &r.ChangesContent, nil
+	return askFor(ctx, c, &api.Changes{ChangesSpec: protocol.ChangesSpec{SessionID: id, Since: since, MaxBytes: maxBytes}},
+		func(r *api.ChangesContent) *protocol.ChangesContent { return &r.ChangesContent })
 }

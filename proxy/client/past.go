@@ -13,11 +13,8 @@ import (
 // the commands of its shell. If to is not 0, the times, gaps and commands are those between the
 // offsets from and to. It also works after the session's end, and for a lost session.
 func (c *Client) Past(ctx context.Context, id protocol.SessionID, from, to uint64) (*protocol.PastContent, error) {
-	p, err := ask[*api.PastContent](ctx, c, &api.Past{PastSpec: protocol.PastSpec{SessionID: id, From: from, To: to}})
-	if err != nil {
-		return nil, err
-	}
-	return &p.PastContent, nil
+	return askFor(ctx, c, &api.Past{PastSpec: protocol.PastSpec{SessionID: id, From: from, To: to}},
+		func(p *api.PastContent) *protocol.PastContent { return &p.PastContent })
 }
 
 // PastOutput is a part of the output of a session, with the times at which it was printed.
@@ -69,11 +66,9 @@ func (c *Client) ReadPast(ctx context.Context, id protocol.SessionID, from, to u
 func (c *Client) SearchPast(ctx context.Context, id protocol.SessionID, o SearchOptions) iter.Seq2[protocol.PastMatch, error] {
 	return searchPages(id, o, func(before *uint64, limit int) (searchPage[protocol.PastMatch], error) {
 		spec := protocol.PastSearchSpec{SessionID: id, Pattern: o.Pattern, IgnoreCase: o.IgnoreCase, Before: before, Limit: limit}
-		s, err := ask[*api.SearchPastContent](ctx, c, &api.SearchPast{PastSearchSpec: spec})
-		if err != nil {
-			return searchPage[protocol.PastMatch]{}, err
-		}
-		return searchPage[protocol.PastMatch]{s.Instance, s.Matches, s.Before, s.More}, nil
+		return askFor(ctx, c, &api.SearchPast{PastSearchSpec: spec}, func(s *api.SearchPastContent) searchPage[protocol.PastMatch] {
+			return searchPage[protocol.PastMatch]{s.Instance, s.Matches, s.Before, s.More}
+		})
 	})
 }
 

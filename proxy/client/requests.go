@@ -75,11 +75,9 @@ func (c *Client) Reopen(ctx context.Context, id protocol.SessionID, change proto
 }
 
 func (c *Client) spawned(ctx context.Context, m request) (*Spawned, error) {
-	s, err := ask[*api.Spawned](ctx, c, m)
-	if err != nil {
-		return nil, err
-	}
-	return &Spawned{SessionID: s.SessionID, PID: s.PID, CreatedAt: s.CreatedAt, Session: s.Session}, nil
+	return askFor(ctx, c, m, func(s *api.Spawned) *Spawned {
+		return &Spawned{SessionID: s.SessionID, PID: s.PID, CreatedAt: s.CreatedAt, Session: s.Session}
+	})
 }
 
 func millis(d *time.Duration) *int64 {
@@ -127,11 +125,7 @@ func (c *Client) ListBy(ctx context.Context, f ListFilter) ([]protocol.SessionIn
 
 // SessionInfo returns the state of one session. ExitCode is nil until the session has exited.
 func (c *Client) SessionInfo(ctx context.Context, id protocol.SessionID) (*protocol.SessionInfo, error) {
-	s, err := ask[*api.Session](ctx, c, &api.Info{SessionID: id})
-	if err != nil {
-		return nil, err
-	}
-	return &s.Session, nil
+	return askFor(ctx, c, &api.Info{SessionID: id}, func(s *api.Session) *protocol.SessionInfo { return &s.Session })
 }
 
 // Output returns the bytes of a session's output that its ring still holds, and the offset of the
@@ -179,14 +173,10 @@ type ScreenOptions struct {
 // answer, its beginning is left out, and Truncated is true. If the moment is not kept, the error
 // is not_stored.
 func (c *Client) Screen(ctx context.Context, id protocol.SessionID, o ScreenOptions) (*protocol.ScreenContent, error) {
-	s, err := ask[*api.ScreenContent](ctx, c, &api.Screen{ScreenSpec: protocol.ScreenSpec{
+	return askFor(ctx, c, &api.Screen{ScreenSpec: protocol.ScreenSpec{
 		SessionID: id, Format: o.Format, Lines: o.Lines, Scrollback: o.Scrollback, Skip: o.Skip, NonEmpty: o.NonEmpty,
 		Cols: o.Cols, Rows: o.Rows, At: o.At, Pictures: o.Pictures,
-	}})
-	if err != nil {
-		return nil, err
-	}
-	return &s.ScreenContent, nil
+	}}, func(s *api.ScreenContent) *protocol.ScreenContent { return &s.ScreenContent })
 }
 
 // Scrollback returns the lines of text above a session's screen and on it that the session still
@@ -226,11 +216,7 @@ func (c *Client) Clear(ctx context.Context, id protocol.SessionID, screen bool) 
 // Rename sets the title of a session for all viewers; "" removes the title. It returns the
 // changed session.
 func (c *Client) Rename(ctx context.Context, id protocol.SessionID, title string) (*protocol.SessionInfo, error) {
-	s, err := ask[*api.Session](ctx, c, &api.Rename{SessionID: id, Title: title})
-	if err != nil {
-		return nil, err
-	}
-	return &s.Session, nil
+	return askFor(ctx, c, &api.Rename{SessionID: id, Title: title}, func(s *api.Session) *protocol.SessionInfo { return &s.Session })
 }
 
 // Interrupt sends SIGINT to a session's foreground process group.
@@ -265,11 +251,7 @@ func (c *Client) Terminate(ctx context.Context, id protocol.SessionID, e End) er
 // Limit changes the limits of a running session, and returns the changed session. The error is
 // unsupported if the session has no cage, or if the system cannot set these limits.
 func (c *Client) Limit(ctx context.Context, id protocol.SessionID, l protocol.Limits) (*protocol.SessionInfo, error) {
-	s, err := ask[*api.Session](ctx, c, &api.Limit{SessionID: id, Limits: l})
-	if err != nil {
-		return nil, err
-	}
-	return &s.Session, nil
+	return askFor(ctx, c, &api.Limit{SessionID: id, Limits: l}, func(s *api.Session) *protocol.SessionInfo { return &s.Session })
 }
 
 // Freeze stops all processes of a session. The error is unsupported if the session has no cage.
@@ -301,13 +283,9 @@ func (c *Client) ok(ctx context.Context, m request) error {
 // Wait returns a session's exit record when the session has exited, or the error timeout. If
 // timeout is negative, Wait waits until ctx is done.
 func (c *Client) Wait(ctx context.Context, id protocol.SessionID, timeout time.Duration) (*protocol.ExitRecord, error) {
-	w, err := waitFor(ctx, c, timeout, func(ctx context.Context, ms *int64) (*api.Waited, error) {
-		return ask[*api.Waited](ctx, c, &api.Wait{SessionID: id, TimeoutMS: ms})
+	return waitFor(ctx, c, timeout, func(ctx context.Context, ms *int64) (*protocol.ExitRecord, error) {
+		return askFor(ctx, c, &api.Wait{SessionID: id, TimeoutMS: ms}, func(w *api.Waited) *protocol.ExitRecord { return &w.Exit })
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &w.Exit, nil
 }
 
 // typePart sends input, and returns the offset up to which it was accepted, also with the error line_too_long. The error is
@@ -376,21 +354,15 @@ type Status struct {
 
 // Status returns the state of the proxy and of its supervisor.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
-	s, err := ask[*api.StatusReport](ctx, c, &api.Status{})
-	if err != nil {
-		return nil, err
-	}
-	return &Status{Proxy: s.Proxy, Supervisor: s.Supervisor, Web: s.Web}, nil
+	return askFor(ctx, c, &api.Status{}, func(s *api.StatusReport) *Status {
+		return &Status{Proxy: s.Proxy, Supervisor: s.Supervisor, Web: s.Web}
+	})
 }
 
 // Ticket returns a ticket for one WebSocket: for the raw bytes of the session id, or for the api
 // if id is "".
 func (c *Client) Ticket(ctx context.Context, id protocol.SessionID) (string, error) {
-	t, err := ask[*api.TicketIssued](ctx, c, &api.Ticket{SessionID: id})
-	if err != nil {
-		return "", err
-	}
-	return t.Ticket, nil
+	return askFor(ctx, c, &api.Ticket{SessionID: id}, func(t *api.TicketIssued) string { return t.Ticket })
 }
 
 // Away returns what has happened in a session since its last viewer that could type has detached,
@@ -399,22 +371,14 @@ func (c *Client) Ticket(ctx context.Context, id protocol.SessionID) (string, err
 //
 // Its error is session_not_found.
 func (c *Client) Away(ctx context.Context, id protocol.SessionID) (*protocol.AwayInfo, error) {
-	a, err := ask[*api.AwayContent](ctx, c, &api.Away{SessionID: id})
-	if err != nil {
-		return nil, err
-	}
-	return &a.AwayInfo, nil
+	return askFor(ctx, c, &api.Away{SessionID: id}, func(a *api.AwayContent) *protocol.AwayInfo { return &a.AwayInfo })
 }
 
 // Environment returns the environment that the last viewer of a session has sent
 // (AttachOptions.Env), as K=V. It is empty if no viewer has sent one. The errors are those of
 // Away.
 func (c *Client) Environment(ctx context.Context, id protocol.SessionID) ([]string, error) {
-	e, err := ask[*api.EnvironmentContent](ctx, c, &api.Environment{SessionID: id})
-	if err != nil {
-		return nil, err
-	}
-	return e.Env, nil
+	return askFor(ctx, c, &api.Environment{SessionID: id}, func(e *api.EnvironmentContent) []string { return e.Env })
 }
 
 // Share returns a link with which a browser can view a session read-only, and the time when the
