@@ -215,25 +215,10 @@ func (s *spare) take(ctx context.Context) *conn {
 }
 
 // Hosts returns all hosts that have joined the gates, sorted by name.
-func Hosts(ctx context.Context, o GateOptions) (all []gate.HostInfo, err error) {
-	err = reachGate(ctx, o, false, func(conn net.Conn) error {
-		all = nil
-		for after := ""; ; {
-			page, err := askGate[*gate.HostList](ctx, conn, gate.Hosts{Token: o.Token, UserToken: o.UserToken, After: after})
-			if err != nil {
-				return err
-			}
-			all = append(all, page.Hosts...)
-			if after = page.Next; after == "" {
-				_ = conn.Close() // all has been read
-				return nil
-			}
-		}
-	})
-	if err != nil {
-		return nil, failed(ErrConnect, err)
-	}
-	return all, nil
+func Hosts(ctx context.Context, o GateOptions) ([]gate.HostInfo, error) {
+	return readPages(ctx, o, 0, func(after string) protocol.Message {
+		return gate.Hosts{Token: o.Token, UserToken: o.UserToken, After: after}
+	}, func(page *gate.HostList) ([]gate.HostInfo, string) { return page.Hosts, page.Next })
 }
 
 // A GateFilter selects sessions of all hosts of a gate. Its zero value selects all.
@@ -250,19 +235,27 @@ type GateFilter struct {
 
 // AllSessions returns the sessions of all hosts of the gates that f selects, sorted by host and id, as one of
 // the gates knows them.
-func AllSessions(ctx context.Context, o GateOptions, f GateFilter) (all []gate.SessionRow, err error) {
+func AllSessions(ctx context.Context, o GateOptions, f GateFilter) ([]gate.SessionRow, error) {
+	return readPages(ctx, o, f.Limit, func(after string) protocol.Message {
+		return gate.Sessions{Token: o.Token, UserToken: o.UserToken, ID: f.ID, Host: f.Host, State: string(f.State), Labels: f.Labels, Command: f.Command, After: after}
+	}, func(page *gate.SessionList) ([]gate.SessionRow, string) { return page.Sessions, page.Next })
+}
+
+// readPages returns the rows of all pages of a list of one gate, or the first limit of them if limit is not 0. request makes
+// the request for the page behind a row, and rows takes the rows out of a page, and the last of them if another page follows.
+func readPages[P protocol.Message, R any](ctx context.Context, o GateOptions, limit int, request func(after string) protocol.Message, rows func(P) ([]R, string)) (all []R, err error) {
 	err = reachGate(ctx, o, false, func(conn net.Conn) error {
 		all = nil
 		for after := ""; ; {
-			page, err := askGate[*gate.SessionList](ctx, conn, gate.Sessions{Token: o.Token, UserToken: o.UserToken, ID: f.ID, Host: f.Host, State: string(f.State), Labels: f.Labels, Command: f.Command, After: after})
+			page, err := askGate[P](ctx, conn, request(after))
 			if err != nil {
 				return err
 			}
-			all = append(all, page.Sessions...)
-			if f.Limit > 0 && len(all) >= f.Limit {
-				all, page.Next = all[:f.Limit], ""
+			some, next := rows(page)
+			if all = append(all, some...); limit > 0 && len(all) >= limit {
+				all, next = all[:limit], ""
 			}
-			if after = page.Next; after == "" {
+			if after = next; after == "" {
 				_ = conn.Close() // all has been read
 				return nil
 			}
