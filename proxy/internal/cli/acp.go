@@ -36,7 +36,7 @@ func (a *App) acpCommand() *cobra.Command {
 		Example: "  proxy acp -- gemini --experimental-acp",
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if len(argv) == 0 {
-				return exitcode.WrongUsage(errors.New("acp needs an agent: give its command line after the flags"))
+				return exitcode.WrongUsagef("acp needs an agent: give its command line after the flags")
 			}
 			return a.acp(cmd.Context(), argv)
 		},

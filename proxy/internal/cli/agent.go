@@ -53,7 +53,7 @@ func AgentHere(ctx context.Context, dirs config.Dirs) (*Agent, error) {
 	agent := &Agent{PID: peer.PID}
 	line, err := bufio.NewReader(conn).ReadBytes('\n')
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, exitcode.New(sysexits.TempFail, fmt.Sprintf("the agent, pid %d, does not answer", peer.PID))
+		return nil, exitcode.Newf(sysexits.TempFail, "the agent, pid %d, does not answer", peer.PID)
 	}
 	if len(line) == 0 { // an older agent closes the connection
 		return agent, nil
@@ -85,7 +85,7 @@ func (a *App) HandOffAgent(ctx context.Context, dirs config.Dirs) (text string, 
 		}
 		select {
 		case <-p.Exited:
-			return "", exitcode.New(sysexits.TempFail, fmt.Sprintf("the agent, pid %d, continues with its program; the reason is in %s", old.PID, filepath.Join(dirs.State, "join.log")))
+			return "", exitcode.Newf(sysexits.TempFail, "the agent, pid %d, continues with its program; the reason is in %s", old.PID, filepath.Join(dirs.State, "join.log"))
 		case <-ctx.Done():
 			return "", ctx.Err()
 		case <-time.After(agentPoll):

@@ -82,13 +82,13 @@ func (a *App) checkAttach(o *attachOptions) error {
 // check reports options that are invalid or exclude each other.
 func (o *attachOptions) check() error {
 	if o.readOnly && (o.exclusive || o.steal) {
-		return exitcode.WrongUsage(errors.New("--read-only goes with neither --exclusive nor --steal"))
+		return exitcode.WrongUsagef("--read-only goes with neither --exclusive nor --steal")
 	}
 	if o.pace && o.mode() != protocol.ModeExclusive {
-		return exitcode.WrongUsage(errors.New("--pace needs --exclusive, because other viewers would have to wait as well"))
+		return exitcode.WrongUsagef("--pace needs --exclusive, because other viewers would have to wait as well")
 	}
 	if v := protocol.View(o.view); v != protocol.ViewOwn && v != protocol.ViewRaw {
-		return exitcode.WrongUsage(fmt.Errorf("--view is %.40q: it must be own or raw", o.view))
+		return exitcode.WrongUsagef("--view is %.40q: it must be own or raw", o.view)
 	}
 	var err error
 	o.keys, err = front.ParseDetachKey(o.detachKey)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -46,15 +45,15 @@ func (o *awaitOptions) spec(id protocol.SessionID, since []byte) protocol.AwaitS
 func (o *awaitOptions) check(f *pflag.FlagSet, prefix string) error {
 	switch {
 	case f.Changed(prefix+"text") && o.text == "":
-		return exitcode.WrongUsage(fmt.Errorf("--%stext needs a text", prefix))
+		return exitcode.WrongUsagef("--%stext needs a text", prefix)
 	case f.Changed(prefix+"idle") && (o.idle < time.Millisecond || o.idle.Milliseconds() > protocol.MaxAwaitIdleMS):
-		return exitcode.WrongUsage(fmt.Errorf("the time for --%sidle must be 1ms to 1d", prefix))
+		return exitcode.WrongUsagef("the time for --%sidle must be 1ms to 1d", prefix)
 	case f.Changed("timeout") && o.timeout < 0:
-		return exitcode.WrongUsage(errors.New("the time for --timeout must not be negative"))
+		return exitcode.WrongUsagef("the time for --timeout must not be negative")
 	case !o.asked():
 		return nil
 	case o.text != "" && (o.prompt || o.idle != 0), o.prompt && o.idle != 0:
-		return exitcode.WrongUsage(fmt.Errorf("give only one of --%[1]stext, --%[1]sprompt and --%[1]sidle", prefix))
+		return exitcode.WrongUsagef("give only one of --%[1]stext, --%[1]sprompt and --%[1]sidle", prefix)
 	}
 	if err := o.spec("any", nil).Validate(); err != nil {
 		return exitcode.WrongUsage(err)
@@ -82,5 +81,5 @@ func (a *App) await(cmd *cobra.Command, c *client.Client, o *awaitOptions, id pr
 	} else if code < 0 {
 		code = sysexits.Software
 	}
-	return exitcode.New(code, fmt.Sprintf("session %s ended first", id))
+	return exitcode.Newf(code, "session %s ended first", id)
 }

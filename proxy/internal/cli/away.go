@@ -42,7 +42,7 @@ func (a *App) awayCommand() *cobra.Command {
 		}))
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if lines < 0 {
-			return exitcode.WrongUsage(fmt.Errorf("--lines is %d: it must not be negative", lines))
+			return exitcode.WrongUsagef("--lines is %d: it must not be negative", lines)
 		}
 		return nil
 	}

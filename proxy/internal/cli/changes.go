@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -37,10 +36,10 @@ func (a *App) changesCommand() *cobra.Command {
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		var err error
 		if maxBytes < 0 {
-			return exitcode.WrongUsage(errors.New("--max-bytes must not be negative"))
+			return exitcode.WrongUsagef("--max-bytes must not be negative")
 		}
 		if since, err = base64.StdEncoding.DecodeString(mark); err != nil {
-			return exitcode.WrongUsage(errors.New("--since must be a mark that changes has printed"))
+			return exitcode.WrongUsagef("--since must be a mark that changes has printed")
 		}
 		if err := (protocol.ChangesSpec{SessionID: "any", Since: since, MaxBytes: maxBytes}).Validate(); err != nil {
 			return exitcode.WrongUsage(err)

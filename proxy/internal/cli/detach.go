@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -30,7 +29,7 @@ func (a *App) detachCommand() *cobra.Command {
 				args = append(args, os.Getenv("HOLDFAST_SESSION"))
 			}
 			if args[0] == "" {
-				return exitcode.WrongUsage(errors.New("detach takes the ID of a session; in a terminal that is attached, " + front.DefaultDetachKey + " detaches"))
+				return exitcode.WrongUsagef("detach takes the ID of a session; in a terminal that is attached, %s detaches", front.DefaultDetachKey)
 			}
 			id, err := a.sessionID(cmd.Context(), args[0])
 			if err != nil {
@@ -43,7 +42,7 @@ func (a *App) detachCommand() *cobra.Command {
 						return err
 					}
 					if !a.isItself(id, info.Instance) {
-						return exitcode.WrongUsage(errors.New("this terminal is a session of another supervisor; name the session to detach"))
+						return exitcode.WrongUsagef("this terminal is a session of another supervisor; name the session to detach")
 					}
 				}
 				none := 0

@@ -107,7 +107,7 @@ func (a *App) envCommand() *cobra.Command {
 		}))
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if shell != "sh" && shell != "fish" {
-			return exitcode.WrongUsage(fmt.Errorf("--shell is %.40q: it must be sh or fish", shell))
+			return exitcode.WrongUsagef("--shell is %.40q: it must be sh or fish", shell)
 		}
 		return nil
 	}

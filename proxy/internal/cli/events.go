@@ -141,7 +141,7 @@ func (o *eventsOptions) print(ctx context.Context, c *client.Client, out io.Writ
 		return err
 	}
 	if n < o.count { // err only tells that the connection was closed because of the timeout
-		return exitcode.New(sysexits.Timeout, fmt.Sprintf("timeout: %d of %s after %v", n, plain.Count(o.count, "event"), o.timeout))
+		return exitcode.Newf(sysexits.Timeout, "timeout: %d of %s after %v", n, plain.Count(o.count, "event"), o.timeout)
 	}
 	return nil
 }

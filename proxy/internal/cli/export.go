@@ -45,10 +45,10 @@ func (a *App) exportCommand() *cobra.Command {
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if !slices.Contains(exportFormats, o.format) {
-			return exitcode.WrongUsage(fmt.Errorf("--format must be one of %v: it is %.40q", exportFormats, o.format))
+			return exitcode.WrongUsagef("--format must be one of %v: it is %.40q", exportFormats, o.format)
 		}
 		if o.over < 0 {
-			return exitcode.WrongUsage(errors.New("--over must not be negative"))
+			return exitcode.WrongUsagef("--over must not be negative")
 		}
 		return nil
 	}

@@ -99,10 +99,10 @@ func (v *verify) Type() string { return "string" }
 // check reports invalid options.
 func (o *handoffOptions) check() error {
 	if o.timeout <= 0 || o.timeout > handoff.MaxTimeout {
-		return exitcode.WrongUsage(fmt.Errorf("--timeout must be more than 0 and at most %v", handoff.MaxTimeout))
+		return exitcode.WrongUsagef("--timeout must be more than 0 and at most %v", handoff.MaxTimeout)
 	}
 	if o.foreground && (o.fromDir != "" || o.json) {
-		return exitcode.WrongUsage(errors.New("--foreground serves in this process: it goes with neither --from-dir nor --json"))
+		return exitcode.WrongUsagef("--foreground serves in this process: it goes with neither --from-dir nor --json")
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (a *App) successor(o *handoffOptions) (string, error) {
 	}
 	exe := filepath.Join(dir, "proxy")
 	if _, err := exec.LookPath(exe); err != nil {
-		return "", exitcode.WrongUsage(fmt.Errorf("--from-dir: %w", err))
+		return "", exitcode.WrongUsagef("--from-dir: %v", err)
 	}
 	return exe, nil
 }
@@ -252,7 +252,7 @@ func (a *App) waitServing(ctx context.Context, p *daemon.Process, f *follower) e
 				continue
 			}
 			p.End()
-			return exitcode.New(sysexits.TempFail, fmt.Sprintf("the successor was not ready within %v and was ended, the old proxy continues to serve", f.o.timeout+Grace))
+			return exitcode.Newf(sysexits.TempFail, "the successor was not ready within %v and was ended, the old proxy continues to serve", f.o.timeout+Grace)
 		case <-ctx.Done():
 			return fmt.Errorf("the successor (pid %d) does not serve yet: %w", p.PID, ctx.Err())
 		case <-time.After(StartPoll):

@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -53,9 +52,9 @@ func (a *App) historyCommand() *cobra.Command {
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case o.lines < 0:
-			return exitcode.WrongUsage(errors.New("--lines must not be negative"))
+			return exitcode.WrongUsagef("--lines must not be negative")
 		case o.command == 0 && cmd.Flags().Changed("command"):
-			return exitcode.WrongUsage(errors.New("--command must not be 0; -1 is the last command"))
+			return exitcode.WrongUsagef("--command must not be 0; -1 is the last command")
 		}
 		return nil
 	}

@@ -45,7 +45,7 @@ func (a *App) fullName(id protocol.SessionID) string {
 // host already.
 func (a *App) setHost(host string) error {
 	if a.Host != "" && host != "" && a.Host != host {
-		return exitcode.WrongUsage(fmt.Errorf("the command is for host %s, and not for %s", plain.Text(a.Host), plain.Text(host)))
+		return exitcode.WrongUsagef("the command is for host %s, and not for %s", plain.Text(a.Host), plain.Text(host))
 	}
 	a.Host += strings.TrimPrefix(host, a.Host)
 	return nil
@@ -82,7 +82,7 @@ func (a *App) dialThroughGate(ctx context.Context, cfg config.Config, starts boo
 		return nil, err
 	}
 	if a.Dir != "" || a.Proxy != config.DefaultProxy {
-		return nil, exitcode.WrongUsage(errors.New("--dir and --proxy cannot be used for a host of the gate: its agent serves one proxy"))
+		return nil, exitcode.WrongUsagef("--dir and --proxy cannot be used for a host of the gate: its agent serves one proxy")
 	}
 	o.Host, o.Start, o.Attaches = a.Host, starts, a.attaches
 	stop := tellLate(o)
@@ -153,7 +153,7 @@ func (a *App) runBySSH(ctx context.Context, cfg config.Config, argv []string) er
 	case exit.ExitCode() == sshFailed:
 		return exitcode.New(sysexits.Unavailable, "")
 	case exit.ExitCode() == notFound:
-		return exitcode.New(sysexits.Unavailable, fmt.Sprintf("%s: the program proxy is not installed there; %s", a.Host, a.howToInstall(cfg.SSHCommand)))
+		return exitcode.Newf(sysexits.Unavailable, "%s: the program proxy is not installed there; %s", a.Host, a.howToInstall(cfg.SSHCommand))
 	}
 	return exitcode.New(max(1, exit.ExitCode()), "")
 }

@@ -94,7 +94,7 @@ func labelText(labels map[string]string) string {
 // lsAll lists the sessions of all hosts of the gate.
 func (a *App) lsAll(cmd *cobra.Command, f client.GateFilter) error {
 	if a.Host != "" {
-		return exitcode.WrongUsage(fmt.Errorf("--all lists the sessions of all hosts; --host %s selects one of them", plain.ShellWord(a.Host)))
+		return exitcode.WrongUsagef("--all lists the sessions of all hosts; --host %s selects one of them", plain.ShellWord(a.Host))
 	}
 	o, err := a.gateSettings()
 	if err != nil {

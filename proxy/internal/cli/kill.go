@@ -43,7 +43,7 @@ func (a *App) killCommand() *cobra.Command {
 	cmd := a.manySessions("kill ID...", "End sessions, or only send them a signal", kill)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if only(cmd) && forget {
-			return exitcode.WrongUsage(errors.New("--signal alone does not end a session, so --forget needs --grace as well"))
+			return exitcode.WrongUsagef("--signal alone does not end a session, so --forget needs --grace as well")
 		}
 		return nil
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -29,7 +28,7 @@ func (a *App) limitCommand() *cobra.Command {
 	limits = limitFlags(cmd)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if limits.IsZero() {
-			return exitcode.WrongUsage(errors.New("no limit to change: give a limit, such as --memory-max 512M"))
+			return exitcode.WrongUsagef("no limit to change: give a limit, such as --memory-max 512M")
 		}
 		return nil
 	}

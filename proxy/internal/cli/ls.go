@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -29,7 +28,7 @@ func (a *App) lsCommand() *cobra.Command {
 				return a.lsAll(cmd, client.GateFilter{Host: onHost, State: protocol.State(state), Labels: labels, Command: command})
 			}
 			if onHost != "" || state != "" || command != "" {
-				return exitcode.WrongUsage(errors.New("--host, --state and --command select sessions of --all"))
+				return exitcode.WrongUsagef("--host, --state and --command select sessions of --all")
 			}
 			return a.withClient(cmd.Context(), func(c *client.Client) error {
 				list, err := c.ListBy(cmd.Context(), client.ListFilter{Originator: originator, Labels: labels})

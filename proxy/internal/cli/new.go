@@ -202,7 +202,7 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 // checkEarlyExit reports a time of --early-exit that a user cannot have meant.
 func checkEarlyExit(early time.Duration) error {
 	if early < 0 {
-		return exitcode.WrongUsage(errors.New("--early-exit must not be negative; 0 does not wait"))
+		return exitcode.WrongUsagef("--early-exit must not be negative; 0 does not wait")
 	}
 	return nil
 }
@@ -214,23 +214,23 @@ func (o *newOptions) check() error {
 			return err
 		}
 		if strings.HasPrefix(o.id, "-") {
-			return exitcode.WrongUsage(fmt.Errorf("--id %s: an id must not begin with -, because other commands would take it for a flag", o.id))
+			return exitcode.WrongUsagef("--id %s: an id must not begin with -, because other commands would take it for a flag", o.id)
 		}
 	}
 	if o.scrollback < 0 || o.scrollback > protocol.MaxScrollback {
-		return exitcode.WrongUsage(fmt.Errorf("--scrollback must be 0 to %d lines, it is %d", protocol.MaxScrollback, o.scrollback))
+		return exitcode.WrongUsagef("--scrollback must be 0 to %d lines, it is %d", protocol.MaxScrollback, o.scrollback)
 	}
 	if err := checkEarlyExit(o.earlyExit); err != nil {
 		return err
 	}
 	for k, v := range o.labels {
 		if k == "" || plain.Text(k) != k || !utf8.ValidString(k) || !utf8.ValidString(v) {
-			return exitcode.WrongUsage(fmt.Errorf("--label %.40q: the name must be text without control characters, and the value must be text", k+"="+v))
+			return exitcode.WrongUsagef("--label %.40q: the name must be text without control characters, and the value must be text", k+"="+v)
 		}
 	}
 	if idle, ok := o.labels[protocol.LabelIdleTimeout]; ok {
 		if _, err := time.ParseDuration(idle); err != nil {
-			return exitcode.WrongUsage(fmt.Errorf("--label %s=%.40s: the value must be a time such as 90m; 0 means never", protocol.LabelIdleTimeout, idle))
+			return exitcode.WrongUsagef("--label %s=%.40s: the value must be a time such as 90m; 0 means never", protocol.LabelIdleTimeout, idle)
 		}
 	}
 	return nil
@@ -243,7 +243,7 @@ func (o *newOptions) directory() (string, error) {
 	case strings.HasPrefix(o.cwd, "/"), o.isRemote && o.cwd == "":
 		return o.cwd, nil
 	case o.isRemote:
-		return "", exitcode.WrongUsage(fmt.Errorf("--cwd %s: a directory of another host must begin with /", o.cwd))
+		return "", exitcode.WrongUsagef("--cwd %s: a directory of another host must begin with /", o.cwd)
 	}
 	wd, err := WorkingDirectory()
 	if err != nil || o.cwd == "" {
@@ -266,7 +266,7 @@ func WorkingDirectory() (string, error) {
 func (a *App) nameHost(cmd *cobra.Command, o *newOptions) error {
 	host, id := splitName(o.id)
 	if id == "" && cmd.Flags().Changed("id") {
-		return exitcode.WrongUsage(errors.New("--id needs an id, but it is empty; without --id the session has a new one"))
+		return exitcode.WrongUsagef("--id needs an id, but it is empty; without --id the session has a new one")
 	}
 	o.id = string(id)
 	err := a.setHost(host)

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 
@@ -22,7 +20,7 @@ const anyHost = "any"
 // anyHost.
 func (a *App) placeOn(ctx context.Context, labels string) error {
 	if a.Host != "" {
-		return exitcode.WrongUsage(fmt.Errorf("--place chooses the host, but the command names %s", plain.Text(a.Host)))
+		return exitcode.WrongUsagef("--place chooses the host, but the command names %s", plain.Text(a.Host))
 	}
 	wanted := map[string]string{}
 	for label := range strings.SplitSeq(labels, ",") {
@@ -31,7 +29,7 @@ func (a *App) placeOn(ctx context.Context, labels string) error {
 		case isLabel && k != "":
 			wanted[k] = v
 		case labels != anyHost:
-			return exitcode.WrongUsage(errors.New("--place must be labels of the form k=v,k=v, or any"))
+			return exitcode.WrongUsagef("--place must be labels of the form k=v,k=v, or any")
 		}
 	}
 	o, err := a.gateSettings()
@@ -44,7 +42,7 @@ func (a *App) placeOn(ctx context.Context, labels string) error {
 	}
 	host := leastLoaded(hosts, wanted)
 	if host == "" {
-		return exitcode.New(sysexits.Unavailable, fmt.Sprintf("no host that is connected with the gate has the labels %s; see proxy hosts", plain.Text(labels)))
+		return exitcode.Newf(sysexits.Unavailable, "no host that is connected with the gate has the labels %s; see proxy hosts", plain.Text(labels))
 	}
 	return a.setHost(host)
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -81,16 +80,16 @@ func commandName(cmd *cobra.Command) string {
 func (a *App) checkPlace(cmd *cobra.Command) error {
 	switch {
 	case a.Host == "" && cmd.Flags().Changed("on"):
-		return exitcode.WrongUsage(errors.New("--on needs the name of a host, but it is empty"))
+		return exitcode.WrongUsagef("--on needs the name of a host, but it is empty")
 	case a.Dir == "" && cmd.Flags().Changed("dir"):
-		return exitcode.WrongUsage(errors.New("--dir needs a directory, but it is empty"))
+		return exitcode.WrongUsagef("--dir needs a directory, but it is empty")
 	}
 	name := commandName(cmd)
 	if a.Host == "" || places[name] != onlyHere {
 		return nil
 	}
-	return exitcode.WrongUsage(fmt.Errorf("%s: %s is only for this host: %s; ssh %s proxy %s runs it there",
-		codeOnlyHere, name, whyOnlyHere[name], plain.ShellWord(a.Host), name))
+	return exitcode.WrongUsagef("%s: %s is only for this host: %s; ssh %s proxy %s runs it there",
+		codeOnlyHere, name, whyOnlyHere[name], plain.ShellWord(a.Host), name)
 }
 
 // runsOnHost lets the commands with the place onHost run on the host that --on names, with the same flags

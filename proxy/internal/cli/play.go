@@ -79,13 +79,13 @@ func (a *App) playCommand() *cobra.Command {
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		a.ending.catchToo(syscall.SIGQUIT) // the default action would leave the terminal raw, and print all goroutines
 		if !(o.speed > 0 && o.speed <= 1000) {
-			return exitcode.WrongUsage(errors.New("--speed must be greater than 0, and at most 1000"))
+			return exitcode.WrongUsagef("--speed must be greater than 0, and at most 1000")
 		}
 		if o.idle < 0 {
-			return exitcode.WrongUsage(errors.New("--idle-limit must not be negative"))
+			return exitcode.WrongUsagef("--idle-limit must not be negative")
 		}
 		if !front.Open(os.Stdin, os.Stdout).Escapes() {
-			return exitcode.WrongUsage(errors.New("play needs a terminal; proxy export --format cast --from 0 writes a recording"))
+			return exitcode.WrongUsagef("play needs a terminal; proxy export --format cast --from 0 writes a recording")
 		}
 		return nil
 	}

@@ -72,9 +72,9 @@ func (a *App) recordCommand() *cobra.Command {
 func (o *recordOptions) check() error {
 	switch {
 	case o.output == "":
-		return exitcode.WrongUsage(errors.New("-o is missing: name a file, or - for standard output"))
+		return exitcode.WrongUsagef("-o is missing: name a file, or - for standard output")
 	case o.idleLimit < 0:
-		return exitcode.WrongUsage(errors.New("--idle-limit must not be negative"))
+		return exitcode.WrongUsagef("--idle-limit must not be negative")
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,7 @@ func (a *App) renameCommand() *cobra.Command {
 		})
 	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
 		if title = args[1]; len(title) > protocol.MaxTitle || !utf8.ValidString(title) {
-			return exitcode.WrongUsage(fmt.Errorf("a title is text, at most %d bytes", protocol.MaxTitle))
+			return exitcode.WrongUsagef("a title is text, at most %d bytes", protocol.MaxTitle)
 		}
 		return nil
 	}

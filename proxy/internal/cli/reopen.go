@@ -34,7 +34,7 @@ func (a *App) reopenCommand() *cobra.Command {
 		ValidArgsFunction: a.sessionIDs(exited),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n != 1 && (n >= 0 || len(args) > 1) {
-				return exitcode.WrongUsage(errors.New("reopen takes one ID; the command must follow --"))
+				return exitcode.WrongUsagef("reopen takes one ID; the command must follow --")
 			}
 			id, err := a.sessionID(cmd.Context(), args[0])
 			if err := errors.Join(err, a.checkAttach(o), checkEarlyExit(early)); err != nil {

@@ -31,7 +31,7 @@ func (a *App) resizeCommand() *cobra.Command {
 		})
 	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
 		if len(args) < 2 && name == "" {
-			return exitcode.WrongUsage(errors.New("nothing to change: give COLSxROWS or --policy"))
+			return exitcode.WrongUsagef("nothing to change: give COLSxROWS or --policy")
 		}
 		if len(args) > 1 {
 			size, err = parseSize(args[1])

@@ -50,7 +50,7 @@ func (a *App) reviveCommand() *cobra.Command {
 				ids, argv = args[:n], args[n:]
 			}
 			if all != (len(ids) == 0) || len(ids) > 1 || all && argv != nil {
-				return exitcode.WrongUsage(errors.New("revive takes one ID, or --all without a command"))
+				return exitcode.WrongUsagef("revive takes one ID, or --all without a command")
 			}
 			ctx := cmd.Context()
 			cfg, err := a.Settings()
@@ -165,7 +165,7 @@ func restartArgv(s *protocol.SessionInfo, cfg config.Config, shell []string) ([]
 	case strings.HasPrefix(resume, "["):
 		var argv []string
 		if err := json.Unmarshal([]byte(resume), &argv); err != nil || len(argv) == 0 {
-			return nil, exitcode.WrongUsage(fmt.Errorf("the label %s of session %s is no JSON array of a command and its arguments", labelResume, s.ID))
+			return nil, exitcode.WrongUsagef("the label %s of session %s is no JSON array of a command and its arguments", labelResume, s.ID)
 		}
 		return argv, nil
 	case resume != "":
@@ -180,7 +180,7 @@ func restartArgv(s *protocol.SessionInfo, cfg config.Config, shell []string) ([]
 		return shell, nil
 	}
 	if mask.MayHide(s.Argv) { // the supervisor refuses it, too, but cannot tell which command to use instead
-		return nil, exitcode.WrongUsage(fmt.Errorf("the command of session %s contains a secret, which is not stored: name the command, as in proxy revive %s -- COMMAND", s.ID, s.ID))
+		return nil, exitcode.WrongUsagef("the command of session %s contains a secret, which is not stored: name the command, as in proxy revive %s -- COMMAND", s.ID, s.ID)
 	}
 	return nil, nil
 }

@@ -111,7 +111,7 @@ func (o *rolloutFlags) check() ([]rollout.Size, error) {
 // rollOut upgrades hosts of the gate in waves.
 func (a *App) rollOut(cmd *cobra.Command, f *rolloutFlags, isTrial bool) error {
 	if a.Host != "" {
-		return exitcode.WrongUsage(errors.New("--hosts upgrades hosts of the gate from here, and cannot be used with --on"))
+		return exitcode.WrongUsagef("--hosts upgrades hosts of the gate from here, and cannot be used with --on")
 	}
 	sizes, err := f.check()
 	if err != nil {

@@ -200,14 +200,13 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if known := knownWords[args[0]]; known != "" {
-		return exitcode.WrongUsage(fmt.Errorf("there is no command %q: %s", args[0], known))
+		return exitcode.WrongUsagef("there is no command %q: %s", args[0], known)
 	}
-	text := fmt.Sprintf("there is no command %q, see proxy help", args[0])
 	cmd.SuggestionsMinimumDistance = 2
 	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-		text = fmt.Sprintf("there is no command %q; did you mean %s?", args[0], strings.Join(like, " or "))
+		return exitcode.WrongUsagef("there is no command %q; did you mean %s?", args[0], strings.Join(like, " or "))
 	}
-	return exitcode.WrongUsage(errors.New(text))
+	return exitcode.WrongUsagef("there is no command %q, see proxy help", args[0])
 }
 
 // typedArgs gives errors of cobra about arguments and exclusive flags the exit code for wrong
@@ -226,7 +225,7 @@ func typedArgs(cmd *cobra.Command) {
 			if len(args) > 0 {
 				text = fmt.Sprintf("the command does not take %s", plain.Count(len(args), "argument"))
 			}
-			return exitcode.WrongUsage(fmt.Errorf("%s\nusage: %s", text, cmd.UseLine()))
+			return exitcode.WrongUsagef("%s\nusage: %s", text, cmd.UseLine())
 		}
 		return nil
 	}

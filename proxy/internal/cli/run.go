@@ -39,7 +39,7 @@ func (a *App) runCommand() *cobra.Command {
 		Short: "Run one command in a session, print its output, and exit with its code",
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if len(argv) == 0 {
-				return exitcode.WrongUsage(errors.New("run needs a command: give it after the flags"))
+				return exitcode.WrongUsagef("run needs a command: give it after the flags")
 			}
 			o.asJSON, a.attaches = a.JSON, true
 			return a.run(cmd, o, argv)
@@ -79,7 +79,7 @@ func (a *App) runCommand() *cobra.Command {
 // later command can repeat the request and receives the same run.
 func (o *runOptions) spawnRequest(argv []string) (client.SpawnRequest, error) {
 	if o.timeout < 0 || o.kill && o.timeout == 0 {
-		return client.SpawnRequest{}, exitcode.WrongUsage(errors.New("--timeout must not be negative, and --kill needs it"))
+		return client.SpawnRequest{}, exitcode.WrongUsagef("--timeout must not be negative, and --kill needs it")
 	}
 	r, err := o.request(argv)
 	if err != nil {
@@ -154,7 +154,7 @@ func (o *runOptions) start(asked context.Context, c *client.Client, request clie
 		if by, ok := context.Cause(asked).(signalled); ok {
 			code = by.exitCode()
 		}
-		err = exitcode.New(code, fmt.Sprintf("the start of run %s was not confirmed, so it may still start; the same command with --id %s returns to it", request.ID, request.ID))
+		err = exitcode.Newf(code, "the start of run %s was not confirmed, so it may still start; the same command with --id %s returns to it", request.ID, request.ID)
 	case protocol.CodeOf(err) == protocol.CodeSessionExists && o.id != "":
 		err = protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("%s; it was not started by proxy run", protocol.AsError(err).Message))
 	}
@@ -494,8 +494,8 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 			return r.keep(err)
 		}
 		if r.exit.Reason == protocol.ReasonLost { // what is stored of it is kept, also without an id
-			return exitcode.New(sysexits.Software, fmt.Sprintf("run %s was lost with the machine, so its exit code is not known; "+
-				"proxy revive %s -- COMMAND starts it again, and after proxy forget %s the same command with --id %s starts a new run", id, id, id, id))
+			return exitcode.Newf(sysexits.Software, "run %s was lost with the machine, so its exit code is not known; "+
+				"proxy revive %s -- COMMAND starts it again, and after proxy forget %s the same command with --id %s starts a new run", id, id, id, id)
 		}
 		if !named && !r.joins.detached { // otherwise the end of its output may not have been shown
 			if err := r.c.Forget(ctx, id); err != nil && protocol.CodeOf(err) != protocol.CodeSessionNotFound {
@@ -513,12 +513,12 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 		if !named { // if this fails, the session is removed after exit_keep
 			_ = r.c.Forget(ctx, id) // it goes with the time, else
 		}
-		return exitcode.New(sysexits.Timeout, fmt.Sprintf("timeout: run %s had not ended after %v, and was ended", id, r.o.timeout))
+		return exitcode.Newf(sysexits.Timeout, "timeout: run %s had not ended after %v, and was ended", id, r.o.timeout)
 	case errors.Is(why, errRunTime):
 		if err := r.result(ctx, true); err != nil {
 			return r.keep(err)
 		}
-		return exitcode.New(sysexits.Timeout, fmt.Sprintf("timeout: not ended after %v; %s", r.o.timeout, goesOn))
+		return exitcode.Newf(sysexits.Timeout, "timeout: not ended after %v; %s", r.o.timeout, goesOn)
 	case errors.Is(why, errRunLeft):
 		return exitcode.New(sysexits.TempFail, goesOn)
 	case errors.Is(why, errRunPipe):
@@ -551,7 +551,7 @@ func (r *oneRun) leave(ctx context.Context, code int, goesOn string) error {
 	defer cancel()
 	switch err := r.kill(ctx, asking); {
 	case err != nil && asking.Err() != nil:
-		return exitcode.New(code, fmt.Sprintf("the end of run %s was not confirmed, so it may continue; the same command with --id %s returns to it", r.s.ID, r.s.ID))
+		return exitcode.Newf(code, "the end of run %s was not confirmed, so it may continue; the same command with --id %s returns to it", r.s.ID, r.s.ID)
 	case err != nil:
 		return err
 	}

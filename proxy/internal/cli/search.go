@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -32,7 +31,7 @@ func (a *App) searchCommand() *cobra.Command {
 		}))
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if o.Limit < 0 {
-			return exitcode.WrongUsage(errors.New("--limit must not be negative"))
+			return exitcode.WrongUsagef("--limit must not be negative")
 		}
 		return nil
 	}

@@ -36,10 +36,10 @@ func (a *App) sendCommand() *cobra.Command {
 		}))
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) < 2 && o.file == "" && len(o.keys) == 0 {
-			return exitcode.WrongUsage(errors.New("nothing to send: give TEXT, --file, --key or --enter"))
+			return exitcode.WrongUsagef("nothing to send: give TEXT, --file, --key or --enter")
 		}
 		if o.paste && o.raw {
-			return exitcode.WrongUsage(errors.New("--paste and --raw exclude each other"))
+			return exitcode.WrongUsagef("--paste and --raw exclude each other")
 		}
 		if err := keyname.Check(o.keys); err != nil { // before the text is sent
 			return exitcode.WrongUsage(err)
@@ -48,12 +48,12 @@ func (a *App) sendCommand() *cobra.Command {
 			return err
 		}
 		if !o.wait.asked() && (a.JSON || cmd.Flags().Changed("timeout")) {
-			return exitcode.WrongUsage(errors.New("--json and --timeout need something to wait for: give --wait-text, --wait-prompt or --wait-idle"))
+			return exitcode.WrongUsagef("--json and --timeout need something to wait for: give --wait-text, --wait-prompt or --wait-idle")
 		}
 		return nil
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return exitcode.WrongUsage(fmt.Errorf("%w; put -- before a text that begins with -", err))
+		return exitcode.WrongUsagef("%v; put -- before a text that begins with -", err)
 	})
 	cmd.Long = "Send input to a session, as a terminal does, and wait for its effect.\n\n" +
 		"TEXT on one line is sent as if it was typed. Text with line breaks, and text from a file, is pasted: if\n" +
@@ -142,7 +142,7 @@ func (a *App) send(cmd *cobra.Command, c *client.Client, o *sendOptions, id prot
 	}
 	mark, err := o.sendMarked(ctx, c, id, data)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return exitcode.New(sysexits.Timeout, fmt.Sprintf("timeout: session %s has not accepted all of the input within %v; look at the session before you repeat the input", id, max(o.wait.timeout, sendTime)))
+		return exitcode.Newf(sysexits.Timeout, "timeout: session %s has not accepted all of the input within %v; look at the session before you repeat the input", id, max(o.wait.timeout, sendTime))
 	}
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func readAll(cmd *cobra.Command, name string) ([]byte, error) {
 		return nil, exitcode.New(sysexits.NoInput, err.Error())
 	}
 	if len(data) > maxSend {
-		err = exitcode.WrongUsage(fmt.Errorf("%s is larger than %d bytes", name, maxSend))
+		err = exitcode.WrongUsagef("%s is larger than %d bytes", name, maxSend)
 	}
 	return data, err
 }

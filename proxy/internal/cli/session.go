@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -106,7 +105,7 @@ func (a *App) notItself(ctx context.Context, c *client.Client, id protocol.Sessi
 	case !a.isItself(id, info.Instance):
 		return nil
 	}
-	return exitcode.WrongUsage(fmt.Errorf("this terminal is session %s: a session cannot be attached to itself", id))
+	return exitcode.WrongUsagef("this terminal is session %s: a session cannot be attached to itself", id)
 }
 
 // sessionID converts an argument into a session id, and checks it. If the argument is HOST/ID, the

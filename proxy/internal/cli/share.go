@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -41,7 +40,7 @@ func (a *App) shareCommand() *cobra.Command {
 	cmd.Example = "  proxy share build\n  proxy share build --ttl 15m --json"
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if ttl < time.Millisecond {
-			return exitcode.WrongUsage(errors.New("--ttl must be at least 1ms"))
+			return exitcode.WrongUsagef("--ttl must be at least 1ms")
 		}
 		return nil
 	}

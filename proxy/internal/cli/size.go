@@ -22,7 +22,7 @@ func parseSize(s string) (protocol.Size, error) {
 	var rest string
 	n, _ := fmt.Sscanf(s, "%dx%d%s", &size.Cols, &size.Rows, &rest)
 	if n != 2 || size.Cols < 1 || size.Rows < 1 || size != size.Normalize() {
-		return size, exitcode.WrongUsage(fmt.Errorf("a size must be COLSxROWS, at most %dx%d, it is %.40q", protocol.MaxCols, protocol.MaxRows, s))
+		return size, exitcode.WrongUsagef("a size must be COLSxROWS, at most %dx%d, it is %.40q", protocol.MaxCols, protocol.MaxRows, s)
 	}
 	return size, nil
 }

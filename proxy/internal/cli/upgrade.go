@@ -56,7 +56,7 @@ func (a *App) upgradeCommand() *cobra.Command {
 				return a.rollOut(cmd, &fleet, dryRun)
 			}
 			if name := fleet.setWithoutHosts(cmd); name != "" {
-				return exitcode.WrongUsage(fmt.Errorf("--%s is for an upgrade of hosts of the gate, with --hosts", name))
+				return exitcode.WrongUsagef("--%s is for an upgrade of hosts of the gate, with --hosts", name)
 			}
 			if pipe.Here {
 				return exitcode.Unsupported("an upgrade", "stop the proxy that runs, and start the new one")
@@ -239,8 +239,7 @@ func (u *upgrade) try(ctx context.Context, conn *link.Conn, old *protocol.Proces
 	reply, err := conn.Call(ctx, wire.Upgrade{Program: u.program, DryRun: true})
 	var refused *protocol.Error
 	if err != nil && ctx.Err() == nil && !errors.As(err, &refused) {
-		return exitcode.New(sysexits.TempFail, fmt.Sprintf(
-			"nothing has changed: the supervisor, pid %d, closed the link while it tried %s (%v): see supervisor.log, and try again", old.PID, u.program, err))
+		return exitcode.Newf(sysexits.TempFail, "nothing has changed: the supervisor, pid %d, closed the link while it tried %s (%v): see supervisor.log, and try again", old.PID, u.program, err)
 	}
 	if err != nil {
 		return fmt.Errorf("nothing has changed: the supervisor, pid %d, cannot become %s: %w", old.PID, u.program, late(ctx, err))
@@ -344,14 +343,12 @@ func (u *upgrade) await(ctx context.Context, old *protocol.ProcessStatus) (*prot
 			lastErr = err
 		case err != nil:
 		case s.Instance != old.Instance:
-			return true, exitcode.New(sysexits.Software, fmt.Sprintf(
-				"another supervisor was started, %s, pid %d, which does not have the sessions of pid %d: see supervisor.log and proxy doctor", build(s.Version), s.PID, old.PID))
+			return true, exitcode.Newf(sysexits.Software, "another supervisor was started, %s, pid %d, which does not have the sessions of pid %d: see supervisor.log and proxy doctor", build(s.Version), s.PID, old.PID)
 		case s.Upgrades > old.Upgrades:
 			now = s
 			return true, nil
 		case s.PID != old.PID: // an exec keeps the process id
-			return true, exitcode.New(sysexits.TempFail, fmt.Sprintf(
-				"the supervisor, pid %d, died during the upgrade; %s, pid %d, continues its sessions: see supervisor.log, and try again", old.PID, build(s.Version), s.PID))
+			return true, exitcode.Newf(sysexits.TempFail, "the supervisor, pid %d, died during the upgrade; %s, pid %d, continues its sessions: see supervisor.log, and try again", old.PID, build(s.Version), s.PID)
 		default:
 			last = s
 		}
@@ -361,8 +358,7 @@ func (u *upgrade) await(ctx context.Context, old *protocol.ProcessStatus) (*prot
 	case decided:
 		return now, err
 	case last != nil:
-		return nil, exitcode.New(sysexits.TempFail, fmt.Sprintf(
-			"the supervisor continues as %s, pid %d, and has not become another program: see supervisor.log", build(last.Version), last.PID))
+		return nil, exitcode.Newf(sysexits.TempFail, "the supervisor continues as %s, pid %d, and has not become another program: see supervisor.log", build(last.Version), last.PID)
 	}
 	return nil, &protocol.Error{Code: protocol.CodeSupervisorUnreachable, Retryable: true, Message: fmt.Sprintf(
 		"the supervisor has not answered within %v after it was asked to become another program: %v", u.wait, cmp.Or(lastErr, ctx.Err()))}

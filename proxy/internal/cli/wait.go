@@ -2,8 +2,6 @@ package cli
 
 import (
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,10 +32,10 @@ func (a *App) waitCommand() *cobra.Command {
 			return err
 		}
 		if exit && o.asked() {
-			return exitcode.WrongUsage(errors.New("give only one of --exit, --text, --prompt and --idle"))
+			return exitcode.WrongUsagef("give only one of --exit, --text, --prompt and --idle")
 		}
 		if since != "" && !o.asked() {
-			return exitcode.WrongUsage(errors.New("--since needs --text, --prompt or --idle"))
+			return exitcode.WrongUsagef("--since needs --text, --prompt or --idle")
 		}
 		_, err := parseMark(since)
 		return err
@@ -68,7 +66,7 @@ func (a *App) waitForExit(cmd *cobra.Command, c *client.Client, id protocol.Sess
 		}
 	}
 	if exit.Reason == protocol.ReasonLost {
-		return exitcode.New(sysexits.Software, fmt.Sprintf("session %s was lost with the machine, so its exit code is not known; proxy revive %s starts it again", id, id))
+		return exitcode.Newf(sysexits.Software, "session %s was lost with the machine, so its exit code is not known; proxy revive %s starts it again", id, id)
 	}
 	return childExit(exit.ExitCode)
 }
@@ -77,7 +75,7 @@ func (a *App) waitForExit(cmd *cobra.Command, c *client.Client, id protocol.Sess
 func parseMark(s string) ([]byte, error) {
 	mark, err := base64.StdEncoding.DecodeString(s)
 	if err != nil || len(mark) > protocol.MaxMark {
-		return nil, exitcode.WrongUsage(errors.New("--since must be the output of proxy mark"))
+		return nil, exitcode.WrongUsagef("--since must be the output of proxy mark")
 	}
 	return mark, nil
 }

@@ -70,11 +70,17 @@ func (e *Error) Unwrap() error { return e.cause }
 // New returns an error with an exit code and a message. If text is empty, no message is printed.
 func New(code int, text string) error { return &Error{Code: code, Text: text} }
 
+// Newf returns an error with an exit code and a message that fmt.Sprintf formats.
+func Newf(code int, format string, args ...any) error { return New(code, fmt.Sprintf(format, args...)) }
+
 // With gives err an exit code. errors.As and errors.Is still find err.
 func With(code int, err error) error { return &Error{code, err.Error(), err} }
 
 // WrongUsage returns an error with the text of err and the exit code for wrong usage.
 func WrongUsage(err error) error { return New(sysexits.Usage, err.Error()) }
+
+// WrongUsagef returns an error with a message that fmt.Sprintf formats, and the exit code for wrong usage.
+func WrongUsagef(format string, args ...any) error { return Newf(sysexits.Usage, format, args...) }
 
 // typeOfJoin is the type of the errors of errors.Join.
 var typeOfJoin = reflect.TypeOf(errors.Join(errors.ErrUnsupported))

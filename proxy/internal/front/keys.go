@@ -3,7 +3,6 @@ package front
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,13 +39,13 @@ func ParseDetachKey(s string) (DetachKey, error) {
 	}
 	fields := strings.Fields(s)
 	if len(fields) < 1 || len(fields) > 2 {
-		return nil, exitcode.WrongUsage(fmt.Errorf("--detach-key must be one or two keys such as %q, or none", DefaultDetachKey))
+		return nil, exitcode.WrongUsagef("--detach-key must be one or two keys such as %q, or none", DefaultDetachKey)
 	}
 	var keys DetachKey
 	for _, f := range fields {
 		k, err := parseKey(f)
 		if err != nil {
-			return nil, exitcode.WrongUsage(fmt.Errorf("--detach-key: %q %w", f, err))
+			return nil, exitcode.WrongUsagef("--detach-key: %q %v", f, err)
 		}
 		keys = append(keys, k)
 	}

@@ -89,29 +89,28 @@ func (a *app) chaosCommand() *cobra.Command {
 
 // checkChaos returns an error if the options are invalid, or if they do not name a directory for tests.
 func (a *app) checkChaos(o *chaosOptions) error {
-	wrong := func(format string, args ...any) error { return exitcode.WrongUsage(fmt.Errorf(format, args...)) }
 	if a.Dir == "" {
-		return wrong("directory_not_named: chaos kills the processes of a daemon, so --dir must name its directory")
+		return exitcode.WrongUsagef("directory_not_named: chaos kills the processes of a daemon, so --dir must name its directory")
 	}
 	isDefault, err := isDefaultDir(a.Dir)
 	if err != nil {
 		return err
 	}
 	if isDefault && !o.onDefault {
-		return wrong("default_directory: %s is the directory of your own sessions; if you want to disturb them, add --on-default-directory", a.Dir)
+		return exitcode.WrongUsagef("default_directory: %s is the directory of your own sessions; if you want to disturb them, add --on-default-directory", a.Dir)
 	}
 	for _, kind := range slices.Concat(o.Faults, o.now) {
 		if !slices.Contains(chaos.Kinds(), kind) {
-			return wrong("unknown_fault: %q; the faults are %s", kind, strings.Join(chaos.Kinds(), ", "))
+			return exitcode.WrongUsagef("unknown_fault: %q; the faults are %s", kind, strings.Join(chaos.Kinds(), ", "))
 		}
 	}
 	switch {
 	case o.now != nil && slices.ContainsFunc(o.now, chaos.IsOfRelay):
-		return wrong("the faults cut and slow are those of an app's connections: use --relay instead of --now")
+		return exitcode.WrongUsagef("the faults cut and slow are those of an app's connections: use --relay instead of --now")
 	case o.now == nil && o.RelayDir == "":
-		return wrong("--relay must name a directory to which the app connects, unless --now is set")
+		return exitcode.WrongUsagef("--relay must name a directory to which the app connects, unless --now is set")
 	case o.Last < 0, len(o.Faults) == 0, o.Sessions < 1, o.Sessions > maxChaosSessions:
-		return wrong("--for must not be negative, --faults must name a fault, and --sessions must be 1 to %d", maxChaosSessions)
+		return exitcode.WrongUsagef("--for must not be negative, --faults must name a fault, and --sessions must be 1 to %d", maxChaosSessions)
 	}
 	return nil
 }

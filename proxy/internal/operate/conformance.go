@@ -2,7 +2,6 @@ package operate
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -32,16 +31,16 @@ func (a *app) conformanceCommand() *cobra.Command {
 				return listScenarios(cmd)
 			}
 			if len(harness) == 0 {
-				return exitcode.WrongUsage(errors.New("the program of the harness is missing"))
+				return exitcode.WrongUsagef("the program of the harness is missing")
 			}
 			o := conformance.Options{Start: conformance.Program(harness...)}
 			var err error
 			if o.Only, err = regexp.Compile(only); err != nil {
-				return exitcode.WrongUsage(fmt.Errorf("--only: %w", err))
+				return exitcode.WrongUsagef("--only: %v", err)
 			}
 			if transport != "" {
 				if all := []string{conformance.Unix, conformance.WebSocket}; !slices.Contains(all, transport) {
-					return exitcode.WrongUsage(fmt.Errorf("--transport must be one of %v", all))
+					return exitcode.WrongUsagef("--transport must be one of %v", all)
 				}
 				o.Transports = []string{transport}
 			}

@@ -87,7 +87,7 @@ const gateDir = "gate"
 // gate serves as a gate until ctx is done.
 func (a *app) gate(ctx context.Context, o *gateFlags) error {
 	if o.address != "" && !wire.ValidAddress(o.address) {
-		return exitcode.WrongUsage(fmt.Errorf("--address: %.80q is no address of the form HOST:PORT", o.address))
+		return exitcode.WrongUsagef("--address: %.80q is no address of the form HOST:PORT", o.address)
 	}
 	a.Serves()
 	dirs, err := a.MakeDirs()
@@ -156,11 +156,11 @@ func (a *app) gateOptions(ctx context.Context, dirs config.Dirs, cfg config.Conf
 func (a *app) takeOverGate(cmd *cobra.Command, o *gateFlags) error {
 	for _, name := range []string{"listen", "address", "peer", "nats", "nats-credentials", "nats-ca"} {
 		if cmd.Flags().Changed(name) {
-			return exitcode.WrongUsage(fmt.Errorf("--%s goes not with --handoff: the new gate has the sockets and the address of the old one; to change them, end the gate and start it again", name))
+			return exitcode.WrongUsagef("--%s goes not with --handoff: the new gate has the sockets and the address of the old one; to change them, end the gate and start it again", name)
 		}
 	}
 	if o.timeout <= 0 || o.timeout > handoff.MaxTimeout {
-		return exitcode.WrongUsage(fmt.Errorf("--timeout must be more than 0 and at most %v", handoff.MaxTimeout))
+		return exitcode.WrongUsagef("--timeout must be more than 0 and at most %v", handoff.MaxTimeout)
 	}
 	dirs, store, err := a.gateStore()
 	if err != nil {
@@ -210,7 +210,7 @@ func enlist(ctx context.Context, dir, text string) error {
 	if hasIdentity {
 		store, err := credential.Open(dir)
 		if err == nil && store.Fingerprint() != e.Fingerprint {
-			err = exitcode.WrongUsage(fmt.Errorf("this gate has another certificate than the gate of --peer, because it has run alone; delete the directory %s, and its hosts can join again", dir))
+			err = exitcode.WrongUsagef("this gate has another certificate than the gate of --peer, because it has run alone; delete the directory %s, and its hosts can join again", dir)
 		}
 		return err
 	}
@@ -392,7 +392,7 @@ func (a *app) gateRevokeCommand() *cobra.Command {
 			}
 			hadJoined, err := gate.Revoke(cmd.Context(), store, dirs.Socket(gate.ControlSocket), args[0])
 			if err == nil && !hadJoined {
-				err = exitcode.New(sysexits.NoInput, fmt.Sprintf("no host %.80q has joined the gate", args[0]))
+				err = exitcode.Newf(sysexits.NoInput, "no host %.80q has joined the gate", args[0])
 			}
 			return err
 		},
@@ -413,7 +413,7 @@ func (a *app) gateForgetCommand() *cobra.Command {
 			}
 			wasThere, err := gate.Forget(cmd.Context(), store, dirs.Socket(gate.ControlSocket), args[0])
 			if err == nil && !wasThere {
-				err = exitcode.New(sysexits.NoInput, fmt.Sprintf("%.80q is not the address of a gate", args[0]))
+				err = exitcode.Newf(sysexits.NoInput, "%.80q is not the address of a gate", args[0])
 			}
 			return err
 		},

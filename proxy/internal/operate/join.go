@@ -105,7 +105,7 @@ func (a *app) join(cmd *cobra.Command, o *joinFlags, args []string) error {
 		return err
 	}
 	if state.IsPending {
-		return exitcode.WrongUsage(errors.New("the gate has not answered the join of this host; repeat proxy join with the text, or undo it with proxy leave"))
+		return exitcode.WrongUsagef("the gate has not answered the join of this host; repeat proxy join with the text, or undo it with proxy leave")
 	}
 	if o.foreground || o.background {
 		return a.runAgent(cmd.Context(), dirs, o)
@@ -230,7 +230,7 @@ func awaitNoAgent(ctx context.Context, dirs config.Dirs, limit time.Duration) er
 			if agent == nil {
 				return fmt.Errorf("the agent of an earlier join still runs; end it and join again: %w", err)
 			}
-			return exitcode.New(sysexits.Unavailable, fmt.Sprintf("the agent of an earlier join still runs as pid %d; end it and join again", agent.PID))
+			return exitcode.Newf(sysexits.Unavailable, "the agent of an earlier join still runs as pid %d; end it and join again", agent.PID)
 		case <-time.After(cli.StartPoll):
 		}
 	}

@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -29,7 +28,7 @@ func (a *app) mcpCommand() *cobra.Command {
 			case mcp.ControlOwn, mcp.ControlAll, mcp.ControlNone:
 				return nil
 			}
-			return exitcode.WrongUsage(errors.New("--control must be own, all or none"))
+			return exitcode.WrongUsagef("--control must be own, all or none")
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.mcp(cmd.Context(), mcp.Control(control))

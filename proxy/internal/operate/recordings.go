@@ -124,7 +124,7 @@ func (a *app) replayCommand() *cobra.Command {
 				return exitcode.WrongUsage(err)
 			}
 			if at != nil && at.Command != 0 {
-				return exitcode.WrongUsage(errors.New("a recording does not know the commands of the shell; give an offset or a time"))
+				return exitcode.WrongUsagef("a recording does not know the commands of the shell; give an offset or a time")
 			}
 			store, keys, err := a.openRecordings(cmd.Context())
 			if err != nil {

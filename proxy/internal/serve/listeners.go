@@ -174,13 +174,13 @@ func (ls *listeners) note(file string) error {
 func loopback(addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return exitcode.WrongUsage(fmt.Errorf("--web: %w", err))
+		return exitcode.WrongUsagef("--web: %v", err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return exitcode.WrongUsage(fmt.Errorf("--web: %s is not a loopback address; use a tunnel to reach the page from elsewhere", addr))
+		return exitcode.WrongUsagef("--web: %s is not a loopback address; use a tunnel to reach the page from elsewhere", addr)
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil {
-		return exitcode.WrongUsage(fmt.Errorf("--web: %w", err))
+		return exitcode.WrongUsagef("--web: %v", err)
 	}
 	return nil
 }
