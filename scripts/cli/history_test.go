@@ -160,10 +160,10 @@ func TestSizes(t *testing.T) {
 	w.fails(64, "--wait-idle must", "send", "s", "x", "--wait-idle", "100h")
 	w.fails(64, "--wait-idle must", "send", "s", "x", "--wait-idle", "1us")
 	w.fails(64, "the grace time must", "kill", "s", "--grace", "2h")
-	w.fails(64, "a size policy must be", "resize", "s", "--policy", "mine")
-	w.fails(64, "a size policy must be", "new", "-d", "--size-policy", "mine", "--", "true")
+	w.fails(64, "it must be latest, owner, smallest, largest or fixed", "resize", "s", "--policy", "mine")
+	w.fails(64, "it must be latest, owner, smallest, largest or fixed", "new", "-d", "--size-policy", "mine", "--", "true")
 	w.fails(64, "--pace needs --exclusive", "attach", "s", "--pace")
-	w.fails(64, "--view is", "attach", "s", "--view", "mine")
+	w.fails(64, "it must be own or raw", "attach", "s", "--view", "mine")
 }
 
 // send must type a line that is too long for the terminal, and must warn.

@@ -24,7 +24,7 @@ import (
 // attachOptions are the flags of attach, and facts for one attachment.
 type attachOptions struct {
 	readOnly, exclusive, steal, pace bool
-	view                             string
+	view                             protocol.View
 	detachKey                        string
 	keys                             front.DetachKey // parsed from detachKey
 
@@ -54,10 +54,8 @@ func (o *attachOptions) flags(a *App, cmd *cobra.Command) {
 	f.BoolVar(&o.exclusive, "exclusive", false, "let no other viewer send input")
 	f.BoolVar(&o.steal, "steal", false, "detach all other viewers that can send input; implies --exclusive")
 	f.BoolVar(&o.pace, "pace", false, "make the program wait until this terminal has shown its output, at most 10 s at a time; needs --exclusive")
-	f.StringVar(&o.view, "view", string(protocol.ViewOwn),
-		"`how` a session of another size is shown: own lays its screen out for this terminal, raw prints its output unchanged")
-	_ = cmd.RegisterFlagCompletionFunc("view", cobra.FixedCompletions(
-		[]cobra.Completion{string(protocol.ViewOwn), string(protocol.ViewRaw)}, cobra.ShellCompDirectiveNoFileComp))
+	ChoiceVar(cmd, &o.view, "view", protocol.ViewOwn,
+		"`how` a session of another size is shown: own lays its screen out for this terminal, raw prints its output unchanged", protocol.ViewOwn, protocol.ViewRaw)
 	f.StringVar(&o.detachKey, "detach-key", "", "`keys` that detach, or none (default the setting detach_key, or "+front.DefaultDetachKey+")")
 }
 
@@ -87,9 +85,6 @@ func (o *attachOptions) check() error {
 	if o.pace && o.mode() != protocol.ModeExclusive {
 		return exitcode.WrongUsagef("--pace needs --exclusive, because other viewers would have to wait as well")
 	}
-	if v := protocol.View(o.view); v != protocol.ViewOwn && v != protocol.ViewRaw {
-		return exitcode.WrongUsagef("--view is %.40q: it must be own or raw", o.view)
-	}
 	var err error
 	o.keys, err = front.ParseDetachKey(o.detachKey)
 	return err
@@ -118,7 +113,7 @@ func (o *attachOptions) request(s *protocol.SessionInfo, t *front.Terminal) clie
 	o.sent.size = t.Size()
 	r.Cols, r.Rows = o.sent.size.Cols, o.sent.size.Rows
 	if t.Escapes() && r.Cols > 0 { // otherwise the terminal cannot draw a screen
-		r.View = protocol.View(o.view)
+		r.View = o.view
 	}
 	if o.sent.looks = t.Appearance(); !o.readOnly && o.sent.looks != (protocol.Appearance{}) {
 		r.Appearance = &o.sent.looks

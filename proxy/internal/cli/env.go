@@ -15,7 +15,6 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/agent"
-	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/plain"
 )
 
@@ -85,7 +84,7 @@ func viewerEnv(environ []string) (env []string) {
 const maxViewerValue = protocol.MaxViewerEnvBytes / 16
 
 func (a *App) envCommand() *cobra.Command {
-	shell := "sh"
+	var shell string
 	cmd := a.JSONFlag(a.oneSession("env ID", "Print the environment of the viewer that attached last, for a shell to use", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			env, err := c.Environment(cmd.Context(), id)
@@ -105,12 +104,6 @@ func (a *App) envCommand() *cobra.Command {
 			}
 			return printEnv(cmd.OutOrStdout(), env, shell, filepath.Join(dirs.Runtime, agent.Name))
 		}))
-	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if shell != "sh" && shell != "fish" {
-			return exitcode.WrongUsagef("--shell is %.40q: it must be sh or fish", shell)
-		}
-		return nil
-	}
 	cmd.Long = "Print the display, the bus, the agents and the ssh connection of the viewer that attached last,\n" +
 		"as commands for a shell in the session. The shell itself has those of the viewer that started it.\n" +
 		"The variables are " + strings.Join(followed, ", ") + ".\n" +
@@ -119,8 +112,7 @@ func (a *App) envCommand() *cobra.Command {
 		"the viewer that attached last (setting agent_link)."
 	cmd.Example = "  eval \"$(proxy env \"$HOLDFAST_SESSION\")\"\n" +
 		"  proxy env \"$HOLDFAST_SESSION\" --shell fish | source"
-	cmd.Flags().StringVar(&shell, "shell", shell, "the `shell` that reads the output: sh (also for bash and zsh) or fish")
-	_ = cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions([]cobra.Completion{"sh", "fish"}, cobra.ShellCompDirectiveNoFileComp))
+	ChoiceVar(cmd, &shell, "shell", "sh", "the `shell` that reads the output: sh (also for bash and zsh) or fish", "sh", "fish")
 	cmd.MarkFlagsMutuallyExclusive("shell", "json")
 	return cmd
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,8 +27,6 @@ type exportOptions struct {
 	stretch
 }
 
-var exportFormats = []string{"text", "ansi", "html", "cast"}
-
 func (a *App) exportCommand() *cobra.Command {
 	o := &exportOptions{}
 	cmd := a.oneSession("export ID", "Print all output of a session that is kept, even after its end", cobra.ExactArgs(1),
@@ -44,9 +41,6 @@ func (a *App) exportCommand() *cobra.Command {
 			return o.stream(Raw(cmd), func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err })
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if !slices.Contains(exportFormats, o.format) {
-			return exitcode.WrongUsagef("--format must be one of %v: it is %.40q", exportFormats, o.format)
-		}
 		if o.over < 0 {
 			return exitcode.WrongUsagef("--over must not be negative")
 		}
@@ -65,12 +59,11 @@ func (a *App) exportCommand() *cobra.Command {
 		"  proxy export build --format cast -o build.cast\n" +
 		"  proxy export build --format cast --from -1h -o hour.cast"
 	f := cmd.Flags()
-	f.StringVar(&o.format, "format", "text", "the `format`: text, ansi, html or cast")
+	ChoiceVar(cmd, &o.format, "format", "text", "the `format`: text, ansi, html or cast", "text", "ansi", "html", "cast")
 	f.StringVarP(&o.output, "output", "o", "-", "the `file` to write, - for standard output")
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace a file that exists")
 	o.stretch.flags(cmd, "export")
 	SpanVar(f, &o.over, "over", 10*time.Second, "the duration of a cast; 0 shows all output at once")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportFormats, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagFilename("output") // the flag exists, so this cannot fail
 	return cmd
 }

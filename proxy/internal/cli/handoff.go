@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,7 +36,7 @@ type handoffOptions struct {
 	json       bool
 	fromDir    string
 	timeout    time.Duration
-	verifyAll  bool   // compare all sessions before the takeover
+	verify     Verify // sessions to compare before the takeover
 	quiet      bool   // print nothing
 	web        string // the web address of the successor; "" keeps that of the old proxy
 }
@@ -67,34 +66,22 @@ func (o *handoffOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.json, "json", false, "with --handoff: print each step as a line of JSON")
 	f.StringVar(&o.fromDir, "from-dir", "", "with --handoff: start the successor from the programs in a `directory`")
 	SpanVar(f, &o.timeout, "timeout", handoff.Timeout, "with --handoff: how long the successor may take to prepare")
-	VerifyFlag(f, &o.verifyAll, "with --handoff: ")
+	VerifyVar(cmd, &o.verify, "with --handoff: ")
 }
 
-// VerifyFlag adds the flag --verify: which sessions a successor compares before it takes over. all is set if it compares all.
-func VerifyFlag(f *pflag.FlagSet, all *bool, usagePrefix string) {
-	f.Var((*verify)(all), "verify", fmt.Sprintf("%swhich sessions to compare before the takeover: a `sample` of at most %d, for at most %v, or all",
-		usagePrefix, shadow.Sample.Sessions, shadow.Sample.Time))
+// Verify tells which sessions a successor compares before it takes over.
+type Verify string
+
+const (
+	verifySample Verify = "sample"
+	VerifyAll    Verify = "all"
+)
+
+// VerifyVar adds the flag --verify.
+func VerifyVar(cmd *cobra.Command, p *Verify, usagePrefix string) {
+	ChoiceVar(cmd, p, "verify", verifySample, fmt.Sprintf("%swhich sessions to compare before the takeover: a `sample` of at most %d, for at most %v, or all",
+		usagePrefix, shadow.Sample.Sessions, shadow.Sample.Time), verifySample, VerifyAll)
 }
-
-// A verify is the value of the flag --verify: true is all.
-type verify bool
-
-func (v *verify) Set(s string) error {
-	if s != "sample" && s != "all" {
-		return errors.New(`must be "sample" or "all"`)
-	}
-	*v = s == "all"
-	return nil
-}
-
-func (v *verify) String() string {
-	if *v {
-		return "all"
-	}
-	return "sample"
-}
-
-func (v *verify) Type() string { return "string" }
 
 // check reports invalid options.
 func (o *handoffOptions) check() error {
@@ -122,7 +109,7 @@ func (o *handoffOptions) serveArgs() []string {
 	if o.timeout != handoff.Timeout {
 		args = append(args, "--timeout", o.timeout.String())
 	}
-	if o.verifyAll {
+	if o.verify == VerifyAll {
 		args = append(args, "--verify=all")
 	}
 	if o.web != "" {

@@ -27,11 +27,11 @@ type newOptions struct {
 	detach     bool
 	existing   bool // -A
 	size       string
-	policy     string
+	policy     protocol.SizePolicy
 	cwd        string
 	env        []string
 	secretEnv  []string
-	durable    string
+	durable    protocol.Durable
 	clearEnv   bool
 	labels     map[string]string
 	scrollback int
@@ -64,19 +64,14 @@ func (a *App) newCommand() *cobra.Command {
 	f.BoolVarP(&o.detach, "detach", "d", false, "do not attach; print the id")
 	f.StringVar(&o.size, "size", "", "fixed size, `COLSxROWS` (default the size of this terminal or 80x24, changed by --size-policy)")
 	f.StringVar(&o.place, "place", "", "start the session on the host of the gate that has these `labels` (k=v,k=v, or any) and the fewest running sessions for each of its processors")
-	f.StringVar(&o.policy, "size-policy", "", "the `viewer` that determines the size: latest, owner, smallest, largest, or fixed for none (default latest, with --size fixed)")
+	sizePolicyVar(cmd, &o.policy, "size-policy", "the `viewer` that determines the size: latest, owner, smallest, largest, or fixed for none (default latest, with --size fixed)")
 	o.flags(cmd)
 	SpanVar(f, &o.earlyExit, "early-exit", earlyTime, "with -d: fail if the child fails within this `time`; 0 does not wait")
 	f.BoolVar(&o.shell, "shell-integration", false, "make the shell (bash, zsh, fish) report its prompts and commands (default the setting shell_integration)")
 	f.Lookup("shell-integration").DefValue = "" // omits the second default from the help text
-	_ = cmd.RegisterFlagCompletionFunc("size-policy", sizePolicies)
 	o.attach.flags(a, cmd)
 	return cmd
 }
-
-var durables = cobra.FixedCompletions([]cobra.Completion{
-	string(protocol.DurableOff), string(protocol.DurableScreen), string(protocol.DurableFull),
-}, cobra.ShellCompDirectiveNoFileComp)
 
 // flags adds the flags that tell where and with which environment a command is started.
 func (o *newOptions) flags(cmd *cobra.Command) {
@@ -84,10 +79,10 @@ func (o *newOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.cwd, "cwd", "", "working `directory` (default this one)")
 	f.StringArrayVar(&o.env, "env", nil, "add `K=V` to the environment; may be repeated")
 	f.StringArrayVar(&o.secretEnv, "secret-env", nil, "pass the variable `NAME` of this environment to the session, and mask its value in recordings and in what programs read; * stands for any characters of names in --env; may be repeated")
-	f.StringVar(&o.durable, "durable", "", "how `much` of the session is stored on disk: off, screen or full (default the setting durable)")
+	ChoiceVar(cmd, &o.durable, "durable", "", "how `much` of the session is stored on disk: off, screen or full (default the setting durable)",
+		protocol.DurableOff, protocol.DurableScreen, protocol.DurableFull)
 	f.BoolVar(&o.clearEnv, "clear-env", false, "do not inherit the environment")
 	LabelsVar(f, &o.labels, "add the label `k=v`, which info prints")
-	_ = cmd.RegisterFlagCompletionFunc("durable", durables)
 	f.IntVar(&o.scrollback, "scrollback", 0, "`lines` of history (default 10000)")
 	o.limits = limitFlags(cmd)
 	f.StringVar(&o.originator, "originator", "", "the `name` of the program that starts the session, for ls --originator")
@@ -165,7 +160,7 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 	if len(argv) == 0 {
 		argv = loginShell(o.isRemote)
 	}
-	size, policy := front.OwnSize(), protocol.SizePolicy(o.policy)
+	size, policy := front.OwnSize(), o.policy
 	if o.size != "" {
 		var err error
 		if size, err = parseSize(o.size); err != nil {
@@ -180,7 +175,7 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 	r.SpawnSpec = protocol.SpawnSpec{
 		Argv: argv, Cwd: cwd, Env: o.env, ClearInheritedEnv: o.clearEnv, Cols: size.Cols, Rows: size.Rows,
 		Originator: o.originator, Labels: o.labels, ScrollbackLines: o.scrollback, SizePolicy: policy,
-		Limits: *o.limits, SecretEnv: o.secretEnv, Durable: protocol.Durable(o.durable),
+		Limits: *o.limits, SecretEnv: o.secretEnv, Durable: o.durable,
 	}
 	if !o.detach && !o.attach.readOnly {
 		look := front.Open(os.Stdin, os.Stdout).Appearance()

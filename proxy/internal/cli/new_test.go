@@ -80,7 +80,7 @@ func isAllText(env []string) bool {
 // --durable chooses how much of the session is stored.
 func TestDurableFlag(t *testing.T) {
 	for _, durable := range []protocol.Durable{"", protocol.DurableOff, protocol.DurableFull} {
-		o := &newOptions{durable: string(durable), limits: &protocol.Limits{}}
+		o := &newOptions{durable: durable, limits: &protocol.Limits{}}
 		if r, err := o.request([]string{"sh"}); err != nil || r.Durable != durable {
 			t.Errorf("--durable=%s requests %q, %v", durable, r.Durable, err)
 		}

@@ -101,7 +101,7 @@ func (a *App) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 	if err != nil {
 		return err
 	}
-	joins := &attachOptions{view: string(protocol.ViewOwn), fresh: true, isRun: true, leftOut: o.attach.leftOut}
+	joins := &attachOptions{view: protocol.ViewOwn, fresh: true, isRun: true, leftOut: o.attach.leftOut}
 	if err := a.checkAttach(joins); err != nil {
 		return err
 	}

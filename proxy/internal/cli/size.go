@@ -9,11 +9,9 @@ import (
 	"holdfast/proxy/internal/exitcode"
 )
 
-// sizePolicies completes the names of size policies.
-func sizePolicies(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return []cobra.Completion{
-		string(protocol.SizeLatest), string(protocol.SizeOwner), string(protocol.SizeSmallest), string(protocol.SizeLargest), string(protocol.SizeFixed),
-	}, cobra.ShellCompDirectiveNoFileComp
+// sizePolicyVar adds a flag for a size policy.
+func sizePolicyVar(cmd *cobra.Command, p *protocol.SizePolicy, name, usage string) {
+	ChoiceVar(cmd, p, name, "", usage, protocol.SizeLatest, protocol.SizeOwner, protocol.SizeSmallest, protocol.SizeLargest, protocol.SizeFixed)
 }
 
 // parseSize parses COLSxROWS.

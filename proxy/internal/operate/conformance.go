@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/conformance"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/plain"
@@ -39,9 +40,6 @@ func (a *app) conformanceCommand() *cobra.Command {
 				return exitcode.WrongUsagef("--only: %v", err)
 			}
 			if transport != "" {
-				if all := []string{conformance.Unix, conformance.WebSocket}; !slices.Contains(all, transport) {
-					return exitcode.WrongUsagef("--transport must be one of %v", all)
-				}
 				o.Transports = []string{transport}
 			}
 			a.EndsSlowly()
@@ -49,9 +47,8 @@ func (a *app) conformanceCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&only, "only", "", "run only scenarios whose names match this `regexp`")
-	cmd.Flags().StringVar(&transport, "transport", "", "run the scenarios only over this `transport`: unix or websocket")
+	cli.ChoiceVar(cmd, &transport, "transport", "", "run the scenarios only over this `transport`: unix or websocket", conformance.Unix, conformance.WebSocket)
 	cmd.Flags().BoolVar(&list, "list", false, "list the scenarios, and run none")
-	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions([]cobra.Completion{conformance.Unix, conformance.WebSocket}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

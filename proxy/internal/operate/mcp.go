@@ -7,12 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/proxy/internal/cli"
-	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/mcp"
 )
 
 func (a *app) mcpCommand() *cobra.Command {
-	control := string(mcp.ControlOwn)
+	var control mcp.Control
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Let an agent use the sessions, by the Model Context Protocol",
@@ -23,19 +22,12 @@ func (a *app) mcpCommand() *cobra.Command {
 			"sessions. Values of secret variables are masked, as everywhere except in a viewer.",
 		Example: "  proxy mcp\n  claude mcp add holdfast -- proxy mcp",
 		Args:    cobra.NoArgs,
-		PreRunE: func(*cobra.Command, []string) error {
-			switch mcp.Control(control) {
-			case mcp.ControlOwn, mcp.ControlAll, mcp.ControlNone:
-				return nil
-			}
-			return exitcode.WrongUsagef("--control must be own, all or none")
-		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.mcp(cmd.Context(), mcp.Control(control))
+			return a.mcp(cmd.Context(), control)
 		},
 	}
-	cmd.Flags().StringVar(&control, "control", control, "`which` sessions the agent may send input to and end: own, all or none")
-	_ = cmd.RegisterFlagCompletionFunc("control", cobra.FixedCompletions([]cobra.Completion{"own", "all", "none"}, cobra.ShellCompDirectiveNoFileComp))
+	cli.ChoiceVar(cmd, &control, "control", mcp.ControlOwn, "`which` sessions the agent may send input to and end: own, all or none",
+		mcp.ControlOwn, mcp.ControlAll, mcp.ControlNone)
 	return cmd
 }
 
