@@ -3,9 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -198,119 +196,4 @@ func (p *htmlPage) number() int {
 		p.screen.Looks = append(p.screen.Looks, p.look)
 	}
 	return n
-}
-
-// applySGR changes a look as SGR with these parameters does.
-func applySGR(l *protocol.Look, params string) {
-	for fields := strings.Split(params, ";"); len(fields) > 0; {
-		first, sub, hasSub := strings.Cut(fields[0], ":")
-		fields = fields[1:]
-		n, err := strconv.Atoi(first)
-		if err != nil && first != "" { // an empty parameter is 0
-			continue
-		}
-		switch {
-		case n == 0:
-			*l = protocol.Look{}
-		case n == 1:
-			l.Bold = true
-		case n == 2:
-			l.Dim = true
-		case n == 3:
-			l.Italic = true
-		case n == 4:
-			l.Underline = protocol.UnderlineSingle
-			if hasSub {
-				l.Underline = underlineOf(sub)
-			}
-		case n == 7:
-			l.Inverse = true
-		case n == 8:
-			l.Invisible = true
-		case n == 9:
-			l.Strike = true
-		case n == 21:
-			l.Underline = protocol.UnderlineDouble
-		case n == 22:
-			l.Bold, l.Dim = false, false
-		case n == 23:
-			l.Italic = false
-		case n == 24:
-			l.Underline = ""
-		case n == 27:
-			l.Inverse = false
-		case n == 28:
-			l.Invisible = false
-		case n == 29:
-			l.Strike = false
-		case n >= 30 && n <= 37 || n >= 90 && n <= 97:
-			l.Fg = basicColour(n - 30)
-		case n >= 40 && n <= 47 || n >= 100 && n <= 107:
-			l.Bg = basicColour(n - 40)
-		case n == 38 || n == 48 || n == 58:
-			var colour string
-			if hasSub {
-				colour, _ = extendedColour(withoutSpace(strings.Split(sub, ":")))
-			} else {
-				colour, fields = extendedColour(fields)
-			}
-			*map[int]*string{38: &l.Fg, 48: &l.Bg, 58: &l.UnderlineColor}[n] = colour
-		case n == 39:
-			l.Fg = ""
-		case n == 49:
-			l.Bg = ""
-		case n == 53:
-			l.Overline = true
-		case n == 55:
-			l.Overline = false
-		case n == 59:
-			l.UnderlineColor = ""
-		}
-	}
-}
-
-// underlineOf returns the underline that the subparameter of 4 names.
-func underlineOf(sub string) protocol.Underline {
-	switch sub {
-	case "0":
-		return ""
-	case "2":
-		return protocol.UnderlineDouble
-	case "3":
-		return protocol.UnderlineCurly
-	case "4":
-		return protocol.UnderlineDotted
-	case "5":
-		return protocol.UnderlineDashed
-	}
-	return protocol.UnderlineSingle
-}
-
-// withoutSpace returns the subparameters of an RGB colour without its colour space, which most programs leave out.
-func withoutSpace(sub []string) []string {
-	if sub[0] == "2" && len(sub) > 4 {
-		return append(sub[:1], sub[2:]...)
-	}
-	return sub
-}
-
-// basicColour returns one of the first 16 colours; n is 0 to 7, or 60 to 67 for the bright ones.
-func basicColour(n int) string {
-	if n >= 60 {
-		n -= 52
-	}
-	return strconv.Itoa(n)
-}
-
-// extendedColour returns the colour that the parameters behind 38 or 48 name, and the remaining
-// parameters.
-func extendedColour(fields []string) (colour string, left []string) {
-	number := func(i int) int { n, _ := strconv.Atoi(fields[i]); return n & 0xff }
-	switch {
-	case len(fields) >= 2 && fields[0] == "5":
-		return strconv.Itoa(number(1)), fields[2:]
-	case len(fields) >= 4 && fields[0] == "2":
-		return fmt.Sprintf("#%02x%02x%02x", number(1), number(2), number(3)), fields[4:]
-	}
-	return "", nil
 }

@@ -208,37 +208,3 @@ func (o *historyOptions) print(w io.Writer, l protocol.HistoryLine, looks []prot
 	}
 	_, _ = fmt.Fprintln(w, b.String())
 }
-
-// sgrOf returns the SGR parameters that change the default style into l.
-func sgrOf(l protocol.Look) string {
-	var p []string
-	for _, f := range []struct {
-		on   bool
-		code string
-	}{
-		{l.Bold, "1"}, {l.Dim, "2"}, {l.Italic, "3"}, {l.Blink, "5"}, {l.Inverse, "7"}, {l.Invisible, "8"}, {l.Strike, "9"}, {l.Overline, "53"},
-	} {
-		if f.on {
-			p = append(p, f.code)
-		}
-	}
-	lines := []protocol.Underline{
-		protocol.UnderlineSingle, protocol.UnderlineDouble, protocol.UnderlineCurly, protocol.UnderlineDotted, protocol.UnderlineDashed,
-	}
-	if i := slices.Index(lines, l.Underline); i == 0 {
-		p = append(p, "4")
-	} else if i > 0 {
-		p = append(p, fmt.Sprintf("4:%d", i+1))
-	}
-	for _, c := range []struct{ color, indexed, rgb string }{
-		{l.Fg, "38;5;", "38;2;%d;%d;%d"}, {l.Bg, "48;5;", "48;2;%d;%d;%d"}, {l.UnderlineColor, "58:5:", "58:2::%d:%d:%d"},
-	} {
-		var r, g, b int
-		if n, _ := fmt.Sscanf(c.color, "#%02x%02x%02x", &r, &g, &b); n == 3 {
-			p = append(p, fmt.Sprintf(c.rgb, r, g, b))
-		} else if n, err := fmt.Sscanf(c.color, "%d", &r); n == 1 && err == nil {
-			p = append(p, c.indexed+fmt.Sprint(r))
-		}
-	}
-	return strings.Join(p, ";")
-}

@@ -5,8 +5,8 @@
 //
 // Commands share these files: app.go (directories, connections, the start of a proxy), supervisor.go (a
 // connection without a proxy), name.go (the name of the program in texts), session.go (commands about one session), pick.go, limitflags.go, await.go
-// and ending.go (parts of commands), and print.go, describe.go, format.go, duration.go, size.go, cast.go,
-// screen_html.go and completion.go (text).
+// and ending.go (parts of commands), and print.go, describe.go, format.go, choice.go, duration.go, size.go,
+// cast.go, sgr.go, screen_html.go and completion.go (text).
 //
 // Invariant: no text of another program or user reaches a terminal unescaped, except the output of a
 // session; all text is written through package plain. A command about existing sessions starts no
