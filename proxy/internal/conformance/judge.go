@@ -106,6 +106,15 @@ func (w *world) until(holds func() bool, problem func() string) {
 	}
 }
 
+// untilLocked is until for a condition that is checked while mu is held.
+func (w *world) untilLocked(holds func() bool, problem func() string) {
+	w.until(func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return holds()
+	}, problem)
+}
+
 // beat is how often a condition is checked that no event tells, such as one about the client's frames.
 const beat = 2 * time.Millisecond
 
@@ -212,26 +221,44 @@ func (w *world) liveTo100() *viewer {
 // attached waits until the client has reported that it is attached.
 func (w *world) attached() { w.succeeds("attached", "attach") }
 
-// again waits until the client attaches again, at an offset, and with or without snapshot.
-func (w *world) again(offset uint64, snapshot bool) *viewer {
+// again waits until the client attaches again, at an offset, and without a snapshot. The scenario answers the attach.
+func (w *world) again(offset uint64) *viewer {
+	v := w.viewerAt(offset)
+	if v.attach.Snapshot {
+		w.fatalf("the client requests a snapshot, and its position is exact")
+	}
+	return v
+}
+
+// againForSnapshot is like again for a client that must request a snapshot.
+func (w *world) againForSnapshot(offset uint64) *viewer {
+	v := w.viewerAt(offset)
+	if !v.attach.Snapshot {
+		w.fatalf("the client resumes without snapshot, and it has received the last one in part")
+	}
+	return v
+}
+
+// viewerAt waits until the client attaches again, at an offset.
+func (w *world) viewerAt(offset uint64) *viewer {
 	v := w.viewer()
 	if got := v.attach.Resume.Offset; got != offset {
 		w.fatalf("the client resumes at offset %d, and its position is %d", got, offset)
 	}
-	if snapshot && !v.attach.Snapshot {
-		w.fatalf("the client resumes without snapshot, and it has received the last one in part")
-	}
-	if !snapshot && v.attach.Snapshot {
-		w.fatalf("the client requests a snapshot, and its position is exact")
-	}
+	return v
+}
+
+// resumed waits until the client attaches again, at an offset, and resumes it exactly.
+func (w *world) resumed(offset uint64) *viewer {
+	v := w.again(offset)
+	v.exact()
 	return v
 }
 
 // againTo200 waits until the client attaches again after liveTo100, resumes it exactly, and sends the next 100 bytes of
 // output, which the application must show.
 func (w *world) againTo200() {
-	v := w.again(100, false)
-	v.exact()
+	v := w.resumed(100)
 	v.output(100, 200, 100)
 	w.shows(nil, 0, 200)
 }
@@ -266,9 +293,7 @@ func (w *world) types(n int) {
 // arrives waits until all input was accepted, each byte once.
 func (w *world) arrives() {
 	var have, want int
-	w.until(func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
+	w.untilLocked(func() bool {
 		have, want = len(w.input), len(w.typed)
 		return have >= want
 	}, func() string { return fmt.Sprintf("%d of %d bytes of input have arrived", have, want) })
@@ -287,9 +312,7 @@ func (w *world) checkInput() {
 // hasFrames waits until the client has sent so many frames of input.
 func (w *world) hasFrames(n int) {
 	var got int
-	w.until(func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
+	w.untilLocked(func() bool {
 		got = w.frames
 		return got >= n
 	}, func() string { return fmt.Sprintf("%d frames of input have arrived, not %d", got, n) })

@@ -59,8 +59,7 @@ var outputScenarios = []scenario{
 			v.output(at, at+100, 30)
 			w.shows(nil, at, at+100)
 			v.cut()
-			v = w.again(at+100, false)
-			v.exact()
+			v = w.resumed(at + 100)
 			v.output(at+100, at+150, 30)
 			w.shows(nil, at, at+150)
 			w.position(at + 150)
@@ -138,8 +137,7 @@ var cutScenarios = []scenario{
 			v.output(at, at+100, 40)
 			w.shows(nil, 0, at+100)
 			v.cut()
-			v = w.again(at+100, false)
-			v.exact()
+			v = w.resumed(at + 100)
 		}
 		v.output(300, 350, 50)
 		w.shows(nil, 0, 350)
@@ -156,8 +154,7 @@ var cutScenarios = []scenario{
 			w.shows(nil, 0, at+20)
 			v.cut()
 			at += 20
-			v = w.again(at, false)
-			v.exact()
+			v = w.resumed(at)
 		}
 		v.output(at, at+100, 100)
 		w.shows(nil, 0, at+100)
@@ -186,8 +183,8 @@ var cutScenarios = []scenario{
 	{name: "cut-at-attach", about: "the connection is cut instead of the answer to attach; the client attaches again, at the same offset", run: func(w *world) {
 		v := w.liveTo100()
 		v.cut()
-		w.again(100, false).cut()
-		v = w.again(100, false)
+		w.again(100).cut()
+		v = w.again(100)
 		v.send(v.attachedMessage(protocol.ReplayExact, 100, 0, 0)[:30])
 		v.cut()
 		w.againTo200()
@@ -197,7 +194,7 @@ var cutScenarios = []scenario{
 		v := w.liveTo100()
 		told := time.Now()
 		v.goaway(after)
-		v2 := w.again(100, false)
+		v2 := w.again(100)
 		w.notBefore(v2, told, after)
 		v2.exact()
 		v2.output(100, 200, 100)
@@ -220,7 +217,7 @@ var cutScenarios = []scenario{
 			}
 		})
 		v.cut()
-		v = w.again(100, false)
+		v = w.again(100)
 		v.goaway(time.Millisecond)
 		v.cut()
 		w.againTo200()
@@ -249,8 +246,7 @@ var snapshotScenarios = []scenario{
 		w.attached()
 		w.shows(someSnapshot, 0, 0)
 		v.cut()
-		v = w.again(5000, false)
-		v.exact()
+		v = w.resumed(5000)
 		v.output(5000, 5100, 30)
 		w.shows(someSnapshot, 5000, 5100)
 	}},
@@ -260,8 +256,7 @@ var snapshotScenarios = []scenario{
 		w.attached()
 		w.position(5000)
 		v.cut()
-		v = w.again(5000, false)
-		v.exact()
+		v = w.resumed(5000)
 		v.output(5000, 5100, 30)
 		w.shows(nil, 5000, 5100)
 	}},
@@ -285,7 +280,7 @@ var snapshotScenarios = []scenario{
 		v := w.liveTo100()
 		v.cut()
 		w.prints(9000)
-		v = w.again(100, false)
+		v = w.again(100)
 		v.snapshot(9000, 700, someSnapshot)
 		w.shows(someSnapshot, 0, 0)
 		w.resets(1, 700)
@@ -316,7 +311,7 @@ var snapshotScenarios = []scenario{
 			w.position(50) // another process that resumes there receives a whole snapshot
 			v.cut()
 		}
-		v = w.again(at, true)
+		v = w.againForSnapshot(at)
 		v.snapshot(950, 0, someSnapshot)
 		v.output(950, 1000, 50)
 		w.shows(someSnapshot, 950, 1000)
@@ -332,8 +327,7 @@ var snapshotScenarios = []scenario{
 		v.output(8000, 8100, 50)
 		w.shows(someSnapshot, 8000, 8100)
 		v.cut()
-		v = w.again(8100, false)
-		v.exact()
+		v = w.resumed(8100)
 		v.resync(8100, 0, false)
 		w.resets(2, 600)
 		v.output(8100, 8200, 50)
@@ -350,7 +344,7 @@ var snapshotScenarios = []scenario{
 		w.resets(2, 110)
 		w.shows(someSnapshot[:8], 0, 0)
 		v.cut()
-		v = w.again(210, true)
+		v = w.againForSnapshot(210)
 		v.snapshot(900, 0, someSnapshot)
 		v.output(900, 950, 50)
 		w.shows(someSnapshot, 900, 950)
@@ -421,7 +415,7 @@ var retryScenarios = []scenario{
 		v := w.liveTo100()
 		v.cut()
 		for _, code := range []protocol.Code{protocol.CodeBusy, protocol.CodeUpgrading, protocol.CodePolicyUnavailable, protocol.CodeLimitExceeded, "newer_code"} {
-			v = w.again(100, false)
+			v = w.again(100)
 			v.refuse(retryable(code, 1))
 		}
 		w.servesAgain()
@@ -430,10 +424,10 @@ var retryScenarios = []scenario{
 		const after = 400 * time.Millisecond
 		v := w.liveTo100()
 		v.cut()
-		v = w.again(100, false)
+		v = w.again(100)
 		told := time.Now()
 		v.refuse(retryable(protocol.CodeSupervisorUnreachable, after))
-		v = w.again(100, false)
+		v = w.again(100)
 		w.notBefore(v, told, after)
 		first := true
 		w.hook(func() {
@@ -450,7 +444,7 @@ var retryScenarios = []scenario{
 			}
 		})
 		v.cut()
-		v = w.again(100, false)
+		v = w.again(100)
 		w.mu.Lock()
 		since := told
 		w.mu.Unlock()
@@ -486,21 +480,15 @@ var retryScenarios = []scenario{
 	}},
 	{name: "unauthorized", about: "the proxy refuses the client when it connects again; the client reports it, and does not try again", run: func(w *world) {
 		v := w.liveTo100()
-		w.hook(func() {
-			w.onHello = func(c *conn) bool {
-				_ = c.write(c.message(api.Error{Error: *protocol.Errorf(protocol.CodeUnauthorized, "the token is wrong")}))
-				c.cut()
-				return false
-			}
-		})
+		w.refusesHello(protocol.Errorf(protocol.CodeUnauthorized, "the token is wrong"))
 		v.cut()
 		w.fails(string(protocol.CodeUnauthorized))
 		w.leavesAlone()
 	}},
 }
 
-// refusesFirst refuses the first hello of a client.
-func (w *world) refusesFirst(e *protocol.Error) {
+// refusesHello answers each further hello with an error.
+func (w *world) refusesHello(e *protocol.Error) {
 	w.hook(func() {
 		w.onHello = func(c *conn) bool {
 			_ = c.write(c.message(api.Error{Error: *e}))
@@ -508,6 +496,11 @@ func (w *world) refusesFirst(e *protocol.Error) {
 			return false
 		}
 	})
+}
+
+// refusesFirst refuses the first hello of a client.
+func (w *world) refusesFirst(e *protocol.Error) {
+	w.refusesHello(e)
 	w.do(w.address)
 	got := w.answer("connected", "connect")
 	if got.Event == "connected" { // a client that connects when it attaches
@@ -522,9 +515,7 @@ func (w *world) refusesFirst(e *protocol.Error) {
 
 // refusesAttach ends a live attachment, refuses each further attach for a while, and then serves again.
 func (w *world) refusesAttach(refuse func(*viewer)) {
-	v := w.live()
-	v.output(0, 100, 100)
-	w.shows(nil, 0, 100)
+	v := w.liveTo100()
 	w.hook(func() {
 		w.onAttach = func(v *viewer) bool { refuse(v); return false }
 	})
@@ -535,12 +526,9 @@ func (w *world) refusesAttach(refuse func(*viewer)) {
 	w.servesAgain()
 }
 
-// servesAgain answers the next attach, and sends output from offset 100 on.
+// servesAgain is againTo200, after which the attachment must not have ended.
 func (w *world) servesAgain() {
-	v := w.again(100, false)
-	v.exact()
-	v.output(100, 200, 100)
-	w.shows(nil, 0, 200)
+	w.againTo200()
 	w.lives()
 }
 
@@ -581,7 +569,7 @@ var endScenarios = []scenario{
 	{name: "cut-before-exit", about: "the connection is cut after the last output and before the exit; the client resumes and learns the exit", run: func(w *world) {
 		v := w.liveTo100()
 		v.cut()
-		v = w.again(100, false)
+		v = w.again(100)
 		w.lives()
 		v.exact()
 		v.exit(9)
@@ -591,7 +579,7 @@ var endScenarios = []scenario{
 	{name: "exited-meanwhile", about: "the session has ended while the client was away, and its output is gone; session_exited tells the exit", run: func(w *world) {
 		v := w.liveTo100()
 		v.cut()
-		v = w.again(100, false)
+		v = w.again(100)
 		e := protocol.Errorf(protocol.CodeSessionExited, "the session has ended")
 		at := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
 		e.Exit = &protocol.ExitRecord{ExitCode: 4, Reason: protocol.ReasonExited, Outcome: protocol.OutcomeNatural, ExitedAt: at}
@@ -645,11 +633,9 @@ var endScenarios = []scenario{
 
 // resumeFails ends a live attachment, and refuses the client that resumes for good.
 func (w *world) resumeFails(code protocol.Code) {
-	v := w.live()
-	v.output(0, 100, 100)
-	w.shows(nil, 0, 100)
+	v := w.liveTo100()
 	v.cut()
-	v = w.again(100, false)
+	v = w.again(100)
 	v.refuse(protocol.Errorf(code, "refused by the suite"))
 	w.fails(string(code))
 	w.leavesAlone()

@@ -29,7 +29,7 @@ var inputScenarios = []scenario{
 		w.types(100)
 		w.hasFrames(1)
 		w.typesWhileAway(v, 50)
-		v = w.again(0, false)
+		v = w.again(0)
 		w.hook(func() { w.onInput = nil })
 		v.exact()
 		w.arrives()
@@ -41,8 +41,7 @@ var inputScenarios = []scenario{
 		w.types(40)
 		w.arrives()
 		w.typesWhileAway(v, 70_000)
-		v = w.again(0, false)
-		v.exact()
+		w.resumed(0)
 		w.arrives()
 	}},
 	{name: "input-goaway", about: "goaway arrives while input is not accepted; the client sends it again", run: func(w *world) {
@@ -51,7 +50,7 @@ var inputScenarios = []scenario{
 		w.types(100)
 		w.hasFrames(1)
 		v.goaway(time.Millisecond)
-		v = w.again(0, false)
+		v = w.again(0)
 		w.hook(func() { w.onInput = nil })
 		v.exact()
 		w.arrives()
@@ -86,7 +85,7 @@ var inputScenarios = []scenario{
 		v.output(10, 20, 10)
 		w.shows(nil, 0, 20)
 		v.cut()
-		v = w.again(20, false)
+		v = w.again(20)
 		w.hook(func() { w.onInput = nil })
 		v.exact()
 		w.types(10)
@@ -136,11 +135,8 @@ var inputScenarios = []scenario{
 		if n > 40 {
 			w.fatalf("the client sends the input %d times in %v, and the session does not read", n, 2*quietTime)
 		}
-		w.until(func() bool { // a busy machine may need longer than that
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.frames > before
-		}, func() string { return "the client does not send the input again, and the proxy does not ask for it" })
+		// a busy machine may need longer than that
+		w.untilLocked(func() bool { return w.frames > before }, func() string { return "the client does not send the input again, and the proxy does not ask for it" })
 		mu.Lock()
 		full = false
 		mu.Unlock()
@@ -167,7 +163,7 @@ var inputScenarios = []scenario{
 		v.output(0, 10, 10)
 		w.shows(nil, 0, 10)
 		w.typesWhileAway(v, 50)
-		v = w.again(10, false)
+		v = w.again(10)
 		w.hook(func() { w.input, w.typed = nil, w.typed[100:] })
 		v.exact()
 		w.arrives()
@@ -203,21 +199,13 @@ func (w *world) away(v *viewer) {
 
 // untilAccepted waits until so much input was accepted.
 func (w *world) untilAccepted(n int) {
-	w.until(func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return len(w.input) >= n
-	}, func() string { return "input is missing" })
+	w.untilLocked(func() bool { return len(w.input) >= n }, func() string { return "input is missing" })
 	w.checkInput()
 }
 
 // resized waits until the client has sent a size.
 func (w *world) resized(size protocol.Size) {
-	w.until(func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return len(w.resizes) > 0 && w.resizes[len(w.resizes)-1] == size
-	}, func() string { return "the client does not send the size" })
+	w.untilLocked(func() bool { return len(w.resizes) > 0 && w.resizes[len(w.resizes)-1] == size }, func() string { return "the client does not send the size" })
 }
 
 // strangeScenarios are messages of newer proxies, and of other attachments.
@@ -302,7 +290,7 @@ var strangeScenarios = []scenario{
 	{name: "absent-fields", about: "errors lack the fields that need not be there; absent retryable is false", run: func(w *world) {
 		v := w.liveTo100()
 		v.cut()
-		v = w.again(100, false)
+		v = w.again(100)
 		v.send(v.fields(map[string]any{"request_id": v.attach.RequestID, "attachment": v.number, "message": "no field besides these", "code": "session_not_found", "type": "error"}))
 		w.fails("session_not_found")
 		w.leavesAlone()
