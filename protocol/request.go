@@ -73,11 +73,28 @@ func InstanceOf(m Message) Instance {
 
 // WithInstance returns a copy of m with the given instance. m must have an instance.
 func WithInstance(m Message, instance Instance) Message {
+	c := copyOf(m)
+	c.FieldByName("Instance").SetString(string(instance))
+	return c.Interface().(Message)
+}
+
+// About returns a copy of m that is about the session id. If messages of this type have an instance, and m has none, the
+// copy has the given one. m must have a session id.
+func About(m Message, id SessionID, instance Instance) Message {
+	c := copyOf(m)
+	c.FieldByName("SessionID").SetString(string(id))
+	if f := c.FieldByName("Instance"); f.IsValid() && f.IsZero() {
+		f.SetString(string(instance))
+	}
+	return c.Interface().(Message)
+}
+
+// copyOf returns a copy of the struct of m. Its fields can be set.
+func copyOf(m Message) reflect.Value {
 	v := reflect.Indirect(reflect.ValueOf(m))
 	c := reflect.New(v.Type()).Elem()
 	c.Set(v)
-	c.FieldByName("Instance").SetString(string(instance))
-	return c.Interface().(Message)
+	return c
 }
 
 // field returns the named field of a message, or the zero Value if the message has no such field.

@@ -116,6 +116,15 @@ func TestSessionOf(t *testing.T) {
 	if got := protocol.WithInstance(m, "i"); got != (link.Forget{SessionID: "s", Instance: "i"}) || m.Instance != "" {
 		t.Errorf("got %+v of %+v", got, m)
 	}
+	for _, tt := range []struct{ m, want protocol.Message }{
+		{link.Forget{Restore: true}, link.Forget{SessionID: "s", Instance: "i", Restore: true}},
+		{link.Forget{Instance: "chosen"}, link.Forget{SessionID: "s", Instance: "chosen"}},
+		{link.Info{}, link.Info{SessionID: "s"}}, // messages of this type have no instance
+	} {
+		if got := protocol.About(tt.m, "s", "i"); got != tt.want {
+			t.Errorf("got %+v, want %+v", got, tt.want)
+		}
+	}
 	if got := protocol.InstanceOf(text("x")); got != "" {
 		t.Errorf("got %q for a message that is no struct", got)
 	}

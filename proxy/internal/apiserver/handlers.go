@@ -72,11 +72,9 @@ func (c *conn) await(ctx context.Context, q *request, m *api.Await) error {
 				c.requests.setSince(m, marked.Inclusive)
 			}
 		}
-		a := wire.Await{AwaitSpec: m.AwaitSpec, Instance: p.instance, TimeoutMS: m.TimeoutMS}
-		a.SessionID = p.id
-		return a
-	}, func(p *passing, r *wire.Awaited) (protocol.Message, error) {
-		return api.Awaited{Request: p.Request, AwaitedInfo: r.AwaitedInfo}, nil
+		return wire.Await{AwaitSpec: m.AwaitSpec, TimeoutMS: m.TimeoutMS}
+	}, func(p *passing, r *wire.Awaited) protocol.Message {
+		return api.Awaited{Request: p.Request, AwaitedInfo: r.AwaitedInfo}
 	})
 	if err == nil && c.requests.claimReply(q) {
 		c.send(reply)
@@ -98,8 +96,8 @@ func (c *caller) rename(ctx context.Context, m *api.Rename) (protocol.Message, e
 	if len(m.Title) > protocol.MaxTitle {
 		return nil, protocol.TooLarge(fmt.Sprintf("a title has at most %d bytes", protocol.MaxTitle))
 	}
-	return passOn(ctx, c, m, policy.VerbType, func(p *passing, m *api.Rename) protocol.Message {
-		return wire.Relabel{SessionID: p.id, Instance: p.instance, Labels: map[string]string{protocol.LabelTitle: m.Title}}
+	return passOn(ctx, c, m, policy.VerbType, func(_ *passing, m *api.Rename) protocol.Message {
+		return wire.Relabel{Labels: map[string]string{protocol.LabelTitle: m.Title}}
 	}, described)
 }
 

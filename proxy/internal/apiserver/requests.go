@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -30,124 +29,115 @@ var handlers = make(handlerTable).
 	add(single((*conn).share)).
 	add(single((*conn).status)).
 	add(single((*conn).ticketRequest)).
-	add(forward(policy.VerbList, func(p *passing, _ *api.Info) protocol.Message { return wire.Info{SessionID: p.id} }, described)).
-	add(forward(policy.VerbList, func(p *passing, m *api.Wait) protocol.Message {
-		p.isInstanceChosen = m.Instance != ""
-		return wire.Wait{SessionID: p.id, Instance: cmp.Or(m.Instance, p.instance), TimeoutMS: m.TimeoutMS}
-	}, func(p *passing, r *wire.Exited) (protocol.Message, error) {
-		return api.Waited{Request: p.Request, SessionID: r.SessionID, Instance: r.Instance, Exit: r.Exit}, nil
-	})).
-	add(forward(policy.VerbRead, func(p *passing, m *api.Scrollback) protocol.Message {
-		return wire.Read{SessionID: p.id, Instance: p.instance, Offset: m.Offset, MaxBytes: m.MaxBytes, Past: m.Past}
-	}, func(p *passing, r *wire.Data) (protocol.Message, error) {
-		return api.ScrollbackData{Request: p.Request, Instance: r.Instance, Offset: r.Offset, End: r.End, Data: r.Data, Times: r.Times, Sizes: r.Sizes}, nil
-	})).
-	add(forward(policy.VerbRead, func(p *passing, m *api.Screen) protocol.Message {
-		q := wire.Screen{ScreenSpec: m.ScreenSpec, Instance: p.instance}
-		q.SessionID = p.id
-		return q
-	}, func(p *passing, r *wire.ScreenContent) (protocol.Message, error) {
-		return api.ScreenContent{Request: p.Request, ScreenContent: r.ScreenContent}, nil
-	})).
-	add(forward(policy.VerbRead, func(p *passing, m *api.History) protocol.Message {
-		q := wire.History{HistorySpec: m.HistorySpec, Instance: p.instance}
-		q.SessionID = p.id
-		return q
-	}, func(p *passing, r *wire.HistoryContent) (protocol.Message, error) {
-		return api.HistoryContent{Request: p.Request, HistoryContent: r.HistoryContent}, nil
-	})).
-	add(forward(policy.VerbRead, func(p *passing, m *api.Changes) protocol.Message {
-		p.isInstanceChosen = len(m.Since) > 0 // a mark belongs to one instance
-		q := wire.Changes{ChangesSpec: m.ChangesSpec, Instance: p.instance}
-		q.SessionID = p.id
-		return q
-	}, func(p *passing, r *wire.ChangesContent) (protocol.Message, error) {
-		return api.ChangesContent{Request: p.Request, ChangesContent: r.ChangesContent}, nil
-	})).
-	add(forward(policy.VerbRead, func(p *passing, _ *api.Commands) protocol.Message {
-		return wire.Commands{SessionID: p.id, Instance: p.instance}
-	}, func(p *passing, r *wire.CommandsContent) (protocol.Message, error) {
-		return api.CommandsContent{Request: p.Request, CommandsContent: r.CommandsContent}, nil
-	})).
-	add(forward(policy.VerbRead, func(p *passing, m *api.Search) protocol.Message {
-		q := wire.Search{SearchSpec: m.SearchSpec, Instance: p.instance}
-		q.SessionID = p.id
-		return q
-	}, func(p *passing, r *wire.SearchContent) (protocol.Message, error) {
-		return api.SearchContent{Request: p.Request, SearchContent: r.SearchContent}, nil
-	})).
-	add(forward(policy.VerbRead, func(p *passing, m *api.Past) protocol.Message {
-		q := wire.Past{PastSpec: m.PastSpec, Instance: p.instance}
-		q.SessionID = p.id
-		return q
-	}, func(p *passing, r *wire.PastContent) (protocol.Message, error) {
-		return api.PastContent{Request: p.Request, PastContent: r.PastContent}, nil
-	})).
-	add(forward(policy.VerbRead, func(p *passing, m *api.SearchPast) protocol.Message {
-		q := wire.SearchPast{PastSearchSpec: m.PastSearchSpec, Instance: p.instance}
-		q.SessionID = p.id
-		return q
-	}, func(p *passing, r *wire.SearchPastContent) (protocol.Message, error) {
-		return api.SearchPastContent{Request: p.Request, PastSearchContent: r.PastSearchContent}, nil
-	})).
-	add(forward(policy.VerbRead, func(p *passing, _ *api.Away) protocol.Message {
-		return wire.Away{SessionID: p.id, Instance: p.instance}
-	}, func(p *passing, r *wire.AwayContent) (protocol.Message, error) {
-		return api.AwayContent{Request: p.Request, AwayInfo: r.AwayInfo}, nil
-	})).
-	add(forward(policy.VerbRead, func(p *passing, _ *api.Mark) protocol.Message {
-		return wire.Mark{SessionID: p.id, Instance: p.instance}
-	}, func(p *passing, r *wire.Marked) (protocol.Message, error) {
-		return api.Marked{Request: p.Request, MarkInfo: r.MarkInfo}, nil
-	})).
+	add(forward(policy.VerbList, func(*passing, *api.Info) protocol.Message { return wire.Info{} }, described)).
+	add(forward(policy.VerbList,
+		func(p *passing, m *api.Wait) protocol.Message {
+			p.isInstanceChosen = m.Instance != ""
+			return wire.Wait{Instance: m.Instance, TimeoutMS: m.TimeoutMS}
+		},
+		func(p *passing, r *wire.Exited) protocol.Message {
+			return api.Waited{Request: p.Request, SessionID: r.SessionID, Instance: r.Instance, Exit: r.Exit}
+		})).
+	add(forward(policy.VerbRead,
+		func(_ *passing, m *api.Scrollback) protocol.Message {
+			return wire.Read{Offset: m.Offset, MaxBytes: m.MaxBytes, Past: m.Past}
+		},
+		func(p *passing, r *wire.Data) protocol.Message {
+			return api.ScrollbackData{Request: p.Request, Instance: r.Instance, Offset: r.Offset, End: r.End, Data: r.Data, Times: r.Times, Sizes: r.Sizes}
+		})).
+	add(forward(policy.VerbRead,
+		func(_ *passing, m *api.Screen) protocol.Message { return wire.Screen{ScreenSpec: m.ScreenSpec} },
+		func(p *passing, r *wire.ScreenContent) protocol.Message {
+			return api.ScreenContent{Request: p.Request, ScreenContent: r.ScreenContent}
+		})).
+	add(forward(policy.VerbRead,
+		func(_ *passing, m *api.History) protocol.Message { return wire.History{HistorySpec: m.HistorySpec} },
+		func(p *passing, r *wire.HistoryContent) protocol.Message {
+			return api.HistoryContent{Request: p.Request, HistoryContent: r.HistoryContent}
+		})).
+	add(forward(policy.VerbRead,
+		func(p *passing, m *api.Changes) protocol.Message {
+			p.isInstanceChosen = len(m.Since) > 0 // a mark belongs to one instance
+			return wire.Changes{ChangesSpec: m.ChangesSpec}
+		},
+		func(p *passing, r *wire.ChangesContent) protocol.Message {
+			return api.ChangesContent{Request: p.Request, ChangesContent: r.ChangesContent}
+		})).
+	add(forward(policy.VerbRead,
+		func(*passing, *api.Commands) protocol.Message { return wire.Commands{} },
+		func(p *passing, r *wire.CommandsContent) protocol.Message {
+			return api.CommandsContent{Request: p.Request, CommandsContent: r.CommandsContent}
+		})).
+	add(forward(policy.VerbRead,
+		func(_ *passing, m *api.Search) protocol.Message { return wire.Search{SearchSpec: m.SearchSpec} },
+		func(p *passing, r *wire.SearchContent) protocol.Message {
+			return api.SearchContent{Request: p.Request, SearchContent: r.SearchContent}
+		})).
+	add(forward(policy.VerbRead,
+		func(_ *passing, m *api.Past) protocol.Message { return wire.Past{PastSpec: m.PastSpec} },
+		func(p *passing, r *wire.PastContent) protocol.Message {
+			return api.PastContent{Request: p.Request, PastContent: r.PastContent}
+		})).
+	add(forward(policy.VerbRead,
+		func(_ *passing, m *api.SearchPast) protocol.Message {
+			return wire.SearchPast{PastSearchSpec: m.PastSearchSpec}
+		},
+		func(p *passing, r *wire.SearchPastContent) protocol.Message {
+			return api.SearchPastContent{Request: p.Request, PastSearchContent: r.PastSearchContent}
+		})).
+	add(forward(policy.VerbRead,
+		func(*passing, *api.Away) protocol.Message { return wire.Away{} },
+		func(p *passing, r *wire.AwayContent) protocol.Message {
+			return api.AwayContent{Request: p.Request, AwayInfo: r.AwayInfo}
+		})).
+	add(forward(policy.VerbRead,
+		func(*passing, *api.Mark) protocol.Message { return wire.Mark{} },
+		func(p *passing, r *wire.Marked) protocol.Message {
+			return api.Marked{Request: p.Request, MarkInfo: r.MarkInfo}
+		})).
 	add(own((*conn).await)).
 	// The environment belongs to another viewer, so reading the session is not enough.
-	add(forward(policy.VerbType, func(p *passing, _ *api.Environment) protocol.Message {
-		return wire.Environment{SessionID: p.id, Instance: p.instance}
-	}, func(p *passing, r *wire.EnvironmentContent) (protocol.Message, error) {
-		return api.EnvironmentContent{Request: p.Request, Env: r.Env}, nil
-	})).
-	add(forward(policy.VerbType, func(p *passing, m *api.Input) protocol.Message {
-		return wire.Write{SessionID: p.id, Instance: p.instance, Data: m.Data, Writer: m.Writer, Offset: m.Offset, Paste: m.Paste, Keys: m.Keys, HoldMS: m.HoldMS}
-	}, func(p *passing, r *wire.Accepted) (protocol.Message, error) {
-		return api.Accepted{Request: p.Request, Offset: r.Offset}, nil
-	})).
-	add(forward(policy.VerbType, func(p *passing, m *api.Resize) protocol.Message {
-		return wire.Resize{SessionID: p.id, Instance: p.instance, Cols: m.Cols, Rows: m.Rows}
+	add(forward(policy.VerbType,
+		func(*passing, *api.Environment) protocol.Message { return wire.Environment{} },
+		func(p *passing, r *wire.EnvironmentContent) protocol.Message {
+			return api.EnvironmentContent{Request: p.Request, Env: r.Env}
+		})).
+	add(forward(policy.VerbType,
+		func(_ *passing, m *api.Input) protocol.Message {
+			return wire.Write{Data: m.Data, Writer: m.Writer, Offset: m.Offset, Paste: m.Paste, Keys: m.Keys, HoldMS: m.HoldMS}
+		},
+		func(p *passing, r *wire.Accepted) protocol.Message {
+			return api.Accepted{Request: p.Request, Offset: r.Offset}
+		})).
+	add(forward(policy.VerbType, func(_ *passing, m *api.Resize) protocol.Message { return wire.Resize{Cols: m.Cols, Rows: m.Rows} }, done)).
+	add(forward(policy.VerbType, func(_ *passing, m *api.SizePolicy) protocol.Message {
+		return wire.SizePolicy{Policy: m.Policy, Cols: m.Cols, Rows: m.Rows}
 	}, done)).
-	add(forward(policy.VerbType, func(p *passing, m *api.SizePolicy) protocol.Message {
-		return wire.SizePolicy{SessionID: p.id, Instance: p.instance, Policy: m.Policy, Cols: m.Cols, Rows: m.Rows}
-	}, done)).
-	add(forward(policy.VerbType, func(p *passing, m *api.Clear) protocol.Message {
-		return wire.Clear{SessionID: p.id, Instance: p.instance, Screen: m.Screen}
-	}, done)).
-	add(forward(policy.VerbType, func(p *passing, _ *api.Interrupt) protocol.Message {
-		return wire.Interrupt{SessionID: p.id, Instance: p.instance}
-	}, done)).
+	add(forward(policy.VerbType, func(_ *passing, m *api.Clear) protocol.Message { return wire.Clear{Screen: m.Screen} }, done)).
+	add(forward(policy.VerbType, func(*passing, *api.Interrupt) protocol.Message { return wire.Interrupt{} }, done)).
 	add(forward(policy.VerbTerminate, func(p *passing, m *api.Signal) protocol.Message {
-		return wire.Signal{SessionID: p.id, Instance: p.instance, Signal: m.Signal, Asker: p.asker()}
+		return wire.Signal{Signal: m.Signal, Asker: p.asker()}
 	}, done)).
 	add(forward(policy.VerbTerminate, func(p *passing, m *api.Limit) protocol.Message {
 		p.isAboutCage = true
-		return wire.Limit{SessionID: p.id, Instance: p.instance, Limits: m.Limits}
+		return wire.Limit{Limits: m.Limits}
 	}, described)).
 	add(forward(policy.VerbTerminate, func(p *passing, m *api.Freeze) protocol.Message {
 		p.isAboutCage = true
-		return wire.Freeze{SessionID: p.id, Instance: p.instance, Frozen: m.Frozen}
+		return wire.Freeze{Frozen: m.Frozen}
 	}, done)).
-	add(forward(policy.VerbTerminate, func(p *passing, m *api.Terminate) protocol.Message {
-		p.isAboutCage, p.isInstanceChosen = true, m.Instance != ""
-		return wire.Terminate{
-			SessionID: p.id, Instance: cmp.Or(m.Instance, p.instance), GraceMS: m.GraceMS, SoftSignal: m.SoftSignal, Reason: m.Reason,
-			All: m.All, Asker: p.asker(),
-		}
-	}, func(p *passing, r *wire.OK) (protocol.Message, error) {
-		p.observe(policy.Event{Kind: policy.EventTerminated, SessionID: string(p.id)})
-		return done(p, r)
-	})).
+	add(forward(policy.VerbTerminate,
+		func(p *passing, m *api.Terminate) protocol.Message {
+			p.isAboutCage, p.isInstanceChosen = true, m.Instance != ""
+			return wire.Terminate{Instance: m.Instance, GraceMS: m.GraceMS, SoftSignal: m.SoftSignal, Reason: m.Reason, All: m.All, Asker: p.asker()}
+		},
+		func(p *passing, r *wire.OK) protocol.Message {
+			p.observe(policy.Event{Kind: policy.EventTerminated, SessionID: string(p.id)})
+			return done(p, r)
+		})).
 	add(forward(policy.VerbTerminate, func(p *passing, m *api.Forget) protocol.Message {
 		p.isInstanceChosen = m.Instance != ""
-		return wire.Forget{SessionID: p.id, Instance: cmp.Or(m.Instance, p.instance), Restore: m.Restore}
+		return wire.Forget{Instance: m.Instance, Restore: m.Restore}
 	}, done))
 
 // orderedHandlers contains the handlers of messages that take effect at once, in the order in which
@@ -232,7 +222,7 @@ func single[M protocol.Message](f func(*conn, context.Context, *M) (protocol.Mes
 
 // forward returns the handler of a request about one session that is passed on to the supervisor. See
 // passOn.
-func forward[M, R protocol.Message](verb policy.Verb, to func(*passing, *M) protocol.Message, from func(*passing, *R) (protocol.Message, error)) (string, handler) {
+func forward[M, R protocol.Message](verb policy.Verb, to func(*passing, *M) protocol.Message, from func(*passing, *R) protocol.Message) (string, handler) {
 	return single(func(c *conn, ctx context.Context, m *M) (protocol.Message, error) {
 		return passOn(ctx, &c.caller, m, verb, to, from)
 	})
@@ -249,15 +239,16 @@ type passing struct {
 }
 
 // passOn passes a request about one session on to the supervisor, if the policy permits verb. The
-// function to makes the link's request, and from makes the reply to the client.
-func passOn[M, R protocol.Message](ctx context.Context, c *caller, m *M, verb policy.Verb, to func(*passing, *M) protocol.Message, from func(*passing, *R) (protocol.Message, error)) (protocol.Message, error) {
+// function to makes the link's request, to which passOn adds the id and the instance of the session,
+// and from makes the reply to the client.
+func passOn[M, R protocol.Message](ctx context.Context, c *caller, m *M, verb policy.Verb, to func(*passing, *M) protocol.Message, from func(*passing, *R) protocol.Message) (protocol.Message, error) {
 	request := any(m).(protocol.Message)
 	l, err := c.authorizeSession(ctx, verb, protocol.SessionOf(request))
 	if err != nil {
 		return nil, err
 	}
 	p := &passing{caller: c, target: l, Request: protocol.Request{RequestID: requestID(request)}}
-	question := to(p, m)
+	question := protocol.About(to(p, m), l.id, l.instance)
 	answered, err := c.acquireAsk(ctx)
 	if err != nil {
 		return nil, err
@@ -276,7 +267,10 @@ func passOn[M, R protocol.Message](ctx context.Context, c *caller, m *M, verb po
 	if !ok {
 		return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with "+answer.MessageType())
 	}
-	return from(p, r)
+	if s, ok := answer.(*wire.Session); ok && !c.canSee(&s.Session) { // another session took the id meanwhile
+		return nil, notFound(l.requestedID)
+	}
+	return from(p, r), nil
 }
 
 // requestID returns the id of a request, or "" if messages of this type have none.
@@ -302,19 +296,16 @@ func (p *passing) explain(m protocol.Message, err error) error {
 }
 
 // done is the reply to a request that has no result.
-func done(p *passing, _ *wire.OK) (protocol.Message, error) { return api.OK{Request: p.Request}, nil }
+func done(p *passing, _ *wire.OK) protocol.Message { return api.OK{Request: p.Request} }
 
 // described is the reply with the description of a session, as the client may see it.
-func described(p *passing, r *wire.Session) (protocol.Message, error) {
-	if !p.canSee(&r.Session) { // another session took the id meanwhile
-		return nil, notFound(p.requestedID)
-	}
+func described(p *passing, r *wire.Session) protocol.Message {
 	info := p.clientView(r.Session)
 	p.addForeground(&info)
 	if info.Foreground != nil { // not for a list, because it takes as long as the remainder of the description
 		info.Foreground.Reads = foreground.Reads(info.PID, info.Foreground)
 	}
-	return api.Session{Request: p.Request, Session: info}, nil
+	return api.Session{Request: p.Request, Session: info}
 }
 
 // request answers one request.
