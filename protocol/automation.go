@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"fmt"
 	"regexp"
 	"time"
 )
@@ -117,16 +116,16 @@ func (a AwaitSpec) Validate() error {
 		return Errorf(CodeInvalidArgument, "exactly one of text, prompt and idle_ms must be given")
 	}
 	if a.IdleMS < 0 || a.IdleMS > MaxAwaitIdleMS {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("idle_ms must be 1 to %d, but it is %d", MaxAwaitIdleMS, a.IdleMS))
+		return Errorf(CodeInvalidArgument, "idle_ms must be 1 to %d, but it is %d", MaxAwaitIdleMS, a.IdleMS)
 	}
 	if len(a.Text) > MaxPattern {
-		return TooLarge(fmt.Sprintf("the pattern must have at most %d bytes, but it has %d", MaxPattern, len(a.Text)))
+		return TooLarge("the pattern must have at most %d bytes, but it has %d", MaxPattern, len(a.Text))
 	}
 	if len(a.Since) > MaxMark {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("since is not a mark, because it has more than %d bytes", MaxMark))
+		return Errorf(CodeInvalidArgument, "since is not a mark, because it has more than %d bytes", MaxMark)
 	}
 	if _, err := regexp.Compile(a.Text); err != nil {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("text: %v", err))
+		return Errorf(CodeInvalidArgument, "text: %v", err)
 	}
 	return a.SessionID.Validate()
 }

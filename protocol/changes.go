@@ -1,7 +1,5 @@
 package protocol
 
-import "fmt"
-
 // DefaultChangesBytes is the value of ChangesSpec.MaxBytes if the request does not name one.
 const DefaultChangesBytes = 16 << 10
 
@@ -15,10 +13,10 @@ type ChangesSpec struct {
 // Validate returns an error if the request is wrong for every session.
 func (c ChangesSpec) Validate() error {
 	if c.MaxBytes < 0 {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("max_bytes must not be negative, but it is %d", c.MaxBytes))
+		return Errorf(CodeInvalidArgument, "max_bytes must not be negative, but it is %d", c.MaxBytes)
 	}
 	if len(c.Since) > MaxMark {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("since is not a mark, because it has more than %d bytes", MaxMark))
+		return Errorf(CodeInvalidArgument, "since is not a mark, because it has more than %d bytes", MaxMark)
 	}
 	return c.SessionID.Validate()
 }

@@ -93,12 +93,14 @@ var (
 	ErrUnsupportedOS         = &Error{Code: CodeUnsupportedOS}
 )
 
-// Errorf returns an Error with a code and a message. Unlike fmt.Errorf, it does not format.
-func Errorf(code Code, message string) *Error { return &Error{Code: code, Message: message} }
+// Errorf returns an Error with a code and a message, which fmt.Sprintf formats.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
 
 // TooLarge returns the limit_exceeded of a request that is itself too large, so that it fails whenever it is sent.
-func TooLarge(message string) *Error {
-	return &Error{Code: CodeLimitExceeded, Cause: CodeInvalidArgument, Message: message}
+func TooLarge(format string, args ...any) *Error {
+	return &Error{Code: CodeLimitExceeded, Cause: CodeInvalidArgument, Message: fmt.Sprintf(format, args...)}
 }
 
 func (e *Error) Error() string {

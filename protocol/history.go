@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"fmt"
 	"strings"
 )
 
@@ -35,7 +34,7 @@ type HistorySpec struct {
 // Validate returns an error if the request is wrong for every session.
 func (h HistorySpec) Validate() error {
 	if h.Lines < 0 {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("lines must not be negative, but it is %d", h.Lines))
+		return Errorf(CodeInvalidArgument, "lines must not be negative, but it is %d", h.Lines)
 	}
 	return h.SessionID.Validate()
 }
@@ -110,10 +109,10 @@ type SearchSpec struct {
 // Validate returns an error if the request is wrong for every session.
 func (s SearchSpec) Validate() error {
 	if s.Limit < 0 {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("limit must not be negative, but it is %d", s.Limit))
+		return Errorf(CodeInvalidArgument, "limit must not be negative, but it is %d", s.Limit)
 	}
 	if s.Pattern == "" || len(s.Pattern) > MaxPattern {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("pattern must have 1 to %d bytes, but it has %d", MaxPattern, len(s.Pattern)))
+		return Errorf(CodeInvalidArgument, "pattern must have 1 to %d bytes, but it has %d", MaxPattern, len(s.Pattern))
 	}
 	return s.SessionID.Validate()
 }

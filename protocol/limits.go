@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -67,7 +66,7 @@ func (l Limits) IsZero() bool { return l == Limits{} }
 func (l Limits) Validate() error {
 	for _, f := range LimitFields() {
 		if v := *f.Of(&l); v != nil && *v != 0 && (*v < f.Min || *v > f.Max) {
-			return Errorf(CodeInvalidArgument, fmt.Sprintf("%s must be %s to %s, or 0 for none, but it is %s", f.Name, f.Format(f.Min), f.Format(f.Max), f.Format(*v)))
+			return Errorf(CodeInvalidArgument, "%s must be %s to %s, or 0 for none, but it is %s", f.Name, f.Format(f.Min), f.Format(f.Max), f.Format(*v))
 		}
 	}
 	return nil
@@ -89,7 +88,7 @@ func (l Limits) Over(base Limits) Limits {
 func (f LimitField) Parse(l *Limits, text string) error {
 	v, err := f.parse(strings.TrimSpace(text))
 	if err != nil {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("%s: %.40q is not %s", f.Name, text, f.form()))
+		return Errorf(CodeInvalidArgument, "%s: %.40q is not %s", f.Name, text, f.form())
 	}
 	var only Limits
 	*f.Of(&only) = &v

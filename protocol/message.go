@@ -119,10 +119,10 @@ func (r *Registry) Decode(data []byte) (Message, Envelope, error) {
 	}
 	m := r.New(env.Type)
 	if m == nil {
-		return nil, env, Errorf(CodeUnsupported, fmt.Sprintf("unknown message type %.64q", env.Type))
+		return nil, env, Errorf(CodeUnsupported, "unknown message type %.64q", env.Type)
 	}
 	if err := json.Unmarshal(data, m); err != nil {
-		return nil, env, Errorf(CodeBadFrame, fmt.Sprintf("%s: %v", env.Type, err))
+		return nil, env, Errorf(CodeBadFrame, "%s: %v", env.Type, err)
 	}
 	return m, env, nil
 }

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -38,10 +37,10 @@ func (m Moment) Validate() error {
 		return Errorf(CodeInvalidArgument, "a moment must have exactly one of offset, time, ago_ms and command")
 	}
 	if m.AgoMS != nil && *m.AgoMS < 0 {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("ago_ms must not be negative, but it is %d", *m.AgoMS))
+		return Errorf(CodeInvalidArgument, "ago_ms must not be negative, but it is %d", *m.AgoMS)
 	}
 	if m.Command > 0 {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("command must be negative (-1 is the last command), but it is %d", m.Command))
+		return Errorf(CodeInvalidArgument, "command must be negative (-1 is the last command), but it is %d", m.Command)
 	}
 	return nil
 }
@@ -56,7 +55,7 @@ type PastSpec struct {
 // Validate returns an error if the request is wrong for every session.
 func (p PastSpec) Validate() error {
 	if p.To != 0 && p.To < p.From {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("to must not be smaller than from, but they are %d and %d", p.To, p.From))
+		return Errorf(CodeInvalidArgument, "to must not be smaller than from, but they are %d and %d", p.To, p.From)
 	}
 	return p.SessionID.Validate()
 }

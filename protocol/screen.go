@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -46,7 +45,7 @@ func (s ScreenSpec) Validate() error {
 			return Errorf(CodeInvalidArgument, "lines, skip and non_empty exclude the format state")
 		}
 	default:
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("format must be text, cells, ansi or state, but it is %.40q", string(s.Format)))
+		return Errorf(CodeInvalidArgument, "format must be text, cells, ansi or state, but it is %.40q", string(s.Format))
 	}
 	if s.At != nil {
 		if err := s.At.Validate(); err != nil {

@@ -58,7 +58,7 @@ func validateID(kind, s string) error {
 	if ValidID(s) {
 		return nil
 	}
-	return Errorf(CodeInvalidArgument, fmt.Sprintf("%s must be 1 to %d of [a-zA-Z0-9_-], but it is %.80q", kind, MaxIDLen, s))
+	return Errorf(CodeInvalidArgument, "%s must be 1 to %d of [a-zA-Z0-9_-], but it is %.80q", kind, MaxIDLen, s)
 }
 
 // An Instance distinguishes two sessions or two processes that have the same id one after the
@@ -372,7 +372,7 @@ func (d Durable) Validate() error {
 	case "", DurableOff, DurableScreen, DurableFull:
 		return nil
 	}
-	return Errorf(CodeInvalidArgument, fmt.Sprintf("durable must be off, screen or full, but it is %.40q", string(d)))
+	return Errorf(CodeInvalidArgument, "durable must be off, screen or full, but it is %.40q", string(d))
 }
 
 // RespawnSpec describes the changes with which an exited session is started again. Absent fields
@@ -427,7 +427,7 @@ func (s SpawnSpec) Validate() error {
 		return Errorf(CodeInvalidArgument, "argv must not be empty")
 	}
 	if len(s.Argv) > MaxArgs || len(s.Env) > MaxArgs {
-		return TooLarge(fmt.Sprintf("argv and env must have at most %d entries each", MaxArgs))
+		return TooLarge("argv and env must have at most %d entries each", MaxArgs)
 	}
 	total := len(s.Cwd) + len(s.Originator)
 	for _, a := range s.Argv {
@@ -443,13 +443,13 @@ func (s SpawnSpec) Validate() error {
 		}
 	}
 	if total > MaxSpawnBytes {
-		return TooLarge(fmt.Sprintf("argv, env, cwd and originator must have at most %d bytes together, but they have %d", MaxSpawnBytes, total))
+		return TooLarge("argv, env, cwd and originator must have at most %d bytes together, but they have %d", MaxSpawnBytes, total)
 	}
 	if len(s.Cwd) > MaxCwdBytes || len(s.Originator) > 4*MaxIDLen {
-		return TooLarge(fmt.Sprintf("cwd must have at most %d bytes, and originator at most %d", MaxCwdBytes, 4*MaxIDLen))
+		return TooLarge("cwd must have at most %d bytes, and originator at most %d", MaxCwdBytes, 4*MaxIDLen)
 	}
 	if s.Cwd != "" && !strings.HasPrefix(s.Cwd, "/") && !filepath.IsAbs(s.Cwd) { // IsAbs accepts paths with a drive on Windows
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("cwd must be absolute, but it is %.200q", s.Cwd))
+		return Errorf(CodeInvalidArgument, "cwd must be absolute, but it is %.200q", s.Cwd)
 	}
 	if strings.IndexByte(s.Cwd, 0) >= 0 {
 		return Errorf(CodeInvalidArgument, "cwd contains a NUL byte")
@@ -486,11 +486,11 @@ func (s SpawnSpec) ValidateText() error { return validateText(s.Argv, s.Cwd, s.E
 func validateText(argv []string, cwd string, env []string) error {
 	for i, arg := range argv {
 		if !utf8.ValidString(arg) {
-			return Errorf(CodeInvalidArgument, fmt.Sprintf("argument %d is not UTF-8 text, and cannot be passed", i))
+			return Errorf(CodeInvalidArgument, "argument %d is not UTF-8 text, and cannot be passed", i)
 		}
 	}
 	if !utf8.ValidString(cwd) {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("cwd is not UTF-8 text, and cannot be passed: %.200q", cwd))
+		return Errorf(CodeInvalidArgument, "cwd is not UTF-8 text, and cannot be passed: %.200q", cwd)
 	}
 	return validateEnvText(env)
 }
@@ -503,9 +503,9 @@ func validateEnvText(env []string) error {
 			continue
 		}
 		if name, _, ok := strings.Cut(e, "="); ok && utf8.ValidString(name) {
-			return Errorf(CodeInvalidArgument, fmt.Sprintf("the value of the variable %.80q is not UTF-8 text, and cannot be passed", name))
+			return Errorf(CodeInvalidArgument, "the value of the variable %.80q is not UTF-8 text, and cannot be passed", name)
 		}
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("entry %d of env is not UTF-8 text, and cannot be passed", i))
+		return Errorf(CodeInvalidArgument, "entry %d of env is not UTF-8 text, and cannot be passed", i)
 	}
 	return nil
 }
@@ -513,11 +513,11 @@ func validateEnvText(env []string) error {
 // ValidateSecretEnv returns an error if there are too many names of variables, or one is invalid.
 func ValidateSecretEnv(names []string) error {
 	if len(names) > MaxSecretEnv {
-		return TooLarge(fmt.Sprintf("at most %d names of secret variables are allowed, but there are %d", MaxSecretEnv, len(names)))
+		return TooLarge("at most %d names of secret variables are allowed, but there are %d", MaxSecretEnv, len(names))
 	}
 	for _, n := range names {
 		if n == "" || len(n) > MaxSecretName || strings.ContainsAny(n, "=?[]\\/\x00") {
-			return Errorf(CodeInvalidArgument, fmt.Sprintf("the name of a secret variable must have 1 to %d bytes without = ? [ ] / and \\, but it is %.80q", MaxSecretName, n))
+			return Errorf(CodeInvalidArgument, "the name of a secret variable must have 1 to %d bytes without = ? [ ] / and \\, but it is %.80q", MaxSecretName, n)
 		}
 	}
 	return nil
@@ -527,7 +527,7 @@ func ValidateSecretEnv(names []string) error {
 // invalid_argument if a key is empty.
 func ValidateLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return TooLarge(fmt.Sprintf("a session must have at most %d labels, but there are %d", MaxLabels, len(labels)))
+		return TooLarge("a session must have at most %d labels, but there are %d", MaxLabels, len(labels))
 	}
 	total := 0
 	for k, v := range labels {
@@ -537,7 +537,7 @@ func ValidateLabels(labels map[string]string) error {
 		total += len(k) + len(v)
 	}
 	if total > MaxLabelBytes {
-		return TooLarge(fmt.Sprintf("labels must have at most %d bytes together, but they have %d", MaxLabelBytes, total))
+		return TooLarge("labels must have at most %d bytes together, but they have %d", MaxLabelBytes, total)
 	}
 	return nil
 }
@@ -630,12 +630,12 @@ func (a AttachSpec) Validate() error {
 	switch a.Mode {
 	case "", ModeShared, ModeExclusive, ModeReadOnly:
 	default:
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("mode must be shared, exclusive or read_only, but it is %.40q", a.Mode))
+		return Errorf(CodeInvalidArgument, "mode must be shared, exclusive or read_only, but it is %.40q", a.Mode)
 	}
 	switch a.View {
 	case "", ViewRaw, ViewOwn:
 	default:
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("view must be raw or own, but it is %.40q", string(a.View)))
+		return Errorf(CodeInvalidArgument, "view must be raw or own, but it is %.40q", string(a.View))
 	}
 	if a.Pace && a.Mode != ModeExclusive {
 		return Errorf(CodeInvalidArgument, "pace requires mode exclusive")
@@ -651,7 +651,7 @@ func (a AttachSpec) Validate() error {
 		}
 	}
 	if len(a.Client) > 4*MaxIDLen || len(a.Term) > 4*MaxIDLen {
-		return TooLarge(fmt.Sprintf("client and term must have at most %d bytes each", 4*MaxIDLen))
+		return TooLarge("client and term must have at most %d bytes each", 4*MaxIDLen)
 	}
 	if a.Typed && a.Mode == ModeReadOnly {
 		return Errorf(CodeInvalidArgument, "typed is not allowed with mode read_only")
@@ -679,7 +679,7 @@ func ValidateViewerEnv(env []string) error {
 		}
 	}
 	if len(env) > MaxViewerEnv || total > MaxViewerEnvBytes {
-		return TooLarge(fmt.Sprintf("env must have at most %d entries and %d bytes", MaxViewerEnv, MaxViewerEnvBytes))
+		return TooLarge("env must have at most %d entries and %d bytes", MaxViewerEnv, MaxViewerEnvBytes)
 	}
 	return validateEnvText(env)
 }

@@ -1,7 +1,5 @@
 package protocol
 
-import "fmt"
-
 // View selects the output for a viewer if its terminal has another size than the session.
 type View string
 
@@ -36,7 +34,7 @@ func (p SizePolicy) Validate() error {
 	case "", SizeLatest, SizeOwner, SizeSmallest, SizeLargest, SizeFixed:
 		return nil
 	}
-	return Errorf(CodeInvalidArgument, fmt.Sprintf("a size policy must be latest, owner, smallest, largest or fixed, but it is %.40q", string(p)))
+	return Errorf(CodeInvalidArgument, "a size policy must be latest, owner, smallest, largest or fixed, but it is %.40q", string(p))
 }
 
 // MaxTerminalVersion is the largest length of Appearance.Version in bytes.
@@ -76,17 +74,17 @@ type Pictures struct {
 func (a Appearance) Validate() error {
 	for _, c := range [...]string{a.Foreground, a.Background, a.Cursor} {
 		if c != "" && !isHexColor(c) {
-			return Errorf(CodeInvalidArgument, fmt.Sprintf("a colour must be #rrggbb, but it is %.40q", c))
+			return Errorf(CodeInvalidArgument, "a colour must be #rrggbb, but it is %.40q", c)
 		}
 	}
 	if a.CellWidth < 0 || a.CellHeight < 0 || a.CellWidth > maxCell || a.CellHeight > maxCell {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("cell_width and cell_height must be 0 to %d pixels", maxCell))
+		return Errorf(CodeInvalidArgument, "cell_width and cell_height must be 0 to %d pixels", maxCell)
 	}
 	if p := a.Pictures; !(p.CellWidth >= 0 && p.CellHeight >= 0 && p.CellWidth <= maxCell && p.CellHeight <= maxCell) {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("cell_width and cell_height of pictures must be 0 to %d pixels", maxCell))
+		return Errorf(CodeInvalidArgument, "cell_width and cell_height of pictures must be 0 to %d pixels", maxCell)
 	}
 	if len(a.Version) > MaxTerminalVersion {
-		return TooLarge(fmt.Sprintf("version must have at most %d bytes, but it has %d", MaxTerminalVersion, len(a.Version)))
+		return TooLarge("version must have at most %d bytes, but it has %d", MaxTerminalVersion, len(a.Version))
 	}
 	return nil
 }

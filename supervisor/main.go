@@ -315,12 +315,12 @@ const dialTries = 5
 // dial connects a link to the running supervisor.
 func dial(ctx context.Context, dirs config.Dirs, secret, name string) (conn *linkconn.Conn, err error) {
 	if held := keeperstate.ReadHeld(dirs.Runtime); held != nil { // the socket would accept the connection, but no supervisor would answer
-		return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, held.Error())
+		return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, "%v", held)
 	}
 	for range dialTries {
 		nc, _, dialErr := socket.Dial(ctx, dirs.Socket(config.SupervisorSocket))
 		if dialErr != nil {
-			return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, fmt.Sprintf("no supervisor runs here: %v", dialErr))
+			return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, "no supervisor runs here: %v", dialErr)
 		}
 		conn, _, _, err = linkconn.Dial(nc, link.Hello{
 			Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(), Name: name, Secret: secret,

@@ -96,18 +96,18 @@ func (u *upgrader) await(ctx context.Context, old *protocol.ProcessStatus) error
 		switch {
 		case err != nil:
 		case hasDied(old, now):
-			return true, protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("%s died after it had taken over: %s; %s, process %d, continues with %s",
-				version.String(), u.why(now), now.Version, now.PID, plain.Count(now.Sessions, "session")))
+			return true, protocol.Errorf(protocol.CodeUpgradeRefused, "%s died after it had taken over: %s; %s, process %d, continues with %s",
+				version.String(), u.why(now), now.Version, now.PID, plain.Count(now.Sessions, "session"))
 		case now.Upgrades == old.Upgrades:
-			return true, protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("the supervisor did not become %s, and supervisor.log says why; %s, process %d, continues with %s",
-				version.String(), now.Version, now.PID, plain.Count(now.Sessions, "session")))
+			return true, protocol.Errorf(protocol.CodeUpgradeRefused, "the supervisor did not become %s, and supervisor.log says why; %s, process %d, continues with %s",
+				version.String(), now.Version, now.PID, plain.Count(now.Sessions, "session"))
 		default:
 			fmt.Printf("%s became %s, with %s, pid %d, after %v\n", old.Version, now.Version, plain.Count(now.Sessions, "session"), now.PID,
 				time.Since(u.began).Round(time.Millisecond))
 			return true, nil
 		}
 		if held := keeperstate.ReadHeld(u.dirs.Runtime); held != nil {
-			return true, protocol.Errorf(protocol.CodeSupervisorUnreachable, version.String()+" died after it had taken over: "+held.Error())
+			return true, protocol.Errorf(protocol.CodeSupervisorUnreachable, "%s died after it had taken over: %v", version.String(), held)
 		}
 		return false, nil
 	})
@@ -162,12 +162,10 @@ func (u *upgrader) silent(err error) error {
 	path := u.dirs.Socket(config.SupervisorSocket)
 	pid := socket.Holder(path)
 	if pid == 0 { // kill -9 0 would end the process group of the user's shell or script
-		return protocol.Errorf(protocol.CodeSupervisorUnreachable, fmt.Sprintf(
-			"the supervisor does not answer: %v; its process id is not known, because %s.lock contains none; free space if the disk is full, and find the process \"supervisor run\" with ps. Its end ends no session, and another is started then",
-			err, path))
+		return protocol.Errorf(protocol.CodeSupervisorUnreachable, "the supervisor does not answer: %v; its process id is not known, because %s.lock contains none; free space if the disk is full, and find the process \"supervisor run\" with ps. Its end ends no session, and another is started then",
+			err, path)
 	}
-	return protocol.Errorf(protocol.CodeSupervisorUnreachable, fmt.Sprintf(
-		"supervisor %d does not answer: %v; to end it, which ends no session: kill -9 %d. Another is started then", pid, err, pid))
+	return protocol.Errorf(protocol.CodeSupervisorUnreachable, "supervisor %d does not answer: %v; to end it, which ends no session: kill -9 %d. Another is started then", pid, err, pid)
 }
 
 // choose requests that the keeper starts this program, and returns when a supervisor serves.
@@ -190,7 +188,7 @@ func (u *upgrader) choose(ctx context.Context, held *keeperstate.Held) (done boo
 			return true, nil
 		}
 		if again := keeperstate.ReadHeld(u.dirs.Runtime); again != nil && (held == nil || *again != *held) {
-			return true, protocol.Errorf(protocol.CodeSupervisorUnreachable, "again: "+again.Error())
+			return true, protocol.Errorf(protocol.CodeSupervisorUnreachable, "again: %v", again)
 		}
 		return false, nil
 	})

@@ -13,7 +13,6 @@ package frame
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 
 	"holdfast/protocol"
@@ -74,7 +73,7 @@ func PutDataHeader(b []byte, kind Kind, attachment uint32, offset uint64, n int)
 // ParseData splits the payload of a data kind. The returned data is a part of payload.
 func ParseData(payload []byte) (attachment uint32, offset uint64, data []byte, err error) {
 	if len(payload) < DataHeadLen {
-		return 0, 0, nil, protocol.Errorf(protocol.CodeBadFrame, fmt.Sprintf("a data frame must have at least %d bytes of payload, but it has %d", DataHeadLen, len(payload)))
+		return 0, 0, nil, protocol.Errorf(protocol.CodeBadFrame, "a data frame must have at least %d bytes of payload, but it has %d", DataHeadLen, len(payload))
 	}
 	return binary.BigEndian.Uint32(payload), binary.BigEndian.Uint64(payload[4:]), payload[DataHeadLen:], nil
 }
@@ -126,7 +125,7 @@ func (r *Reader) NextRaw() ([]byte, error) {
 	case n == 0:
 		return nil, protocol.Errorf(protocol.CodeBadFrame, "the length of a frame must not be 0")
 	case uint64(n) > uint64(r.max):
-		return nil, protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("a frame has %d bytes, and at most %d are allowed", n, r.max))
+		return nil, protocol.Errorf(protocol.CodeFrameTooLarge, "a frame has %d bytes, and at most %d are allowed", n, r.max)
 	}
 	total := 4 + int(n)
 	if err := r.buf.Fill(r.r, total); err != nil {

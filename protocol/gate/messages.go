@@ -411,7 +411,7 @@ func Write(w io.Writer, m protocol.Message) error {
 		return err
 	}
 	if len(b)+1 > MaxAnswer {
-		return protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("%s has %d bytes, and at most %d are allowed", m.MessageType(), len(b), MaxAnswer))
+		return protocol.Errorf(protocol.CodeFrameTooLarge, "%s has %d bytes, and at most %d are allowed", m.MessageType(), len(b), MaxAnswer)
 	}
 	_, err = w.Write(frame.Append(make([]byte, 0, frame.HeaderLen+len(b)), frame.Control, b))
 	return err
@@ -462,7 +462,7 @@ func ReadFrame(r io.Reader, limit int) ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(length[:])
 	if n == 0 || uint64(n) > uint64(limit) {
-		return nil, protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("a frame has %d bytes, and 1 to %d are allowed", n, limit))
+		return nil, protocol.Errorf(protocol.CodeFrameTooLarge, "a frame has %d bytes, and 1 to %d are allowed", n, limit)
 	}
 	// io.CopyN grows the buffer with the bytes that arrive, and not with the length that a peer announces.
 	raw := &growing{b: append(make([]byte, 0, 512), length[:]...)}

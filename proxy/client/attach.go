@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -112,7 +111,7 @@ func (m *Message) reason() error {
 	case Stolen:
 		return ErrStolen
 	case Exited:
-		return protocol.Errorf(protocol.CodeSessionExited, fmt.Sprintf("the session has ended with %d", m.Exit.ExitCode))
+		return protocol.Errorf(protocol.CodeSessionExited, "the session has ended with %d", m.Exit.ExitCode)
 	}
 	return m.Err
 }

@@ -77,7 +77,7 @@ func waitFor[T any](ctx context.Context, c *Client, timeout time.Duration, ask f
 			return answer, caller.Err()
 		}
 		if isLate := lost(err) || errors.Is(err, context.DeadlineExceeded); isLate && ctx.Err() != nil && caller.Err() == nil {
-			return answer, protocol.Errorf(protocol.CodeTimeout, "no answer came within the timeout, so the state of the session is not known: "+err.Error())
+			return answer, protocol.Errorf(protocol.CodeTimeout, "no answer came within the timeout, so the state of the session is not known: %v", err)
 		}
 		if !lost(err) || ctx.Err() != nil || c.isClosed() {
 			return answer, err

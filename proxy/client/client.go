@@ -71,7 +71,7 @@ func (o Options) withDefaults() (Options, error) {
 		gate.UserToken = cmp.Or(gate.UserToken, o.Token)
 		d, err := newGateDialer(gate)
 		if err != nil {
-			return o, protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
+			return o, protocol.Errorf(protocol.CodeInvalidArgument, "%v", err)
 		}
 		o.Dial = d.dial
 	}
@@ -79,7 +79,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Redial = cmp.Or(o.Redial, sshRedial)
 		d, err := newSSHDialer(*o.SSH)
 		if err != nil {
-			return o, protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
+			return o, protocol.Errorf(protocol.CodeInvalidArgument, "%v", err)
 		}
 		o.Dial = d.dial
 	}

@@ -155,7 +155,7 @@ func (c *conn) send(m protocol.Message) error {
 		return failed(ErrDecode, err)
 	}
 	if len(b)+1 > frame.Max {
-		return protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("%s of %d bytes", m.MessageType(), len(b)))
+		return protocol.Errorf(protocol.CodeFrameTooLarge, "%s of %d bytes", m.MessageType(), len(b))
 	}
 	return c.write(frame.Append(make([]byte, 0, frame.HeaderLen+len(b)), frame.Control, b))
 }

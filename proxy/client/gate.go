@@ -156,15 +156,15 @@ func gateError(err error) error {
 	var refused *gate.Refused
 	switch {
 	case errors.Is(err, gate.ErrFingerprint): // another server; a further try would meet it again
-		return protocol.Errorf(protocol.CodeUnauthorized, err.Error()+": it is not the gate that was meant, or it has a new certificate")
+		return protocol.Errorf(protocol.CodeUnauthorized, "%v: it is not the gate that was meant, or it has a new certificate", err)
 	case !errors.As(err, &refused):
 		return err
 	case refused.Code == gate.RefusedUnauthorized:
-		return protocol.Errorf(protocol.CodeUnauthorized, refused.Message)
+		return protocol.Errorf(protocol.CodeUnauthorized, "%s", refused.Message)
 	case refused.Code == gate.RefusedDenied:
-		return protocol.Errorf(protocol.CodePermissionDenied, refused.Message)
+		return protocol.Errorf(protocol.CodePermissionDenied, "%s", refused.Message)
 	case refused.Code == gate.RefusedInvalid:
-		return protocol.Errorf(protocol.CodeInvalidArgument, refused.Message)
+		return protocol.Errorf(protocol.CodeInvalidArgument, "%s", refused.Message)
 	case refused.Code == gate.RefusedUnknownHost:
 		return fmt.Errorf("%w: %s", ErrUnknownHost, refused.Message)
 	}

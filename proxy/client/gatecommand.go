@@ -23,7 +23,7 @@ import (
 func RunOnHost(ctx context.Context, o GateOptions, args []string, stdout, stderr io.Writer) (exitCode int, err error) {
 	run := gate.Run{Args: args}
 	if err := run.Check(); err != nil {
-		return 0, protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
+		return 0, protocol.Errorf(protocol.CodeInvalidArgument, "%v", err)
 	}
 	conn, end, err := enterAgent(ctx, o)
 	if err != nil {
@@ -78,11 +78,11 @@ func enterAgent(ctx context.Context, o GateOptions) (conn net.Conn, end func(), 
 func commandError(refused *gate.Refused) error {
 	switch refused.Code {
 	case gate.RefusedUnauthorized:
-		return protocol.Errorf(protocol.CodePermissionDenied, refused.Message)
+		return protocol.Errorf(protocol.CodePermissionDenied, "%s", refused.Message)
 	case gate.RefusedInvalid:
-		return protocol.Errorf(protocol.CodeInvalidArgument, refused.Message)
+		return protocol.Errorf(protocol.CodeInvalidArgument, "%s", refused.Message)
 	case gate.RefusedBusy:
-		return protocol.Errorf(protocol.CodeBusy, refused.Message)
+		return protocol.Errorf(protocol.CodeBusy, "%s", refused.Message)
 	}
 	return failed(ErrConnect, fmt.Errorf("gate: %s", refused.Message))
 }

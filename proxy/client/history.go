@@ -79,7 +79,7 @@ func searchPages[M any](id protocol.SessionID, o SearchOptions, ask func(before 
 			}
 			page, err := ask(before, limit)
 			if err == nil && instance != "" && page.instance != instance {
-				err = protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s was started again during the search", id))
+				err = protocol.Errorf(protocol.CodeInstanceMismatch, "session %s was started again during the search", id)
 			}
 			if err != nil {
 				yield(none, err)

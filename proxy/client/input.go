@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -217,7 +216,7 @@ func (a *Attachment) sendTerminal(conn *conn, id string, size *protocol.Size, ap
 // a number is negative.
 func (a *Attachment) Resize(cols, rows int) error {
 	if cols < 0 || rows < 0 {
-		return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("columns and rows must not be negative, but they are %d and %d", cols, rows))
+		return protocol.Errorf(protocol.CodeInvalidArgument, "columns and rows must not be negative, but they are %d and %d", cols, rows)
 	}
 	return a.update(func() {
 		size := protocol.Size{Cols: cols, Rows: rows}

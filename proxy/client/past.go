@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"iter"
 
 	"holdfast/protocol"
@@ -37,7 +36,7 @@ func (c *Client) ReadPast(ctx context.Context, id protocol.SessionID, from, to u
 		for at := from; to == 0 || at < to; {
 			part, err := ask[*api.ScrollbackData](ctx, c, &api.Scrollback{SessionID: id, Offset: at, Past: true})
 			if err == nil && instance != "" && part.Instance != instance {
-				err = protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s was started again meanwhile", id))
+				err = protocol.Errorf(protocol.CodeInstanceMismatch, "session %s was started again meanwhile", id)
 			}
 			if err != nil {
 				yield(PastOutput{}, err)

@@ -225,7 +225,7 @@ func (c *sshConn) failure() error {
 	text := lastLine(c.text.String())
 	switch code := c.cmd.ProcessState.ExitCode(); {
 	case c.isRefused(): // further tries would fail as well, and might shut the user out
-		return protocol.Errorf(protocol.CodeUnauthorized, fmt.Sprintf("%s: %s", c.host(), text))
+		return protocol.Errorf(protocol.CodeUnauthorized, "%s: %s", c.host(), text)
 	case code == 127:
 		return fmt.Errorf("%s: the program %s is %w there", c.host(), c.dialer.o.Program, ErrNotInstalled)
 	case strings.Contains(text, `no command "stdio"`), strings.Contains(text, "unknown flag: --start"): // the flags are parsed first

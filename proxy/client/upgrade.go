@@ -37,7 +37,7 @@ func UpgradeHost(ctx context.Context, o GateOptions, m gate.Upgrade, step func(g
 		}
 		var refused *gate.Refused
 		if errors.As(err, &refused) && refused.Code == gate.RefusedBusy {
-			return result, protocol.Errorf(protocol.CodeBusy, refused.Message)
+			return result, protocol.Errorf(protocol.CodeBusy, "%s", refused.Message)
 		}
 		if err != nil {
 			return result, failed(ErrConnect, gateError(err))

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"fmt"
-
 	"holdfast/protocol"
 )
 
@@ -21,7 +19,7 @@ const maxProxyName = 24
 func CheckProxyName(name string) error {
 	if !protocol.ValidID(name) || len(name) > maxProxyName || name == "supervisor" {
 		return protocol.Errorf(protocol.CodeInvalidArgument,
-			fmt.Sprintf("a proxy's name must have 1 to %d of the characters [a-zA-Z0-9_-] and must not be supervisor, but it is %.40q", maxProxyName, name))
+			"a proxy's name must have 1 to %d of the characters [a-zA-Z0-9_-] and must not be supervisor, but it is %.40q", maxProxyName, name)
 	}
 	return nil
 }

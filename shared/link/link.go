@@ -294,7 +294,7 @@ func (c *Conn) Accept() (*Stream, error) {
 }
 
 func unexpected(m protocol.Message) error {
-	return protocol.Errorf(protocol.CodeBadFrame, "unexpected message "+m.MessageType())
+	return protocol.Errorf(protocol.CodeBadFrame, "unexpected message %s", m.MessageType())
 }
 
 // A Stream transports frames in both directions. One goroutine may read while others write.
@@ -318,7 +318,7 @@ func (s *Stream) Send(m protocol.Message) error {
 		return err
 	}
 	if len(b)+1 > frame.Max {
-		return protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("message %s has %d bytes, and a frame has at most %d", m.MessageType(), len(b), frame.Max-1))
+		return protocol.Errorf(protocol.CodeFrameTooLarge, "message %s has %d bytes, and a frame has at most %d", m.MessageType(), len(b), frame.Max-1)
 	}
 	return s.SendRaw(frame.Append(make([]byte, 0, frame.HeaderLen+len(b)), frame.Control, b))
 }

@@ -10,7 +10,6 @@ package terminal
 
 import (
 	"context"
-	"fmt"
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/screen"
@@ -79,6 +78,6 @@ func (t *Terminal) Content(spec protocol.ScreenSpec) (c protocol.ScreenContent, 
 // recovered replaces a panic of the terminal core by an error, so that it ends nothing else.
 func recovered(err *error) {
 	if why := recover(); why != nil {
-		*err = protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the screen cannot be shown because of a defect of the terminal core: %v", why))
+		*err = protocol.Errorf(protocol.CodeInternal, "the screen cannot be shown because of a defect of the terminal core: %v", why)
 	}
 }

@@ -42,7 +42,7 @@ func (f *fake) Spawn(_ context.Context, r client.SpawnRequest) (*client.Spawned,
 }
 
 func (f *fake) SessionInfo(_ context.Context, id protocol.SessionID) (*protocol.SessionInfo, error) {
-	return nil, protocol.Errorf(protocol.CodeSessionNotFound, string(id))
+	return nil, protocol.Errorf(protocol.CodeSessionNotFound, "%s", id)
 }
 
 func (f *fake) History(context.Context, protocol.SessionID, client.HistoryOptions) (*protocol.HistoryContent, error) {

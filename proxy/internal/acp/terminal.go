@@ -121,7 +121,7 @@ func (b *bridge) create(ctx context.Context, p createParams) (*createResult, err
 	env := append(slices.Clone(b.Env), "PAGER=cat", "GIT_PAGER=cat")
 	for _, v := range p.Env {
 		if v.Name == "" || strings.ContainsAny(v.Name, "=\x00") {
-			return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("env: %.40q is not the name of a variable", v.Name))
+			return nil, protocol.Errorf(protocol.CodeInvalidArgument, "env: %.40q is not the name of a variable", v.Name)
 		}
 		env = append(env, v.Name+"="+v.Value)
 	}
@@ -134,10 +134,10 @@ func (b *bridge) create(ctx context.Context, p createParams) (*createResult, err
 	full := len(b.terminals) >= maxTerminals
 	b.mu.Unlock()
 	if full {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("there are %d terminals, which is the most; release one first", maxTerminals))
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, "there are %d terminals, which is the most; release one first", maxTerminals)
 	}
 	if !filepath.IsAbs(cwd) {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("cwd must be an absolute path, but it is %.200q", cwd))
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "cwd must be an absolute path, but it is %.200q", cwd)
 	}
 	noWatch := time.Duration(0) // a command may end at once
 	// If Spawn had ctx, a command that is just being started would run unknown after a cancellation.
@@ -261,7 +261,7 @@ func (b *bridge) terminal(ctx context.Context, p terminalParams) (*terminal, err
 		}
 	}
 	if t == nil || t.session != p.SessionID {
-		return nil, protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("this conversation has no terminal %.80q", string(p.TerminalID)))
+		return nil, protocol.Errorf(protocol.CodeSessionNotFound, "this conversation has no terminal %.80q", string(p.TerminalID))
 	}
 	return t, nil
 }

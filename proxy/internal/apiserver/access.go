@@ -3,7 +3,6 @@ package apiserver
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -57,7 +56,7 @@ func (l target) asNotFound(err error) error {
 }
 
 func notFound(id protocol.SessionID) error {
-	return protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("no session %s", id))
+	return protocol.Errorf(protocol.CodeSessionNotFound, "no session %s", id)
 }
 
 // authorizeSession checks that the client may do verb to the session, and returns the session. The
@@ -108,7 +107,7 @@ func (c *caller) lookUp(ctx context.Context, id protocol.SessionID) (*protocol.S
 		}
 		m, ok := reply.(*wire.Session)
 		if !ok {
-			return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered info with "+reply.MessageType())
+			return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered info with %s", reply.MessageType())
 		}
 		if c.canSee(&m.Session) {
 			return &m.Session, nil
@@ -157,8 +156,7 @@ func (c *caller) authorizeSpawn(ctx context.Context, create *wire.Create) error 
 			return err
 		}
 		if *id = c.ownID(*id); !protocol.ValidID(string(*id)) {
-			return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf(
-				"the session id is too long: in this workspace an id has at most %d characters", protocol.MaxIDLen-len(c.suffix())))
+			return protocol.Errorf(protocol.CodeInvalidArgument, "the session id is too long: in this workspace an id has at most %d characters", protocol.MaxIDLen-len(c.suffix()))
 		}
 	}
 	return c.authorize(ctx, policy.Access{Verb: policy.VerbSpawn, SessionID: string(*id), Labels: labels, Argv: spec.Argv, WorkDir: spec.Cwd})

@@ -160,7 +160,7 @@ func (v *vault) reply(m protocol.Message) (protocol.Message, error) {
 	info, ok := v.sessions[of.ID]
 	switch {
 	case !ok:
-		return nil, protocol.Errorf(protocol.CodeSessionNotFound, "no session "+string(of.ID))
+		return nil, protocol.Errorf(protocol.CodeSessionNotFound, "no session %s", of.ID)
 	case of.Instance != "" && of.Instance != info.Instance:
 		return nil, protocol.Errorf(protocol.CodeInstanceMismatch, "another life")
 	}

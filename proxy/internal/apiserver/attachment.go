@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -53,7 +52,7 @@ func (c *conn) reserve(number uint32) (*attachment, error) {
 		c.s.shareMu.Lock()
 		defer c.s.shareMu.Unlock()
 		if c.s.linkAttachments(c.from.Share.key()) >= maxLinkAttachments {
-			return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("this share link already has %d attachments, which is the limit", maxLinkAttachments))
+			return nil, protocol.Errorf(protocol.CodeLimitExceeded, "this share link already has %d attachments, which is the limit", maxLinkAttachments)
 		}
 	}
 	return c.attachments.reserve(c.ctx, number)
@@ -65,7 +64,7 @@ func (c *conn) reserveFor(m *api.Attach) (*attachment, error) {
 		return nil, err
 	}
 	if m.Attachment >= firstTerminal {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("attachment must be below %d, but it is %d", firstTerminal, m.Attachment))
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "attachment must be below %d, but it is %d", firstTerminal, m.Attachment)
 	}
 	return c.reserve(m.Attachment)
 }
@@ -87,7 +86,7 @@ func (c *conn) attach(m *api.Attach, a *attachment) error {
 	if err != nil {
 		c.attachments.remove(a)
 		if a.hasDetached.Load() && errors.Is(err, context.Canceled) {
-			return protocol.Errorf(protocol.CodeNotAttached, fmt.Sprintf("attachment %d was detached before it was made", a.number))
+			return protocol.Errorf(protocol.CodeNotAttached, "attachment %d was detached before it was made", a.number)
 		}
 		return err
 	}

@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -28,10 +27,10 @@ func (t *attachmentTable) reserve(ctx context.Context, number uint32) (*attachme
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byNumber[number] != nil {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("attachment %d is in use on this connection", number))
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "attachment %d is in use on this connection", number)
 	}
 	if len(t.byNumber) >= maxAttachments {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("this connection already has %d attachments, which is the limit", maxAttachments))
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, "this connection already has %d attachments, which is the limit", maxAttachments)
 	}
 	a := &attachment{number: number, started: make(chan struct{}), ended: make(chan struct{})}
 	a.ctx, a.cancel = context.WithCancel(ctx)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -306,16 +305,16 @@ func (c *conn) cancelRequests() {
 // connection may call it, because no other one adds to waitSlots.
 func (c *conn) reserveWait(length int) error {
 	if length > maxWaitBytes {
-		return protocol.TooLarge(fmt.Sprintf("the message of a wait must have at most %d bytes, but it has %d", maxWaitBytes, length))
+		return protocol.TooLarge("the message of a wait must have at most %d bytes, but it has %d", maxWaitBytes, length)
 	}
 	if len(c.waitSlots) == cap(c.waitSlots) {
-		return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("this connection already has %d waits, which is the limit", maxWaits))
+		return protocol.Errorf(protocol.CodeLimitExceeded, "this connection already has %d waits, which is the limit", maxWaits)
 	}
 	select {
 	case c.s.waitSlots <- struct{}{}:
 		return nil
 	default:
-		return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("the clients of this proxy already have %d waits, which is the limit", maxAllWaits))
+		return protocol.Errorf(protocol.CodeLimitExceeded, "the clients of this proxy already have %d waits, which is the limit", maxAllWaits)
 	}
 }
 

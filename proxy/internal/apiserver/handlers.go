@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -94,7 +93,7 @@ func (c *caller) ticketRequest(ctx context.Context, m *api.Ticket) (protocol.Mes
 // rename changes the title of a session.
 func (c *caller) rename(ctx context.Context, m *api.Rename) (protocol.Message, error) {
 	if len(m.Title) > protocol.MaxTitle {
-		return nil, protocol.TooLarge(fmt.Sprintf("a title has at most %d bytes", protocol.MaxTitle))
+		return nil, protocol.TooLarge("a title has at most %d bytes", protocol.MaxTitle)
 	}
 	return passOn(ctx, c, m, policy.VerbType, func(_ *passing, m *api.Rename) protocol.Message {
 		return wire.Relabel{Labels: map[string]string{protocol.LabelTitle: m.Title}}
@@ -155,7 +154,7 @@ func (c *conn) spawn(ctx context.Context, q *request, create protocol.Message, e
 	window := s.cfg.EarlyExit
 	if earlyMS != nil {
 		if *earlyMS > maxEarlyExit.Milliseconds() {
-			return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("the time for an early exit must be at most %v", maxEarlyExit))
+			return nil, protocol.Errorf(protocol.CodeInvalidArgument, "the time for an early exit must be at most %v", maxEarlyExit)
 		}
 		window = time.Duration(max(0, *earlyMS)) * time.Millisecond
 	}
@@ -170,7 +169,7 @@ func (c *conn) spawn(ctx context.Context, q *request, create protocol.Message, e
 	}
 	made, ok := reply.(*wire.Session)
 	if !ok {
-		return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with "+reply.MessageType())
+		return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with %s", reply.MessageType())
 	}
 	c.observe(policy.Event{Kind: policy.EventSpawned, SessionID: string(made.Session.ID), Labels: made.Session.Labels})
 	return &made.Session, c.checkEarly(ctx, q, &made.Session, window, asked)

@@ -39,7 +39,7 @@ func policyError(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &no):
-		return protocol.Errorf(protocol.Code(no.Code), no.Message[:min(len(no.Message), maxRefusal)])
+		return protocol.Errorf(protocol.Code(no.Code), "%s", no.Message[:min(len(no.Message), maxRefusal)])
 	case errors.As(err, &e), errors.Is(err, context.Canceled):
 		return err
 	}
@@ -61,7 +61,7 @@ func (c *caller) authenticate(ctx context.Context, hello *api.Hello) error {
 	case c.from.Principal != nil: // the ticket or the cookie contains it
 		return nil
 	}
-	err := error(protocol.Errorf(protocol.CodeUnauthorized, reason))
+	err := error(protocol.Errorf(protocol.CodeUnauthorized, "%s", reason))
 	if reason == "" {
 		shown := policy.Credentials{Token: hello.Token, Transport: c.from.Transport, PID: c.from.PID, Client: hello.Client}
 		if own {
@@ -89,7 +89,7 @@ func (c *caller) vouch(m *api.Vouch) error {
 		reason = "the user that the gate names is not valid"
 	}
 	if reason != "" {
-		err := protocol.Errorf(protocol.CodeUnauthorized, reason)
+		err := protocol.Errorf(protocol.CodeUnauthorized, "%s", reason)
 		c.reportRejected(err)
 		return err
 	}
@@ -216,7 +216,7 @@ func (c *caller) resolve(ctx context.Context, m *api.TerminalOpen) (spec protoco
 // taskSpec converts a task into the session to start.
 func taskSpec(r policy.TaskRequest, task policy.Task, size protocol.Size) (protocol.SpawnSpec, error) {
 	if task.WorkDir == "" {
-		return protocol.SpawnSpec{}, protocol.Errorf(protocol.CodeTaskNotFound, "task "+r.TaskID+" has no work_dir: the policy must return one")
+		return protocol.SpawnSpec{}, protocol.Errorf(protocol.CodeTaskNotFound, "task %s has no work_dir: the policy must return one", r.TaskID)
 	}
 	labels := map[string]string{
 		protocol.LabelTask: r.TaskID, protocol.LabelWorkspace: r.WorkspaceID, protocol.LabelUser: r.UserID,

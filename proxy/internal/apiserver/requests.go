@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"fmt"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
@@ -265,7 +264,7 @@ func passOn[M, R protocol.Message](ctx context.Context, c *caller, m *M, verb po
 	}
 	r, ok := any(answer).(*R)
 	if !ok {
-		return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with "+answer.MessageType())
+		return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with %s", answer.MessageType())
 	}
 	if s, ok := answer.(*wire.Session); ok && !c.canSee(&s.Session) { // another session took the id meanwhile
 		return nil, notFound(l.requestedID)
@@ -292,7 +291,7 @@ func (p *passing) explain(m protocol.Message, err error) error {
 	if p.isAboutCage {
 		return err // the supervisor's own error tells why
 	}
-	return protocol.Errorf(protocol.CodeUnsupported, fmt.Sprintf("the running supervisor does not know %s: upgrade it with proxy upgrade", m.MessageType()))
+	return protocol.Errorf(protocol.CodeUnsupported, "the running supervisor does not know %s: upgrade it with proxy upgrade", m.MessageType())
 }
 
 // done is the reply to a request that has no result.
@@ -310,7 +309,7 @@ func described(p *passing, r *wire.Session) protocol.Message {
 
 // request answers one request.
 func (c *conn) request(ctx context.Context, q *request, m protocol.Message, requestID string) {
-	err := error(protocol.Errorf(protocol.CodeUnsupported, m.MessageType()+" is not a request"))
+	err := error(protocol.Errorf(protocol.CodeUnsupported, "%s is not a request", m.MessageType()))
 	if answer, ok := handlers[m.MessageType()]; ok {
 		err = answer(ctx, c, q, m)
 	}

@@ -84,7 +84,7 @@ func (c *conn) checkPassKey(r *Record) error {
 	if c.from.Share != nil {
 		text = "the share link was revoked: ask for a new one"
 	}
-	err := protocol.Errorf(protocol.CodeUnauthorized, text)
+	err := protocol.Errorf(protocol.CodeUnauthorized, "%s", text)
 	c.s.refusals.Of(c.log).Info().Str(logging.Code, string(err.Code)).Msg("client refused")
 	return err
 }

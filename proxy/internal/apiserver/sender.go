@@ -31,7 +31,7 @@ func (o *sender) sendAfter(m protocol.Message, before func()) {
 	o.server.countRefusal(m)
 	b, err := protocol.Encode(m)
 	if err == nil && len(b)+1 > frame.Max {
-		err = protocol.Errorf(protocol.CodeFrameTooLarge, m.MessageType()+" is too large")
+		err = protocol.Errorf(protocol.CodeFrameTooLarge, "%s is too large", m.MessageType())
 	}
 	if err != nil {
 		o.logger.Error().Err(err).Msg("message not sent")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"strings"
 	"time"
 
@@ -49,7 +48,7 @@ func (c *caller) share(ctx context.Context, m *api.Share) (protocol.Message, err
 		return nil, err
 	}
 	if m.TTLMS < 0 || m.TTLMS > maxShareLife.Milliseconds() {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("the time of a share link must be at most %v", maxShareLife))
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "the time of a share link must be at most %v", maxShareLife)
 	}
 	if c.s.cfg.Web == "" {
 		return nil, protocol.Errorf(protocol.CodeUnsupported, "this proxy serves no web page: run proxy web, which makes it serve one, or set web in the settings (HOLDFAST_WEB) and then run proxy --handoff")

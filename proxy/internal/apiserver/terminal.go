@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"fmt"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
@@ -90,7 +89,7 @@ func (c *conn) terminalData(m *api.TerminalData) {
 	}
 	if n := a.typist.Add(m.Data); n < len(m.Data) {
 		c.send(terminalError(protocol.Request{}, m.SessionID, protocol.Errorf(protocol.CodeInputFull,
-			fmt.Sprintf("the session accepts no more input now: the last %d of %d bytes were dropped; send them again later", len(m.Data)-n, len(m.Data)))))
+			"the session accepts no more input now: the last %d of %d bytes were dropped; send them again later", len(m.Data)-n, len(m.Data))))
 	}
 }
 
@@ -109,7 +108,7 @@ func (c *conn) terminalResize(m *api.TerminalResize) {
 }
 
 func noTerminal(id protocol.SessionID) error {
-	return protocol.Errorf(protocol.CodeSessionNotFound, "this connection has no terminal "+string(id))
+	return protocol.Errorf(protocol.CodeSessionNotFound, "this connection has no terminal %s", id)
 }
 
 // terminalClose terminates the session. It answers only if that fails.

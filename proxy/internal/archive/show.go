@@ -106,7 +106,7 @@ func (p *player) segment(i int) (*Segment, error) {
 // find returns the offset of a moment, and the number of the segment that ends at it or contains it.
 func (p *player) find(at *protocol.Moment) (offset uint64, i int, err error) {
 	if len(p.segments) == 0 {
-		return 0, 0, protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("recording %s has no segments", p.name))
+		return 0, 0, protocol.Errorf(protocol.CodeNotStored, "recording %s has no segments", p.name)
 	}
 	switch {
 	case at == nil:
@@ -136,7 +136,7 @@ func (p *player) findOffset(offset uint64) (uint64, int, error) {
 		}
 	}
 	sum := p.summary()
-	return 0, 0, protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("offset %d is not recorded; the recording has the output from %d to %d", offset, sum.Start, sum.End))
+	return 0, 0, protocol.Errorf(protocol.CodeNotStored, "offset %d is not recorded; the recording has the output from %d to %d", offset, sum.Start, sum.End)
 }
 
 // firstTime returns the first segment of from to before, without before, that can be read and has times, and its first time. The
@@ -174,7 +174,7 @@ func (p *player) findTime(t time.Time) (uint64, int, error) {
 		if _, err := p.segment(0); err != nil && !errors.Is(err, fs.ErrNotExist) { // the time may be in it
 			return 0, 0, err
 		}
-		return 0, 0, protocol.Errorf(protocol.CodeNotStored, "the screen at "+t.Local().Format(time.DateTime)+" is not recorded; the recording begins later")
+		return 0, 0, protocol.Errorf(protocol.CodeNotStored, "the screen at %s is not recorded; the recording begins later", t.Local().Format(time.DateTime))
 	}
 	seg, err := p.segment(low - 1)
 	if err != nil {
@@ -248,7 +248,7 @@ func (p *player) show(offset uint64, i int, spec protocol.ScreenSpec) (c protoco
 }
 
 func (p *player) notExact(offset uint64) error {
-	return protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("the screen at offset %d is not recorded, because output before it is missing; proxy verify %s names the gaps", offset, p.name))
+	return protocol.Errorf(protocol.CodeNotStored, "the screen at offset %d is not recorded, because output before it is missing; proxy verify %s names the gaps", offset, p.name)
 }
 
 // print prints the output of a segment from one offset to another, with its changes of size. It returns the offset

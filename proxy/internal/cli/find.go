@@ -38,7 +38,7 @@ func (a *App) hostOf(ctx context.Context, id protocol.SessionID) (string, error)
 	case err != nil:
 		return "", fmt.Errorf("session %s is not on this host, and the gate cannot be asked: %w", id, err)
 	case len(rows) == 0:
-		return "", protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("session %s is neither on this host nor on a host of the gate", id))
+		return "", protocol.Errorf(protocol.CodeSessionNotFound, "session %s is neither on this host nor on a host of the gate", id)
 	case len(rows) == 1:
 		return rows[0].Host, nil
 	}
@@ -49,7 +49,7 @@ func (a *App) hostOf(ctx context.Context, id protocol.SessionID) (string, error)
 	if len(rows) > maxCandidates {
 		names = append(names, "…")
 	}
-	return "", protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("several hosts have a session %s; name one of them: %s", id, strings.Join(names, ", ")))
+	return "", protocol.Errorf(protocol.CodeSessionNotFound, "several hosts have a session %s; name one of them: %s", id, strings.Join(names, ", "))
 }
 
 // mayBeHere reports whether this host may have the session id. If it cannot be told, the command meets the

@@ -139,7 +139,7 @@ func readHistory(ctx context.Context, c *client.Client, id protocol.SessionID, o
 		case all == nil:
 			all = part
 		case part.Instance != all.Instance:
-			return nil, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s was started again meanwhile", id))
+			return nil, protocol.Errorf(protocol.CodeInstanceMismatch, "session %s was started again meanwhile", id)
 		default:
 			addHistory(all, part)
 		}

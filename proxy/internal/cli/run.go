@@ -122,8 +122,7 @@ func (a *App) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 			return err
 		}
 		if !slices.EqualFunc(s.Session.Argv, protocol.CutArgv(argv), isMaskedFrom) {
-			return protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf(
-				"run %s has another command: %s", s.SessionID, plain.Text(commandLine(s.Session.Argv))))
+			return protocol.Errorf(protocol.CodeSessionExists, "run %s has another command: %s", s.SessionID, plain.Text(commandLine(s.Session.Argv)))
 		}
 		warnUnmasked(&s.Session)
 		r := &oneRun{c: c, o: o, joins: joins, s: s.Session, signals: signals, ending: a.ending, out: Raw(cmd)}
@@ -156,7 +155,7 @@ func (o *runOptions) start(asked context.Context, c *client.Client, request clie
 		}
 		err = exitcode.Newf(code, "the start of run %s was not confirmed, so it may still start; the same command with --id %s returns to it", request.ID, request.ID)
 	case protocol.CodeOf(err) == protocol.CodeSessionExists && o.id != "":
-		err = protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("%s; it was not started by proxy run", protocol.AsError(err).Message))
+		err = protocol.Errorf(protocol.CodeSessionExists, "%s; it was not started by proxy run", protocol.AsError(err).Message)
 	}
 	return s, err
 }

@@ -19,7 +19,7 @@ import (
 // reach the supervisor. The caller must close the link.
 func dialSupervisor(ctx context.Context, dirs config.Dirs, secret, name string) (*link.Conn, error) {
 	if err := keeperstate.CheckHeld(dirs.Runtime); err != nil { // the keeper holds the socket, so a connection would get no answer
-		return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, err.Error())
+		return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, "%v", err)
 	}
 	nc, _, err := socket.Dial(ctx, dirs.Socket(config.SupervisorSocket))
 	if err != nil {

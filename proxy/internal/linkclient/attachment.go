@@ -89,7 +89,7 @@ func (a *Attachment) attach(ctx context.Context, spec protocol.AttachSpec) (*pro
 	attached, ok := reply.(*wire.Attached)
 	if !ok {
 		st.Abort()
-		return nil, protocol.Errorf(protocol.CodeInternal, "attach answered by "+reply.MessageType())
+		return nil, protocol.Errorf(protocol.CodeInternal, "attach answered by %s", reply.MessageType())
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

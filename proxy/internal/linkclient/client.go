@@ -243,7 +243,7 @@ func list(ctx context.Context, conn *link.Conn, m protocol.Message) ([]protocol.
 	defer st.Abort()
 	part, ok := first.(*wire.Sessions)
 	if !ok {
-		return nil, protocol.Errorf(protocol.CodeInternal, "list answered by "+first.MessageType())
+		return nil, protocol.Errorf(protocol.CodeInternal, "list answered by %s", first.MessageType())
 	}
 	if !part.More {
 		return part.Sessions, nil

@@ -39,7 +39,7 @@ func (s *Subscription) open(ctx context.Context) (*wire.Subscribed, error) {
 	first, ok := reply.(*wire.Subscribed)
 	if !ok {
 		st.Abort()
-		return nil, protocol.Errorf(protocol.CodeInternal, "events answered by "+reply.MessageType())
+		return nil, protocol.Errorf(protocol.CodeInternal, "events answered by %s", reply.MessageType())
 	}
 	s.release = context.AfterFunc(ctx, st.Abort)
 	s.st, s.instance, s.seq = st, first.Instance, first.Seq
@@ -87,7 +87,7 @@ func (c *Client) Status(ctx context.Context) (protocol.ProcessStatus, error) {
 	}
 	report, ok := reply.(*wire.StatusReport)
 	if !ok {
-		return protocol.ProcessStatus{}, protocol.Errorf(protocol.CodeInternal, "status answered by "+reply.MessageType())
+		return protocol.ProcessStatus{}, protocol.Errorf(protocol.CodeInternal, "status answered by %s", reply.MessageType())
 	}
 	return report.Supervisor, nil
 }

@@ -279,7 +279,7 @@ func (q *question) pin(ctx context.Context, conn *link.Conn) error {
 	}
 	found, ok := reply.(*wire.Session)
 	if !ok {
-		return protocol.Errorf(protocol.CodeInternal, "info answered by "+reply.MessageType())
+		return protocol.Errorf(protocol.CodeInternal, "info answered by %s", reply.MessageType())
 	}
 	if found.Session.CreatedAt.After(q.firstAsked) {
 		return errDone

@@ -21,7 +21,7 @@ func (c *Client) Stats(ctx context.Context) (*wire.StatsReport, error) {
 	}
 	report, ok := reply.(*wire.StatsReport)
 	if !ok {
-		return nil, protocol.Errorf(protocol.CodeInternal, "stats answered by "+reply.MessageType())
+		return nil, protocol.Errorf(protocol.CodeInternal, "stats answered by %s", reply.MessageType())
 	}
 	return report, nil
 }

@@ -39,7 +39,7 @@ func TestStats(t *testing.T) {
 		t.Errorf("Answers returned %v", err)
 	}
 	s.Answer(func(st *link.Stream, m protocol.Message) {
-		_ = st.Fail(protocol.Errorf(protocol.CodeUnsupported, m.MessageType()))
+		_ = st.Fail(protocol.Errorf(protocol.CodeUnsupported, "%s", m.MessageType()))
 	})
 	_, err = c.Stats(testkit.Soon(t))
 	wantCode(t, "a refusal", err, protocol.CodeUnsupported)

@@ -3,7 +3,6 @@ package mcp
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -75,7 +74,7 @@ type historyInput struct {
 
 func (s *server) history(ctx context.Context, in historyInput) (string, error) {
 	if in.Lines < 0 || in.Lines > protocol.MaxHistoryLines {
-		return "", protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("lines must be at least 0 and at most %d", protocol.MaxHistoryLines))
+		return "", protocol.Errorf(protocol.CodeInvalidArgument, "lines must be at least 0 and at most %d", protocol.MaxHistoryLines)
 	}
 	o := client.HistoryOptions{Lines: in.Lines, Command: in.Command}
 	if in.Before > 0 {
@@ -225,7 +224,7 @@ func (s *server) send(ctx context.Context, in sendInput) (string, error) {
 	}
 	// Wrong arguments must be found before the text is sent, because the agent repeats its call with the text.
 	if err := keyname.Check(in.Keys); err != nil {
-		return "", protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
+		return "", protocol.Errorf(protocol.CodeInvalidArgument, "%v", err)
 	}
 	spec := protocol.AwaitSpec{SessionID: id, Text: in.WaitText, IdleMS: in.IdleMS}
 	hasCondition := in.WaitText != "" || in.IdleMS != 0
@@ -325,7 +324,7 @@ func (s *server) mayControl(ctx context.Context, id protocol.SessionID) error {
 		return err
 	}
 	if info.Originator != originator {
-		return protocol.Errorf(protocol.CodePermissionDenied, fmt.Sprintf("session %s was not started by the tool run, and the user has permitted only such sessions; proxy mcp --control all permits all", id))
+		return protocol.Errorf(protocol.CodePermissionDenied, "session %s was not started by the tool run, and the user has permitted only such sessions; proxy mcp --control all permits all", id)
 	}
 	return nil
 }
@@ -460,7 +459,7 @@ func limitBytes(wanted int) int {
 
 func timeLimit(seconds float64) (time.Duration, error) {
 	if seconds < 0 || seconds > maxWait.Seconds() {
-		return 0, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("timeout_s must be at least 0 and at most %v", maxWait.Seconds()))
+		return 0, protocol.Errorf(protocol.CodeInvalidArgument, "timeout_s must be at least 0 and at most %v", maxWait.Seconds())
 	}
 	if seconds == 0 {
 		return defaultWait, nil

@@ -83,7 +83,7 @@ func (k *Key) Seal(p Pass) (string, error) {
 	text := version + "." + encoding.EncodeToString(payload)
 	text += "." + encoding.EncodeToString(k.mac(text))
 	if len(text) > MaxLen {
-		return "", protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("the pass has %d bytes, but a browser stores only %d: let the policy return a shorter user, workspace or roles", len(text), MaxLen))
+		return "", protocol.Errorf(protocol.CodeLimitExceeded, "the pass has %d bytes, but a browser stores only %d: let the policy return a shorter user, workspace or roles", len(text), MaxLen)
 	}
 	return text, nil
 }

@@ -67,5 +67,5 @@ func mismatch(path string, version int) error {
 }
 
 func failure(code protocol.Code, message string) *protocol.Error {
-	return protocol.Errorf(code, message)
+	return protocol.Errorf(code, "%s", message)
 }

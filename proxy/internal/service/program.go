@@ -31,7 +31,7 @@ func Program(called, exe string) (string, error) {
 	for _, p := range []string{path, exe} {
 		if isTemporary(p) {
 			return "", protocol.Errorf(protocol.CodeInvalidArgument,
-				fmt.Sprintf("%s is what \"go run\" has built, which goes away; install the programs (go install ./proxy ./supervisor) and run the installed proxy", p))
+				"%s is what \"go run\" has built, which goes away; install the programs (go install ./proxy ./supervisor) and run the installed proxy", p)
 		}
 	}
 	return path, nil

@@ -16,7 +16,6 @@ package service
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"unicode"
@@ -79,11 +78,11 @@ func (s Spec) check() error {
 	}
 	for _, path := range append([]string{s.Program, s.Dir, s.Log}, s.Env...) {
 		if !utf8.ValidString(path) || strings.ContainsFunc(path, unicode.IsControl) {
-			return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("%q has characters that a unit cannot contain; choose another path", path))
+			return protocol.Errorf(protocol.CodeInvalidArgument, "%q has characters that a unit cannot contain; choose another path", path)
 		}
 	}
 	if !filepath.IsAbs(s.Program) {
-		return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("the program's path %q is not absolute", s.Program))
+		return protocol.Errorf(protocol.CodeInvalidArgument, "the program's path %q is not absolute", s.Program)
 	}
 	return nil
 }

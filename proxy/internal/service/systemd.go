@@ -18,7 +18,7 @@ type systemd struct{ dir string } // directory of the units
 func (m systemd) unit(s Spec) (Unit, error) {
 	if strings.ContainsAny(s.Program, `"'\`) {
 		return Unit{}, protocol.Errorf(protocol.CodeInvalidArgument,
-			fmt.Sprintf("systemd runs no program with a quote or a backslash in its path, such as %s; move it", s.Program))
+			"systemd runs no program with a quote or a backslash in its path, such as %s; move it", s.Program)
 	}
 	name := "holdfast"
 	if s.Proxy != config.DefaultProxy {

@@ -60,7 +60,7 @@ func (d *Difference) Error() string {
 }
 
 // Unwrap returns the error code internal, because one of the two proxies is wrong.
-func (d *Difference) Unwrap() error { return protocol.Errorf(protocol.CodeInternal, d.Error()) }
+func (d *Difference) Unwrap() error { return protocol.Errorf(protocol.CodeInternal, "%v", d) }
 
 // A comparison is a comparison in progress.
 type comparison struct {
@@ -175,11 +175,11 @@ func (c *comparison) look(ctx context.Context, asks []Ask) (local, remote []View
 // checkAnswer returns an error unless the views belong to the asks.
 func checkAnswer(asks []Ask, views []View) error {
 	if len(views) != len(asks) {
-		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the other proxy answers %d asks with %d views", len(asks), len(views)))
+		return protocol.Errorf(protocol.CodeInternal, "the other proxy answers %d asks with %d views", len(asks), len(views))
 	}
 	for i, v := range views {
 		if v.Session != asks[i].Session {
-			return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the other proxy was asked for session %s, and tells of %.80q", asks[i].Session, string(v.Session)))
+			return protocol.Errorf(protocol.CodeInternal, "the other proxy was asked for session %s, and tells of %.80q", asks[i].Session, string(v.Session))
 		}
 	}
 	return nil

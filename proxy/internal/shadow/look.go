@@ -62,10 +62,10 @@ func (a Ask) validate() error {
 		return err
 	}
 	if !protocol.ValidID(string(a.Instance)) {
-		return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("an instance must have the form of an id, it is %.80q", string(a.Instance)))
+		return protocol.Errorf(protocol.CodeInvalidArgument, "an instance must have the form of an id, it is %.80q", string(a.Instance))
 	}
 	if a.From > 0 && a.From >= a.To {
-		return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("there is no output from %d to %d", a.From, a.To))
+		return protocol.Errorf(protocol.CodeInvalidArgument, "there is no output from %d to %d", a.From, a.To)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func viewOnce(ctx context.Context, c *linkclient.Client, ask Ask) (View, error) 
 	defer context.AfterFunc(ctx, st.Abort)()
 	info, ok := reply.(*wire.Attached)
 	if !ok {
-		return view, protocol.Errorf(protocol.CodeInternal, "attach answered by "+reply.MessageType())
+		return view, protocol.Errorf(protocol.CodeInternal, "attach answered by %s", reply.MessageType())
 	}
 	if info.Session.Instance != ask.Instance || info.Session.State == protocol.StateExited {
 		view.Gone = true
@@ -179,7 +179,7 @@ func (v *View) screen(st *link.Stream, info *wire.Attached) error {
 func (v *View) output(st *link.Stream, ask Ask, info *wire.Attached) error {
 	v.Offset = ask.To
 	if info.Session.OutputOffset < ask.To { // it may never be printed
-		return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("offset %d was not printed yet, the end is %d", ask.To, info.Session.OutputOffset))
+		return protocol.Errorf(protocol.CodeInvalidArgument, "offset %d was not printed yet, the end is %d", ask.To, info.Session.OutputOffset)
 	}
 	if info.Replay != protocol.ReplayExact || info.Offset != ask.From {
 		v.Unseen = true
@@ -205,7 +205,7 @@ func (v *View) read(st *link.Stream, kind frame.Kind, offset, n uint64) error {
 				return err
 			}
 			if at != offset {
-				return protocol.Errorf(protocol.CodeBadFrame, fmt.Sprintf("data at offset %d, want %d", at, offset))
+				return protocol.Errorf(protocol.CodeBadFrame, "data at offset %d, want %d", at, offset)
 			}
 			if kind == frame.Output { // all frames of a snapshot have the same offset
 				offset += uint64(len(data))
@@ -219,7 +219,7 @@ func (v *View) read(st *link.Stream, kind frame.Kind, offset, n uint64) error {
 				return nil
 			}
 		case frame.Output, frame.Snapshot, frame.View:
-			return protocol.Errorf(protocol.CodeBadFrame, fmt.Sprintf("a frame of kind %d, want %d", got, kind))
+			return protocol.Errorf(protocol.CodeBadFrame, "a frame of kind %d, want %d", got, kind)
 		}
 	}
 	v.Sum = hex.EncodeToString(sum.Sum(nil))

@@ -55,7 +55,7 @@ func (f *fakeSupervisor) answer(st *link.Stream, m protocol.Message) {
 	case *wire.Attach:
 		f.attach(st, m)
 	default:
-		_ = st.Fail(protocol.Errorf(protocol.CodeUnsupported, m.MessageType()))
+		_ = st.Fail(protocol.Errorf(protocol.CodeUnsupported, "%s", m.MessageType()))
 	}
 }
 

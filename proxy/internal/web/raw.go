@@ -74,7 +74,7 @@ func queryInt(r *request, name string) (int, error) {
 	}
 	n, err := strconv.ParseUint(v, 10, 31)
 	if err != nil {
-		return 0, protocol.Errorf(protocol.CodeInvalidArgument, name+" must be a whole number")
+		return 0, protocol.Errorf(protocol.CodeInvalidArgument, "%s must be a whole number", name)
 	}
 	return int(n), nil
 }

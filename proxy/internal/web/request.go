@@ -244,7 +244,7 @@ type refusal struct {
 func (no *refusal) Error() string { return fmt.Sprintf("%d: %v", no.status, no.err) }
 
 func refuse(status int, code protocol.Code, message string) *refusal {
-	return &refusal{status: status, err: protocol.Errorf(code, message)}
+	return &refusal{status: status, err: protocol.Errorf(code, "%s", message)}
 }
 
 // refuseMethod returns the refusal of a request whose method is none of those of its path.

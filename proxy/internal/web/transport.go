@@ -113,7 +113,7 @@ func (t *transport) Next() ([]byte, error) {
 		if v.status == ws.StatusMessageTooBig {
 			code = protocol.CodeFrameTooLarge
 		}
-		return nil, protocol.Errorf(code, v.reason)
+		return nil, protocol.Errorf(code, "%s", v.reason)
 	}
 	return m, err
 }

@@ -10,8 +10,6 @@
 package cage
 
 import (
-	"fmt"
-
 	"holdfast/protocol"
 )
 
@@ -36,5 +34,5 @@ const (
 // Unsupported returns the error for a request that needs a cage or a controller that is
 // missing.
 func Unsupported(what, why string) error {
-	return protocol.Errorf(protocol.CodeUnsupported, fmt.Sprintf("%s: %s (proxy doctor says more)", what, why))
+	return protocol.Errorf(protocol.CodeUnsupported, "%s: %s (proxy doctor says more)", what, why)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -37,7 +36,7 @@ func (s *Server) answer(ctx context.Context, st *link.Stream, reads *turns, requ
 	}
 	answer, ok := handlers[request.MessageType()]
 	if !ok {
-		return protocol.Errorf(protocol.CodeUnsupported, "message "+request.MessageType()+" is not a request that this supervisor knows")
+		return protocol.Errorf(protocol.CodeUnsupported, "message %s is not a request that this supervisor knows", request.MessageType())
 	}
 	return answer(ctx, s, st, request)
 }
@@ -256,7 +255,7 @@ func (s *Server) write(m *wire.Write) (protocol.Message, error) {
 	var accepted uint64
 	switch {
 	case len(m.Keys) > protocol.MaxKeys:
-		err = protocol.TooLarge(fmt.Sprintf("a request has at most %d keys", protocol.MaxKeys))
+		err = protocol.TooLarge("a request has at most %d keys", protocol.MaxKeys)
 	case len(m.Keys) > 0 && (m.Paste || len(m.Data) > 0):
 		err = protocol.Errorf(protocol.CodeInvalidArgument, "keys exclude data and paste; send one of them")
 	case len(m.Keys) > 0:
@@ -284,7 +283,7 @@ func (s *Server) signal(m *wire.Signal) (protocol.Message, error) {
 func parseSignal(name string) (syscall.Signal, error) {
 	sig, err := pty.ParseSignal(name)
 	if err != nil {
-		return 0, protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
+		return 0, protocol.Errorf(protocol.CodeInvalidArgument, "%v", err)
 	}
 	return sig, nil
 }
@@ -295,7 +294,7 @@ const maxGrace = time.Hour
 func (s *Server) terminate(m *wire.Terminate) (protocol.Message, error) {
 	end := session.End{Asker: m.Asker, Reason: m.Reason, TimedOut: m.TimedOut, All: m.All, Idle: time.Duration(m.IdleMS) * time.Millisecond}
 	if len(m.Reason) > protocol.MaxReasonLen {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("reason is longer than %d bytes", protocol.MaxReasonLen))
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "reason is longer than %d bytes", protocol.MaxReasonLen)
 	}
 	if m.SoftSignal != "" {
 		var err error
@@ -305,7 +304,7 @@ func (s *Server) terminate(m *wire.Terminate) (protocol.Message, error) {
 	}
 	if m.GraceMS != nil {
 		if *m.GraceMS < 0 || *m.GraceMS > maxGrace.Milliseconds() {
-			return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("the grace time must be between 0 and %v", maxGrace))
+			return nil, protocol.Errorf(protocol.CodeInvalidArgument, "the grace time must be between 0 and %v", maxGrace)
 		}
 		grace := time.Duration(*m.GraceMS) * time.Millisecond
 		end.Grace = &grace
@@ -358,7 +357,7 @@ func wait(ctx context.Context, ss *session.Session, _ *wire.Wait) (protocol.Mess
 		default:
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, protocol.Errorf(protocol.CodeTimeout, fmt.Sprintf("session %s was still running at the end of the timeout", ss.ID()))
+			return nil, protocol.Errorf(protocol.CodeTimeout, "session %s was still running at the end of the timeout", ss.ID())
 		}
 		return nil, ctx.Err()
 	}
@@ -377,7 +376,7 @@ func within(ctx context.Context, ms *int64) (context.Context, context.CancelFunc
 func await(ctx context.Context, ss *session.Session, m *wire.Await) (protocol.Message, error) {
 	info, err := ss.Await(ctx, m.AwaitSpec)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = protocol.Errorf(protocol.CodeTimeout, fmt.Sprintf("session %s did not reach the awaited condition before the timeout", ss.ID()))
+		err = protocol.Errorf(protocol.CodeTimeout, "session %s did not reach the awaited condition before the timeout", ss.ID())
 	}
 	return wire.Awaited{AwaitedInfo: info}, err
 }
@@ -418,7 +417,7 @@ func (s *Server) upgrade(ctx context.Context, st *link.Stream, m *wire.Upgrade) 
 
 func (s *Server) shutdown(ctx context.Context, st *link.Stream, m *wire.Shutdown) error {
 	if !m.EndSessions && !s.cfg.Sessions.CloseIfIdle(false) {
-		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("sessions that run: %d; end them first, or stop the supervisor together with them", s.cfg.Sessions.Live()))
+		return protocol.Errorf(protocol.CodeSessionRunning, "sessions that run: %d; end them first, or stop the supervisor together with them", s.cfg.Sessions.Live())
 	}
 	if err := s.cfg.Sessions.Shutdown(ctx, protocol.Asker{By: session.StopRequest}); err != nil {
 		return err

@@ -166,7 +166,7 @@ func (s *Server) serveLink(ctx context.Context, nc net.Conn, log zerolog.Logger)
 		select {
 		case room <- struct{}{}:
 		default:
-			_ = st.Fail(protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d streams are open on this link, which is the limit; close one", maxStreams)))
+			_ = st.Fail(protocol.Errorf(protocol.CodeLimitExceeded, "%d streams are open on this link, which is the limit; close one", maxStreams))
 			st.Abort()
 			continue
 		}
@@ -184,7 +184,7 @@ func (s *Server) serveLink(ctx context.Context, nc net.Conn, log zerolog.Logger)
 func (s *Server) welcome(hello *wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
 	secret, err := s.readSecret()
 	if err != nil {
-		return wire.Welcome{}, nil, protocol.Errorf(protocol.CodeUnauthorized, fmt.Sprintf("the supervisor refuses everyone until it can read its secret: %v", err))
+		return wire.Welcome{}, nil, protocol.Errorf(protocol.CodeUnauthorized, "the supervisor refuses everyone until it can read its secret: %v", err)
 	}
 	if secret != "" && subtle.ConstantTimeCompare([]byte(hello.Secret), []byte(secret)) != 1 {
 		return wire.Welcome{}, nil, protocol.Errorf(protocol.CodeUnauthorized, "the secret is missing or wrong")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -244,5 +243,5 @@ func (p *Past) noCommand(n, known int) error {
 	if known == 0 {
 		return protocol.Errorf(protocol.CodeNotStored, "no command of this session is known; its shell has reported none (see proxy new --shell-integration)")
 	}
-	return protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("command %d is not known; the oldest that is known is %d", n, -known))
+	return protocol.Errorf(protocol.CodeNotStored, "command %d is not known; the oldest that is known is %d", n, -known)
 }

@@ -106,7 +106,7 @@ func (p *Past) notStored(what string) error {
 		}
 		text += fmt.Sprintf(" and ends at offset %d", c.End)
 	}
-	return protocol.Errorf(protocol.CodeNotStored, text)
+	return protocol.Errorf(protocol.CodeNotStored, "%s", text)
 }
 
 // Offset returns the offset of a moment.
@@ -320,7 +320,7 @@ func (p *Past) ringPieces(from, to uint64, size protocol.Size) iter.Seq2[past.Pi
 func (b base) rebuild(ctx context.Context, offset uint64, lines, left int) (s Screen, err error) {
 	defer func() {
 		if why := recover(); why != nil {
-			s, err = Screen{}, protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the screen at offset %d cannot be shown because of a defect of the terminal core: %v\n%s", offset, why, debug.Stack()))
+			s, err = Screen{}, protocol.Errorf(protocol.CodeInternal, "the screen at offset %d cannot be shown because of a defect of the terminal core: %v\n%s", offset, why, debug.Stack())
 		}
 	}()
 	s.IsExact = b.isExact
@@ -386,7 +386,7 @@ func (s *Screen) apply(ctx context.Context, p past.Piece, left int) (int, error)
 				return left, err
 			}
 			if left < 0 {
-				return left, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("the output before offset %d takes too long to be shown again", p.Offset))
+				return left, protocol.Errorf(protocol.CodeLimitExceeded, "the output before offset %d takes too long to be shown again", p.Offset)
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"regexp/syntax"
 	"runtime/debug"
@@ -269,7 +268,7 @@ func (f *finder) find(u unit, room *searchRoom, before uint64, limit int) (found
 	start, end := u.start, u.end
 	defer func() {
 		if why := recover(); why != nil {
-			err = protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the output from offset %d to %d cannot be searched because of a defect: %v\n%s", start, end, why, debug.Stack()))
+			err = protocol.Errorf(protocol.CodeInternal, "the output from offset %d to %d cannot be searched because of a defect: %v\n%s", start, end, why, debug.Stack())
 		}
 	}()
 	output, times, err := u.append(slices.Grow(room.output[:0], int(u.end-u.start)), int(u.end-u.start))

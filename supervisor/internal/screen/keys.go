@@ -17,7 +17,7 @@ func (s *Screen) Keys(names []string) ([]byte, error) {
 	modes := s.term.Modes()
 	sent, err := keyname.Encode(names, keyname.Modes{ApplicationCursor: modes.ApplicationCursor, NewLine: modes.NewLine})
 	if err != nil {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "%v", err)
 	}
 	return sent, nil
 }

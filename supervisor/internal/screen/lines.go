@@ -194,7 +194,7 @@ func invalid(err error) error {
 	if e, ok := errors.AsType[*syntax.Error](err); ok {
 		err = errors.New(e.Code.String())
 	}
-	return protocol.Errorf(protocol.CodeInvalidArgument, "pattern: "+err.Error())
+	return protocol.Errorf(protocol.CodeInvalidArgument, "pattern: %v", err)
 }
 
 // Take copies the next n lines from the screen. If the lines are long, it copies fewer.

@@ -182,13 +182,13 @@ func (i *identity) checkAttach(spec protocol.AttachSpec, exit *protocol.ExitReco
 	r := spec.Resume
 	switch {
 	case r != nil && r.Instance != i.instance:
-		return protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s is instance %s, not %s; attach without resume", i.id, i.instance, r.Instance))
+		return protocol.Errorf(protocol.CodeInstanceMismatch, "session %s is instance %s, not %s; attach without resume", i.id, i.instance, r.Instance)
 	case r == nil && exit != nil:
 		return exitedError(i.id, exit)
 	case count >= maxAttachments:
-		return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("session %s has %d attachments, which is the limit; detach one", i.id, count))
+		return protocol.Errorf(protocol.CodeLimitExceeded, "session %s has %d attachments, which is the limit; detach one", i.id, count)
 	case r != nil && r.Offset > end:
-		return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("cannot resume at offset %d: the output ends at %d", r.Offset, end))
+		return protocol.Errorf(protocol.CodeInvalidArgument, "cannot resume at offset %d: the output ends at %d", r.Offset, end)
 	}
 	return nil
 }
@@ -225,10 +225,9 @@ func (s *Session) admit(a *Attachment) (isReplacement bool, err error) {
 func (i *identity) checkWriter(spec protocol.AttachSpec, attempt, move uint64, isWriter bool) error {
 	switch {
 	case isLate(spec, attempt, move):
-		return protocol.Errorf(protocol.CodeSuperseded, fmt.Sprintf("a later attach request of the same client has reached session %s; this one is void", i.id))
+		return protocol.Errorf(protocol.CodeSuperseded, "a later attach request of the same client has reached session %s; this one is void", i.id)
 	case isWriter && spec.Mode == protocol.ModeReadOnly:
-		return protocol.Errorf(protocol.CodePermissionDenied, fmt.Sprintf(
-			"a read-only attachment to session %s cannot use the name of a writer that may write, or has written; choose another writer, or none", i.id))
+		return protocol.Errorf(protocol.CodePermissionDenied, "a read-only attachment to session %s cannot use the name of a writer that may write, or has written; choose another writer, or none", i.id)
 	}
 	return nil
 }
@@ -277,7 +276,7 @@ func (s *Session) replaceRivals(a *Attachment) (isReplacement bool, err error) {
 	own, rivals := s.viewers.conflicts(a)
 	if len(rivals) > 0 && !a.spec.Steal {
 		rival := cmp.Or(rivals[0].spec.Client, "another client")
-		return false, protocol.Errorf(protocol.CodeAlreadyAttached, fmt.Sprintf("session %s is attached by %s; attach with steal to replace it", s.id, rival))
+		return false, protocol.Errorf(protocol.CodeAlreadyAttached, "session %s is attached by %s; attach with steal to replace it", s.id, rival)
 	}
 	for _, other := range own {
 		a.number, a.since = other.number, other.since
@@ -432,7 +431,7 @@ func (a *Attachment) checkAttached() error {
 }
 
 func (a *Attachment) notAttached() error {
-	return protocol.Errorf(protocol.CodeNotAttached, fmt.Sprintf("this attachment of session %s has ended", a.s.id))
+	return protocol.Errorf(protocol.CodeNotAttached, "this attachment of session %s has ended", a.s.id)
 }
 
 // Type accepts input of this attachment at the writer's offset. Errors: permission_denied,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"time"
 
@@ -89,7 +88,7 @@ func (i *identity) parseMark(p []byte) (*mark, error) {
 		return nil, wrong
 	}
 	if string(instance) != string(i.instance) {
-		return nil, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("the mark belongs to an earlier instance of session %s; take a new one", i.id))
+		return nil, protocol.Errorf(protocol.CodeInstanceMismatch, "the mark belongs to an earlier instance of session %s; take a new one", i.id)
 	}
 	return &mark{time.UnixMilli(int64(at)), m}, nil
 }
@@ -149,7 +148,7 @@ type awaiters map[*awaiter]struct{}
 // add adds an awaiter to those that are notified. Errors: limit_exceeded.
 func (all *awaiters) add(w *awaiter, id protocol.SessionID) error {
 	if len(*all) >= maxAwaits {
-		return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d requests already wait for session %s; retry when one has ended", maxAwaits, id))
+		return protocol.Errorf(protocol.CodeLimitExceeded, "%d requests already wait for session %s; retry when one has ended", maxAwaits, id)
 	}
 	if *all == nil {
 		*all = make(awaiters)

@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 
 	"holdfast/protocol"
@@ -73,7 +72,7 @@ func (i *identity) parseReaderMark(p []byte) (*readerMark, error) {
 		return nil, wrong
 	}
 	if binary.LittleEndian.Uint32(body[1:]) != crc32.ChecksumIEEE([]byte(i.instance)) {
-		return nil, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("the mark belongs to an earlier instance of session %s; ask without a mark", i.id))
+		return nil, protocol.Errorf(protocol.CodeInstanceMismatch, "the mark belongs to an earlier instance of session %s; ask without a mark", i.id)
 	}
 	m := screen.ReaderMark{Epoch: binary.LittleEndian.Uint32(body[1+checkBytes:]), Seq: v[0], Top: v[1], Next: v[1] + v[2], Alternate: v[3] == 1}
 	return &readerMark{m, v[4]}, nil

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"time"
 
 	"holdfast/protocol"
@@ -30,10 +29,10 @@ func (s *Session) Clear(all bool) error {
 		return err
 	}
 	if !kept {
-		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("session %s is cleared, but the keyframe could not be saved: the lines may come back with the next supervisor; clear again", s.id))
+		return protocol.Errorf(protocol.CodeInternal, "session %s is cleared, but the keyframe could not be saved: the lines may come back with the next supervisor; clear again", s.id)
 	}
 	if err := s.recording.renew(renewTime); err != nil {
-		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("session %s is cleared, but its files on disk still have the lines: %v", s.id, err))
+		return protocol.Errorf(protocol.CodeInternal, "session %s is cleared, but its files on disk still have the lines: %v", s.id, err)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"slices"
 
 	"holdfast/protocol"
@@ -57,11 +56,11 @@ func (l commandLog) find(number int) (*protocol.CommandInfo, error) {
 		return nil, protocol.Errorf(protocol.CodeNotStored, "the session keeps no ended command; only a shell with shell integration reports its commands")
 	}
 	if i < 0 || i >= len(l) {
-		return nil, protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("the session does not keep a command %d; the ended commands that it keeps are %d to %d", number, l[0].Count, l[len(l)-1].Count))
+		return nil, protocol.Errorf(protocol.CodeNotStored, "the session does not keep a command %d; the ended commands that it keeps are %d to %d", number, l[0].Count, l[len(l)-1].Count)
 	}
 	c := l[i]
 	if c.Output == nil {
-		return nil, protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("the place of the output of command %d is unknown", number))
+		return nil, protocol.Errorf(protocol.CodeNotStored, "the place of the output of command %d is unknown", number)
 	}
 	return &c, nil
 }

@@ -123,10 +123,10 @@ func (o *orders) decide(e End, id protocol.SessionID, use inUse) (endStep, error
 		return endNothing, nil
 	}
 	if e.Idle > 0 && use.isFrozen {
-		return endNothing, protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s is frozen and therefore not idle; thaw it first", id))
+		return endNothing, protocol.Errorf(protocol.CodeSessionRunning, "session %s is frozen and therefore not idle; thaw it first", id)
 	}
 	if e.Idle > 0 && (use.unusedFor < e.Idle || use.hasOutput) {
-		return endNothing, protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s is not idle: its last input or output was %v ago", id, use.unusedFor.Round(time.Millisecond)))
+		return endNothing, protocol.Errorf(protocol.CodeSessionRunning, "session %s is not idle: its last input or output was %v ago", id, use.unusedFor.Round(time.Millisecond))
 	}
 	if !use.hasEnded {
 		return endBegins, nil
@@ -326,7 +326,7 @@ func (c *child) checkOpen() error {
 	case c.hasExited():
 		return exitedError(c.id, c.exit)
 	case c.orders.ending.Load() != nil || isClosed(c.pty.Done()):
-		return protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("session %s is ending", c.id))
+		return protocol.Errorf(protocol.CodeSessionNotFound, "session %s is ending", c.id)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func notFound(id protocol.SessionID) error {
-	return protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("no session %s", id))
+	return protocol.Errorf(protocol.CodeSessionNotFound, "no session %s", id)
 }
 
 // busyError returns the error for a request with which loop does not begin in time.

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"slices"
 
 	"holdfast/protocol"
@@ -33,13 +32,11 @@ func (r *registry[S]) fileRoom(old S) (surplus []S, err error) {
 	live := r.liveCount()
 	room := r.bounds.files - filesReserved - filesPerSession*(live+1)
 	if room < 0 && live == 0 {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf(
-			"the supervisor may open %d files, which is too few for a session; start it with a higher RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)", r.bounds.files))
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, "the supervisor may open %d files, which is too few for a session; start it with a higher RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)", r.bounds.files)
 	}
 	if room < 0 {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf(
-			"sessions that run: %d; another would not leave enough of the %d files that the supervisor may open for its successor to adopt them all; "+
-				"end one, or start the supervisor with a higher RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)", live, r.bounds.files))
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, "sessions that run: %d; another would not leave enough of the %d files that the supervisor may open for its successor to adopt them all; "+
+			"end one, or start the supervisor with a higher RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)", live, r.bounds.files)
 	}
 	others := slices.DeleteFunc(slices.Clone(r.exited), func(s S) bool { return s == old })
 	return others[:min(len(others), max(0, len(r.exited)-room/filesPerExited))], nil

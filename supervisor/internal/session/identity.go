@@ -51,7 +51,7 @@ func (i *identity) checkInstance(instance protocol.Instance) error {
 	if instance == "" || i.instance == instance {
 		return nil
 	}
-	return protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s is instance %s, not %s; name the present instance, or none", i.id, i.instance, instance))
+	return protocol.Errorf(protocol.CodeInstanceMismatch, "session %s is instance %s, not %s; name the present instance, or none", i.id, i.instance, instance)
 }
 
 // savedSpec is the request that created the session.

@@ -115,7 +115,7 @@ func (in *input) flushAccepted(accepted uint64, err error) (left int, _ error) {
 	if flushErr := in.flush(); flushErr != nil {
 		left = in.journal.Pending()
 		in.giveUp(flushErr)
-		return left, protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("the terminal of session %s takes no input: %v", in.id, flushErr))
+		return left, protocol.Errorf(protocol.CodeSessionNotFound, "the terminal of session %s takes no input: %v", in.id, flushErr)
 	}
 	if err != nil { // memory or descriptors for the queue are missing; a later attempt may succeed
 		return 0, inputError(protocol.CodeInputFull, accepted, "the input cannot be queued: %v; send it later", err)

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -94,7 +93,7 @@ func (r *registry[S]) reserve(id protocol.SessionID, token string, now time.Time
 			break
 		}
 		if token == "" || op.token != token {
-			return none, nil, nil, protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("another request is starting session %s", id))
+			return none, nil, nil, protocol.Errorf(protocol.CodeSessionExists, "another request is starting session %s", id)
 		}
 		r.mu.Unlock()
 		<-op.done
@@ -121,10 +120,10 @@ func (r *registry[S]) reserve(id protocol.SessionID, token string, now time.Time
 // that is not zero. The sessions in surplus must be forgotten. mu must be held.
 func (r *registry[S]) admit(old S, account string, now time.Time) (surplus []S, err error) {
 	if live := r.liveCount(); live >= r.bounds.sessions {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("sessions that run: %d, which is the limit (max_sessions); end one", live))
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, "sessions that run: %d, which is the limit (max_sessions); end one", live)
 	}
 	if live := r.liveOf(account); live >= r.bounds.perAccount {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("sessions of this originator that run: %d, which is its limit; end one", live))
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, "sessions of this originator that run: %d, which is its limit; end one", live)
 	}
 	if surplus, err = r.fileRoom(old); err != nil {
 		return nil, err
@@ -249,7 +248,7 @@ func (r *registry[S]) adoptLost(s S) error {
 	defer r.mu.Unlock()
 	id := s.known().id
 	if r.sessions[id] != none || r.opening[id] != nil {
-		return protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("another session has the id %s", id))
+		return protocol.Errorf(protocol.CodeSessionExists, "another session has the id %s", id)
 	}
 	r.sessions[id] = s
 	r.lost = append(r.lost, s)

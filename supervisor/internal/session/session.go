@@ -17,7 +17,6 @@ package session
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -588,7 +587,7 @@ func (s *Session) leaveWithMachine() error {
 // session_running.
 func (s *Session) leave() error {
 	if s.saved.State != protocol.StateExited && s.saved.State != protocol.StateLost {
-		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended; end it first", s.id))
+		return protocol.Errorf(protocol.CodeSessionRunning, "session %s has not ended; end it first", s.id)
 	}
 	s.saved.setState(protocol.StateForgotten)
 	if info := s.info(); !s.isAside { // otherwise publishForgotten has published it before

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"runtime"
 	"time"
 
@@ -53,7 +52,7 @@ func (s *Session) askScreen(f func(*screen.Screen) error) error {
 }
 
 func screenLost(id protocol.SessionID) error {
-	return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the screen of session %s is lost because of a defect of the terminal core; reopen the session to have one again", id))
+	return protocol.Errorf(protocol.CodeInternal, "the screen of session %s is lost because of a defect of the terminal core; reopen the session to have one again", id)
 }
 
 // noteScreenLost tells awaiters and subscribers that the terminal core has panicked.

@@ -140,7 +140,7 @@ func (t *Table) Create(account string, id protocol.SessionID, spec protocol.Spaw
 		if token != "" && old.origin == token {
 			created = old
 		}
-		e := protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("session %s exists; attach to it or choose another id", id))
+		e := protocol.Errorf(protocol.CodeSessionExists, "session %s exists; attach to it or choose another id", id)
 		if old.hasExited() {
 			e.Message = fmt.Sprintf("session %s exists and has exited; reopen it or forget it", id)
 		}
@@ -186,13 +186,13 @@ func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change
 			return "", err
 		}
 		if !old.hasExited() {
-			return "", protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended; end it first", id))
+			return "", protocol.Errorf(protocol.CodeSessionRunning, "session %s has not ended; end it first", id)
 		}
 		if old.recording.isLocked {
-			return "", protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("session %s is sealed, and its key is not available; see its screen", id))
+			return "", protocol.Errorf(protocol.CodeNotStored, "session %s is sealed, and its key is not available; see its screen", id)
 		}
 		if old.isLost() && len(change.Argv) == 0 && mask.MayHide(old.spec.Argv) { // a client sees only the first part of a long command
-			return "", protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("the command of session %s contains a secret, which is not stored: name the command in argv", id))
+			return "", protocol.Errorf(protocol.CodeInvalidArgument, "the command of session %s contains a secret, which is not stored: name the command in argv", id)
 		}
 		spec, replaces, origin = old.spec, old.instance, old.origin
 		spec.Labels, spec.Limits = old.Labels(), *old.cage.limits.Load()
@@ -361,7 +361,7 @@ func (t *Table) forgetWithin(id protocol.SessionID, instance protocol.Instance, 
 		return err
 	}
 	if left := t.awaitErased(within, id); len(left) > 0 {
-		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("session %s is forgotten, but its files are still on disk: %v", id, errNotErased))
+		return protocol.Errorf(protocol.CodeInternal, "session %s is forgotten, but its files are still on disk: %v", id, errNotErased)
 	}
 	return nil
 }

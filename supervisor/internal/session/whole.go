@@ -1,8 +1,6 @@
 package session
 
 import (
-	"fmt"
-
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/screen"
 )
@@ -60,11 +58,11 @@ func (s *Session) acceptWholeInput(name string, offset uint64, count int, p []by
 			return accepted, err
 		}
 		if offset < accepted {
-			return accepted, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("a paste or keys cannot begin before offset %d, up to which the writer's input was accepted; repeat the original request", accepted))
+			return accepted, protocol.Errorf(protocol.CodeInvalidArgument, "a paste or keys cannot begin before offset %d, up to which the writer's input was accepted; repeat the original request", accepted)
 		}
 	}
 	if len(p) > s.input.max {
-		return accepted, protocol.TooLarge(fmt.Sprintf("a paste or keys of %d bytes exceed the input queue of %d bytes; send them in pieces", len(p), s.input.max))
+		return accepted, protocol.TooLarge("a paste or keys of %d bytes exceed the input queue of %d bytes; send them in pieces", len(p), s.input.max)
 	}
 	s.activity.noteUse(s.cfg.Now())
 	s.cfg.courtesy.noteInput(s.instance)
