@@ -4,7 +4,7 @@
 // All other messages pass unchanged, except that initialize tells the agent that it has terminals, and that a
 // terminal of a session in a tool call, which the editor does not know, is replaced by text.
 //
-// Invariant: a message that this package does not understand, or that is longer than MaxMessage, passes
+// Invariant: a message that this package does not understand, or that is longer than maxMessage, passes
 // byte for byte. A session ends only if the agent asks for it by terminal/kill or terminal/release, or cancels
 // terminal/create; never because the agent, the editor or this process ends.
 //
@@ -23,8 +23,8 @@ import (
 	"holdfast/proxy/client"
 )
 
-// MaxMessage is the size in bytes of the longest message that is examined. It is the limit of ACP's own library.
-const MaxMessage = 32 << 20
+// maxMessage is the size in bytes of the longest message that is examined. It is the limit of ACP's own library.
+const maxMessage = 32 << 20
 
 // Sessions are the requests of a *client.Client that this package makes.
 type Sessions interface {
@@ -59,14 +59,14 @@ func Run(ctx context.Context, o Options) error {
 		_ = o.ToAgent.Close()
 	}()
 	go func() { // it ends with FromEditor, which is the standard input of the process
-		_ = pass(o.FromEditor, b.toAgent, MaxMessage, b.fromEditor) // it fails if the agent has ended, which Run notices, too
+		_ = pass(o.FromEditor, b.toAgent, maxMessage, b.fromEditor) // it fails if the agent has ended, which Run notices, too
 		_ = o.ToAgent.Close()
 	}()
-	return pass(o.FromAgent, b.toEditor, MaxMessage, b.fromAgent)
+	return pass(o.FromAgent, b.toEditor, maxMessage, b.fromAgent)
 }
 
 // pass passes lines from in to out until in ends. handle returns the line that is sent, or nil if none is. A line
-// that is longer than MaxMessage is sent without a call of handle, and is never held as a whole.
+// that is longer than maxMessage is sent without a call of handle, and is never held as a whole.
 func pass(in io.Reader, out *lineWriter, most int, handle func(line []byte) []byte) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	var line []byte

@@ -387,7 +387,7 @@ func TestShowReplaced(t *testing.T) {
 		term := b.add(&protocol.SessionInfo{ID: "t", Labels: map[string]string{labelConversation: "s"}})
 		passed := make(chan error, 1)
 		go func() {
-			passed <- pass(fromAgent, b.toEditor, MaxMessage, b.fromAgent)
+			passed <- pass(fromAgent, b.toEditor, maxMessage, b.fromAgent)
 		}()
 		r := bufio.NewReader(editorIn)
 		text := strings.Replace(update("t"), `"type":"terminal"`, `"type":"content"`, 1)

@@ -38,8 +38,8 @@ const (
 	retryTime = time.Second
 )
 
-// Originator is the originator of the sessions of agents.
-const Originator = "acp"
+// originator is the originator of the sessions of agents.
+const originator = "acp"
 
 // Labels of a session. They make a terminal usable by a later process of this package.
 const (
@@ -144,7 +144,7 @@ func (b *bridge) create(ctx context.Context, p createParams) (*createResult, err
 	s, err := b.Sessions.Spawn(b.ctx, client.SpawnRequest{
 		ID: protocol.SessionID("acp-" + protocol.NewToken(6)), EarlyExit: &noWatch,
 		SpawnSpec: protocol.SpawnSpec{
-			Argv: argv, Cwd: cwd, Env: env, Cols: 120, Rows: 40, Originator: Originator, Unattended: true,
+			Argv: argv, Cwd: cwd, Env: env, Cols: 120, Rows: 40, Originator: originator, Unattended: true,
 			Labels: map[string]string{labelConversation: p.SessionID, labelOutputLimit: strconv.Itoa(limit)},
 		},
 	})
@@ -256,7 +256,7 @@ func (b *bridge) terminal(ctx context.Context, p terminalParams) (*terminal, err
 		if err != nil && protocol.CodeOf(err) != protocol.CodeSessionNotFound {
 			return nil, err
 		}
-		if err == nil && info.Originator == Originator && info.Labels[labelConversation] == p.SessionID {
+		if err == nil && info.Originator == originator && info.Labels[labelConversation] == p.SessionID {
 			t = b.add(info)
 		}
 	}

@@ -60,9 +60,9 @@ const (
 	goawayTimeout = 200 * time.Millisecond // for a last message to a client that does not read
 )
 
-// DefaultEarlyExit is the time for which a new session is watched, so that a command that fails
+// defaultEarlyExit is the time for which a new session is watched, so that a command that fails
 // at once is reported in the answer to its spawn.
-const DefaultEarlyExit = 200 * time.Millisecond
+const defaultEarlyExit = 200 * time.Millisecond
 
 // Config configures a Server. Link must be set.
 type Config struct {
@@ -77,7 +77,7 @@ type Config struct {
 	// PlaceKey is the secret that enciphers event numbers for clients that do not see all sessions.
 	// A proxy must have the same key as its predecessor, so that clients can resume their events.
 	PlaceKey string
-	// EarlyExit is how long a new session is watched; 0 means DefaultEarlyExit, and a negative time
+	// EarlyExit is how long a new session is watched; 0 means defaultEarlyExit, and a negative time
 	// means not at all.
 	EarlyExit time.Duration
 	// Limits apply to a new session unless its client or its labels set a limit.
@@ -127,7 +127,7 @@ type Server struct {
 // New returns a Server with the given configuration, which serves no connection yet.
 func New(cfg Config) *Server {
 	if cfg.EarlyExit == 0 {
-		cfg.EarlyExit = DefaultEarlyExit
+		cfg.EarlyExit = defaultEarlyExit
 	}
 	if cfg.Policy == nil {
 		cfg.Policy = policy.Allow{}

@@ -33,8 +33,8 @@ import (
 )
 
 const (
-	// Patience is how long an event may take that must happen. It is long because the machine may be busy.
-	Patience = time.Minute
+	// patience is how long an event may take that must happen. It is long because the machine may be busy.
+	patience = time.Minute
 	// maxPause is the longest time between two faults of a run.
 	maxPause = 500 * time.Millisecond
 	// maxSlow is the longest time for which connections are slow.
@@ -162,11 +162,11 @@ func (r *run) begin(ctx context.Context) error {
 
 // forget ends the probes that have not exited, and removes all of them.
 func (r *run) forget() {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, p := range r.probes {
 		_ = r.Client.Terminate(ctx, p.id, client.End{Grace: new(time.Duration)}) // it has usually exited
-		_, _ = r.Client.Wait(ctx, p.id, Patience)
+		_, _ = r.Client.Wait(ctx, p.id, patience)
 		_ = r.Client.Forget(ctx, p.id)
 	}
 }
@@ -199,9 +199,9 @@ func (r *run) read(ctx context.Context) error {
 // disturb waits until the app types into each probe, and then makes faults for the time of the run. It stops one probe
 // after another, so that sessions end while faults are made.
 func (r *run) disturb(ctx context.Context) error {
-	late := time.After(Patience)
+	late := time.After(patience)
 	for r.silent > 0 {
-		if err := r.wait(ctx, late, fmt.Errorf("the app did not type into each session within %v", Patience)); err != nil {
+		if err := r.wait(ctx, late, fmt.Errorf("the app did not type into each session within %v", patience)); err != nil {
 			return err
 		}
 	}
@@ -247,7 +247,7 @@ func (r *run) upTo(d time.Duration) time.Duration { return time.Duration(r.rnd.I
 
 // end receives the reports until the app closes In.
 func (r *run) end(ctx context.Context) error {
-	late, errLate := time.After(Patience), fmt.Errorf("the app did not close its reports within %v after the last stop", Patience)
+	late, errLate := time.After(patience), fmt.Errorf("the app did not close its reports within %v after the last stop", patience)
 	for {
 		err := r.wait(ctx, late, errLate)
 		if errors.Is(err, errLate) {

@@ -90,7 +90,7 @@ func Handoff(ctx context.Context, program string, args []string) error {
 
 // Kill kills the process that a fault names, and returns when another one serves in its place.
 func Kill(ctx context.Context, c *client.Client, kind string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("%s: no other process serves within %v", kind, Patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%s: no other process serves within %v", kind, patience))
 	defer cancel()
 	before, err := serving(ctx, c, func(*client.Status) bool { return true })
 	if err != nil {

@@ -53,7 +53,7 @@ func (r *Relay) Close() {
 // so that its client tries again.
 func (r *Relay) carry(app net.Conn) {
 	defer func() { _ = app.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	proxy, err := r.dial(ctx)
 	if err != nil {

@@ -60,9 +60,9 @@ const (
 // if a batch fails: they belong to the successor, and the successor ends.
 const batchTime = 3 * time.Second
 
-// LastTime is how long a successor may take between Prepared and Serving. If it takes longer it must give up:
+// lastTime is how long a successor may take between Prepared and Serving. If it takes longer it must give up:
 // the old side may soon serve again, and both would serve.
-const LastTime = batchTime / 2
+const lastTime = batchTime / 2
 
 // answerTime is how long a successor waits for the answer to its last message. The old proxy of a
 // release before the answer sends none, and closes the conversation only when its clients have left.

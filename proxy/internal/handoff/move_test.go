@@ -275,7 +275,7 @@ func TestCheckTime(t *testing.T) {
 	if err := take.CheckTime(); err != nil {
 		t.Error(err)
 	}
-	take.prepared = take.prepared.Add(-LastTime - time.Second)
+	take.prepared = take.prepared.Add(-lastTime - time.Second)
 	if err := take.CheckTime(); err == nil {
 		t.Error("a successor may serve although the old proxy may serve again")
 	}

@@ -158,10 +158,10 @@ func (t *Take) fail(err error) error {
 	return errors.Join(err, closeAll(t.files), t.peer.conn.Close())
 }
 
-// CheckTime returns an error if this proxy has needed more than LastTime since Prepared. The old proxy
+// CheckTime returns an error if this proxy has needed more than lastTime since Prepared. The old proxy
 // may soon serve again, so this one must give up.
 func (t *Take) CheckTime() error {
-	if late := time.Since(t.prepared); late > LastTime {
+	if late := time.Since(t.prepared); late > lastTime {
 		return fmt.Errorf("the last steps took %v, and the old process may serve again", late.Round(time.Millisecond))
 	}
 	return nil

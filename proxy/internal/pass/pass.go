@@ -24,9 +24,9 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// MaxLen is the largest length of a pass in bytes. Browsers store cookies of up to 4096 bytes
+// maxLen is the largest length of a pass in bytes. Browsers store cookies of up to 4096 bytes
 // with their names and attributes.
-const MaxLen = 3 << 10
+const maxLen = 3 << 10
 
 const version = "1"
 
@@ -71,7 +71,7 @@ func NewKey(secret string) *Key {
 var encoding = base64.RawURLEncoding.Strict()
 
 // Seal returns a pass as text. The errors are unsupported if k is nil, and limit_exceeded if the
-// text would be longer than MaxLen.
+// text would be longer than maxLen.
 func (k *Key) Seal(p Pass) (string, error) {
 	if k == nil {
 		return "", protocol.Errorf(protocol.CodeUnsupported, "this proxy has no key for passes")
@@ -82,23 +82,23 @@ func (k *Key) Seal(p Pass) (string, error) {
 	}
 	text := version + "." + encoding.EncodeToString(payload)
 	text += "." + encoding.EncodeToString(k.mac(text))
-	if len(text) > MaxLen {
-		return "", protocol.Errorf(protocol.CodeLimitExceeded, "the pass has %d bytes, but a browser stores only %d: let the policy return a shorter user, workspace or roles", len(text), MaxLen)
+	if len(text) > maxLen {
+		return "", protocol.Errorf(protocol.CodeLimitExceeded, "the pass has %d bytes, but a browser stores only %d: let the policy return a shorter user, workspace or roles", len(text), maxLen)
 	}
 	return text, nil
 }
 
-// ErrExpired means that a pass is valid but has expired; errInvalid means that a text is not a
+// errExpired means that a pass is valid but has expired; errInvalid means that a text is not a
 // valid pass.
 var (
-	ErrExpired = errors.New("the pass has expired")
+	errExpired = errors.New("the pass has expired")
 	errInvalid = errors.New("the pass is invalid")
 )
 
 // Open reads a pass of the given kind. It returns an error unless the pass is valid now.
 func (k *Key) Open(text string, kind Kind, now time.Time) (*Pass, error) {
 	dot := strings.LastIndexByte(text, '.')
-	if k == nil || len(text) > MaxLen || dot < 0 {
+	if k == nil || len(text) > maxLen || dot < 0 {
 		return nil, errInvalid
 	}
 	// The texts of the codes are compared, because the decoder ignores line breaks: a pass must have one text only.
@@ -120,7 +120,7 @@ func (k *Key) Open(text string, kind Kind, now time.Time) (*Pass, error) {
 		return nil, errInvalid
 	}
 	if !now.Before(p.Expires) {
-		return nil, ErrExpired
+		return nil, errExpired
 	}
 	return p, nil
 }

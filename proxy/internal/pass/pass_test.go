@@ -55,17 +55,17 @@ func TestPass(t *testing.T) {
 		"more":             text + "A",
 		"padded":           text + "=",
 		"with line breaks": text[:len(text)-4] + "\n\n\r\n" + text[len(text)-4:],
-		"too long":         text + strings.Repeat("A", MaxLen),
+		"too long":         text + strings.Repeat("A", maxLen),
 		"signed, no pass":  "1.AAAA." + encoding.EncodeToString(k.mac("1.AAAA")),
 		"signed, no text":  "1.!." + encoding.EncodeToString(k.mac("1.!")),
 		"signed, a future": "2.e30." + encoding.EncodeToString(k.mac("2.e30")),
 	} {
-		if p, err := k.Open(forged, Page, now); err == nil || errors.Is(err, ErrExpired) || p != nil {
+		if p, err := k.Open(forged, Page, now); err == nil || errors.Is(err, errExpired) || p != nil {
 			t.Errorf("%s: opened %+v, %v", name, p, err)
 		}
 	}
 	for at, good := range map[time.Time]bool{now.Add(time.Hour - time.Second): true, now.Add(time.Hour): false, now.Add(24 * time.Hour): false} {
-		if _, err := k.Open(text, Page, at); (err == nil) != good || !good && !errors.Is(err, ErrExpired) {
+		if _, err := k.Open(text, Page, at); (err == nil) != good || !good && !errors.Is(err, errExpired) {
 			t.Errorf("at %v: %v", at, err)
 		}
 	}
