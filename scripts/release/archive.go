@@ -17,15 +17,19 @@ import (
 
 // archive writes a target's archive. All files are in one directory with the archive's name.
 func (r *release) archive(t target, files []file) error {
-	write, kind := writeTar, ".tar.gz"
 	if t.os == "windows" {
-		write, kind = writeZip, ".zip"
+		return r.pack(r.name(t)+".zip", writeZip, r.name(t), files)
 	}
+	return r.pack(r.name(t)+".tar.gz", writeTar, r.name(t), files)
+}
+
+// pack writes files below the directory top into a file of the release, with writeTar or writeZip.
+func (r *release) pack(name string, write func(w io.Writer, top string, files []file, date time.Time) error, top string, files []file) error {
 	var buf bytes.Buffer
-	if err := write(&buf, r.name(t), files, r.date); err != nil {
+	if err := write(&buf, top, files, r.date); err != nil {
 		return err
 	}
-	return os.WriteFile(r.path(r.name(t)+kind), buf.Bytes(), 0o644)
+	return os.WriteFile(r.path(name), buf.Bytes(), 0o644)
 }
 
 // dirs returns the directories of files, which must be sorted. Each directory stands before its

@@ -17,6 +17,19 @@ type file struct {
 	mode fs.FileMode
 }
 
+// A fileList collects files, and the errors of reading them.
+type fileList struct {
+	files []file
+	err   error
+}
+
+// read adds a file with the content of another one.
+func (l *fileList) read(path, from string, mode fs.FileMode) {
+	data, err := os.ReadFile(from)
+	l.err = errors.Join(l.err, err)
+	l.files = append(l.files, file{path, data, mode})
+}
+
 // texts are the paths of the files of the tree that each archive contains.
 var texts = []string{"LICENSE", "README.md", "CHANGELOG.md", "ARCHITECTURE.md", "protocol/SPEC.md", "protocol/api/schema.json", "protocol/link/schema.json", "protocol/testdata/client-v1.json", "proxy/policy/policypb/policy.proto", "proxy/policy/policy.go",
 	".github/CONTRIBUTING.md", ".github/SECURITY.md", ".github/demo.svg", ".github/page.png", ".github/past.png", "proxy/internal/web/client/README.md", "proxy/client/python/README.md", "proxy/internal/conformance/README.md", "proxy/internal/conformance/goclient_test.go", "proxy/internal/conformance/testdata/example_harness.py", "proxy/internal/web/client/test/harness.mjs",
@@ -32,37 +45,35 @@ const dockerfile = "scripts/release/Dockerfile"
 // layout returns the files of a target's archive: bin, share, and texts. The tree can be unpacked
 // into /usr/local, and Homebrew uses it unchanged.
 func (r *release) layout(t target, notices []byte) ([]file, error) {
-	files := []file{{"NOTICES.txt", notices, 0o644}}
-	var errs []error
-	add := func(path, from string, mode fs.FileMode) {
-		data, err := os.ReadFile(from)
-		errs = append(errs, err)
-		files = append(files, file{path, data, mode})
-	}
+	l := fileList{files: []file{{"NOTICES.txt", notices, 0o644}}}
 	for _, name := range programs {
 		exe := r.program(t, name)
-		add("bin/"+filepath.Base(exe), exe, 0o755)
-		add("share/bash-completion/completions/"+name, r.completion(name, "bash"), 0o644)
-		add("share/zsh/site-functions/_"+name, r.completion(name, "zsh"), 0o644)
-		add("share/fish/vendor_completions.d/"+name+".fish", r.completion(name, "fish"), 0o644)
+		l.read("bin/"+filepath.Base(exe), exe, 0o755)
+		l.read("share/bash-completion/completions/"+name, r.completion(name, "bash"), 0o644)
+		l.read("share/zsh/site-functions/_"+name, r.completion(name, "zsh"), 0o644)
+		l.read("share/fish/vendor_completions.d/"+name+".fish", r.completion(name, "fish"), 0o644)
 	}
 	pages, err := r.pages()
-	errs = append(errs, err)
+	if err != nil {
+		return nil, err
+	}
 	for _, page := range pages {
-		add("share/man/man1/"+filepath.Base(page), page, 0o644)
+		l.read("share/man/man1/"+filepath.Base(page), page, 0o644)
 	}
 	for _, name := range monitored {
-		add("share/holdfast/"+name, filepath.Join(r.root, "scripts", "release", "monitoring", name), 0o644)
+		l.read("share/holdfast/"+name, filepath.Join(r.root, "scripts", "release", "monitoring", name), 0o644)
 	}
 	guides, err := r.guides()
-	errs = append(errs, err)
+	if err != nil {
+		return nil, err
+	}
 	for _, text := range append(slices.Clone(texts), guides...) {
-		add(text, filepath.Join(r.root, filepath.FromSlash(text)), 0o644)
-		f := &files[len(files)-1]
+		l.read(text, filepath.Join(r.root, filepath.FromSlash(text)), 0o644)
+		f := &l.files[len(l.files)-1]
 		f.path, f.data = shown(text, f.data)
 	}
-	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
-	return files, errors.Join(errs...)
+	slices.SortFunc(l.files, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	return l.files, l.err
 }
 
 func (r *release) completion(program, shell string) string {

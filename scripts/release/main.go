@@ -145,7 +145,7 @@ func run(ctx context.Context, o options) error {
 	if err := r.npm(ctx); err != nil {
 		return fmt.Errorf("the npm packages: %w", err)
 	}
-	if err := r.wheel("any", nil); err != nil { // for systems without programs; pip prefers the wheel for its system
+	if err := r.wheel("any", fileList{}); err != nil { // for systems without programs; pip prefers the wheel for its system
 		return fmt.Errorf("the wheel: %w", err)
 	}
 	if r.url != "" {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,11 +62,12 @@ func (r *release) npm(ctx context.Context) error {
 		files = append(files, file{filepath.ToSlash(name), data, 0o644})
 		return err
 	})
-	readme, readErr := os.ReadFile(filepath.Join(dir, "README.md"))
-	if err := errors.Join(err, readErr); err != nil {
+	if err != nil {
 		return err
 	}
-	return r.npmPackage("holdfast", append(files, file{"README.md", readme, 0o644}))
+	l := fileList{files: files}
+	l.read("README.md", filepath.Join(dir, "README.md"), 0o644)
+	return r.npmPackage("holdfast", l)
 }
 
 func (r *release) lacksNPM() bool {
@@ -126,31 +126,22 @@ func (r *release) npmPrograms(t target, notices []byte) error {
 	if err != nil {
 		return err
 	}
-	files := []file{{"package.json", description, 0o644}, {"NOTICES.txt", notices, 0o644}}
+	l := fileList{files: []file{{"package.json", description, 0o644}, {"NOTICES.txt", notices, 0o644}}}
 	for _, name := range programs {
-		data, err := os.ReadFile(r.program(t, name))
-		if err != nil {
-			return err
-		}
-		files = append(files, file{"bin/" + name, data, 0o755})
+		l.read("bin/"+name, r.program(t, name), 0o755)
 	}
-	return r.npmPackage(s.name(), files)
+	return r.npmPackage(s.name(), l)
 }
 
 // npmPackage writes a package, with the licence, under the file name that npm pack gives it.
-func (r *release) npmPackage(name string, files []file) error {
-	licence, err := os.ReadFile(filepath.Join(r.root, "LICENSE"))
-	if err != nil {
-		return err
+func (r *release) npmPackage(name string, l fileList) error {
+	l.read("LICENSE", filepath.Join(r.root, "LICENSE"), 0o644)
+	if l.err != nil {
+		return l.err
 	}
-	files = append(files, file{"LICENSE", licence, 0o644})
-	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
-	var buf bytes.Buffer
-	if err := writeTar(&buf, "package", files, r.date); err != nil {
-		return err
-	}
+	slices.SortFunc(l.files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	name = strings.ReplaceAll(strings.TrimPrefix(name, "@"), "/", "-")
-	return os.WriteFile(r.path(name+"-"+r.bare+".tgz"), buf.Bytes(), 0o644)
+	return r.pack(name+"-"+r.bare+".tgz", writeTar, "package", l.files)
 }
 
 func indented(v any) ([]byte, error) {

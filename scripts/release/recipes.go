@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	_ "embed"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -49,35 +50,26 @@ func (r *release) recipes() error {
 			URL: strings.TrimSuffix(r.url, "/") + "/" + r.name(t) + ".tar.gz", Dir: r.name(t), Arch: cpu, Nix: cpu + "-" + t.os,
 			On: map[string]string{"amd64": "on_intel", "arm64": "on_arm"}[t.arch],
 		}
-		var err error
-		switch t.os {
-		case "darwin":
-			p.Sum, err = sumFile(r.path(r.name(t) + ".tar.gz"))
-			data.MacOS = append(data.MacOS, p)
-		case "linux":
-			p.Sum, err = sumFile(r.path(r.name(t) + ".tar.gz"))
-			data.Linux = append(data.Linux, p)
+		list := map[string]*[]packed{"darwin": &data.MacOS, "linux": &data.Linux}[t.os]
+		if list == nil {
+			continue
 		}
-		if err != nil {
+		var err error
+		if p.Sum, err = sumFile(r.path(r.name(t) + ".tar.gz")); err != nil {
 			return err
 		}
+		*list = append(*list, p)
 	}
 	for _, list := range [][]packed{data.MacOS, data.Linux} { // brew style requires this order
 		slices.SortFunc(list, func(a, b packed) int { return strings.Compare(a.On, b.On) })
 	}
-	formula, err := filled(formulaText, data)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(r.path("holdfast.rb"), formula, 0o644); err != nil {
-		return err
-	}
+	recipes := map[string]string{"holdfast.rb": formulaText}
 	if len(data.Linux) > 0 {
-		pkgbuild, err := filled(pkgbuildText, data)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(r.path("PKGBUILD"), pkgbuild, 0o644); err != nil {
+		recipes["PKGBUILD"] = pkgbuildText
+	}
+	for name, text := range recipes {
+		recipe, err := filled(text, data)
+		if err := errors.Join(err, os.WriteFile(r.path(name), recipe, 0o644)); err != nil {
 			return err
 		}
 	}
@@ -85,11 +77,7 @@ func (r *release) recipes() error {
 	if err != nil {
 		return err
 	}
-	var buf bytes.Buffer
-	if err := writeTar(&buf, "holdfast-flake", []file{{"flake.nix", flake, 0o644}}, r.date); err != nil {
-		return err
-	}
-	return os.WriteFile(r.path(flakeName), buf.Bytes(), 0o644)
+	return r.pack(flakeName, writeTar, "holdfast-flake", []file{{"flake.nix", flake, 0o644}})
 }
 
 // Pkgver returns the version for Arch Linux, which permits no hyphen. Its pacman sorts 1.2.3rc.1, but not

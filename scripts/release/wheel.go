@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,47 +34,32 @@ func (r *release) wheelOf(t target, notices []byte) error {
 	if !isThere {
 		return nil
 	}
-	files := []file{{"holdfast/bin/version", []byte(r.version + "\n"), 0o644}, {r.distInfo() + "/licenses/NOTICES.txt", notices, 0o644}}
+	l := fileList{files: []file{{"holdfast/bin/version", []byte(r.version + "\n"), 0o644}, {r.distInfo() + "/licenses/NOTICES.txt", notices, 0o644}}}
 	for _, name := range wheelPrograms {
-		data, err := os.ReadFile(r.program(t, name))
-		if err != nil {
-			return err
-		}
-		files = append(files, file{"holdfast/bin/" + name, data, 0o755})
+		l.read("holdfast/bin/"+name, r.program(t, name), 0o755)
 	}
-	return r.wheel(tags, files)
+	return r.wheel(tags, l)
 }
 
 // wheel writes a wheel of the client: a zip of its modules, of further files, and of their description.
-func (r *release) wheel(tags string, files []file) error {
+func (r *release) wheel(tags string, l fileList) error {
 	modules, err := filepath.Glob(filepath.Join(r.root, pythonDir, "holdfast", "*.py"))
 	if err != nil {
 		return err
 	}
 	info := r.distInfo()
-	sources := map[string]string{"LICENSE": info + "/licenses/LICENSE"}
+	l.read(info+"/licenses/LICENSE", filepath.Join(r.root, "LICENSE"), 0o644)
 	for _, module := range append(modules, "py.typed") {
-		sources[filepath.Join(pythonDir, "holdfast", filepath.Base(module))] = "holdfast/" + filepath.Base(module)
-	}
-	for from, path := range sources {
-		data, err := os.ReadFile(filepath.Join(r.root, from))
-		if err != nil {
-			return err
-		}
-		files = append(files, file{path, data, 0o644})
+		l.read("holdfast/"+filepath.Base(module), filepath.Join(r.root, pythonDir, "holdfast", filepath.Base(module)), 0o644)
 	}
 	readme, err := os.ReadFile(filepath.Join(r.root, pythonDir, "README.md"))
-	if err != nil {
+	if err := errors.Join(l.err, err); err != nil {
 		return err
 	}
-	files = append(files, file{info + "/METADATA", append([]byte(r.wheelMetadata()), readme...), 0o644}, file{info + "/WHEEL", wheelDescription(tags), 0o644})
+	files := append(l.files, file{info + "/METADATA", append([]byte(r.wheelMetadata()), readme...), 0o644}, file{info + "/WHEEL", wheelDescription(tags), 0o644})
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	files = append(files, file{info + "/RECORD", wheelRecord(files, info), 0o644})
-	var buf bytes.Buffer
-	if err := writeZip(&buf, "", files, r.date); err != nil {
-		return err
-	}
-	return os.WriteFile(r.path("holdfast-"+pythonVersion(r.bare)+"-py3-none-"+tags+".whl"), buf.Bytes(), 0o644)
+	return r.pack("holdfast-"+pythonVersion(r.bare)+"-py3-none-"+tags+".whl", writeZip, "", files)
 }
 
 // distInfo returns the directory of a wheel's description.

@@ -77,7 +77,7 @@ type Config struct {
 	// PlaceKey is the secret that enciphers event numbers for clients that do not see all sessions.
 	// A proxy must have the same key as its predecessor, so that clients can resume their events.
 	PlaceKey string
-	// EarlyExit is how long a new session is watched; 0 means defaultEarlyExit, and a negative time
+	// EarlyExit is how long a new session is watched; 0 means 200 ms, and a negative time
 	// means not at all.
 	EarlyExit time.Duration
 	// Limits apply to a new session unless its client or its labels set a limit.
