@@ -35,10 +35,7 @@ func (a *App) awayCommand() *cobra.Command {
 				}
 				r.addLines(h, lines)
 			}
-			if a.JSON {
-				return PrintJSON(cmd, r)
-			}
-			return r.print(cmd.OutOrStdout(), info, time.Now())
+			return a.Print(cmd, r, func(out io.Writer) error { return r.print(out, info, time.Now()) })
 		}))
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if lines < 0 {

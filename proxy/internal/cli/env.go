@@ -56,7 +56,7 @@ func warnNotText(others []string) {
 		names = append(names, fmt.Sprintf("%d whose name is not text either", unnamed))
 	}
 	if len(names) > 0 {
-		Warn(fmt.Errorf("variables that are not UTF-8 text are not passed to the session: %s", strings.Join(names, ", ")))
+		Warn("variables that are not UTF-8 text are not passed to the session: %s", strings.Join(names, ", "))
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -26,22 +27,23 @@ func (a *App) hostsCommand() *cobra.Command {
 		Example: "  proxy hosts\n  proxy hosts --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o, err := a.gateSettings()
+			_, list, err := a.gateHosts(cmd.Context())
 			if err != nil {
 				return err
 			}
-			stop := tellLate(o)
-			list, err := client.Hosts(cmd.Context(), o)
-			stop()
-			if err != nil {
-				return err
-			}
-			if a.JSON {
-				return PrintJSON(cmd, append([]gate.HostInfo{}, list...))
-			}
-			return printHosts(cmd.OutOrStdout(), list)
+			return a.Print(cmd, append([]gate.HostInfo{}, list...), func(out io.Writer) error { return printHosts(out, list) })
 		},
 	})
+}
+
+// gateHosts returns the gate of the settings, and the hosts that have joined it.
+func (a *App) gateHosts(ctx context.Context) (o client.GateOptions, hosts []gate.HostInfo, err error) {
+	if o, err = a.gateSettings(); err != nil {
+		return o, nil, err
+	}
+	defer tellLate(o)()
+	hosts, err = client.Hosts(ctx, o)
+	return o, hosts, err
 }
 
 // gateSettings returns the gate of the settings.
@@ -106,10 +108,10 @@ func (a *App) lsAll(cmd *cobra.Command, f client.GateFilter) error {
 	if err != nil {
 		return err
 	}
-	if a.JSON {
-		return PrintJSON(cmd, append([]gate.SessionRow{}, list...))
-	}
-	out := cmd.OutOrStdout()
+	return a.Print(cmd, append([]gate.SessionRow{}, list...), func(out io.Writer) error { return printRows(out, list) })
+}
+
+func printRows(out io.Writer, list []gate.SessionRow) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out, "no sessions")
 		return err

@@ -18,29 +18,16 @@ import (
 )
 
 func (a *App) infoCommand() *cobra.Command {
-	return a.JSONFlag(&cobra.Command{
-		Use:               "info ID",
-		Short:             "Show details of a session",
-		Example:           "  proxy info build\n  proxy info build --json",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.sessionIDs(anyState),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := a.sessionID(cmd.Context(), args[0])
+	cmd := a.JSONFlag(a.oneSession("info ID", "Show details of a session", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			info, err := c.SessionInfo(cmd.Context(), id)
 			if err != nil {
 				return err
 			}
-			return a.withClient(cmd.Context(), func(c *client.Client) error {
-				info, err := c.SessionInfo(cmd.Context(), id)
-				if err != nil {
-					return err
-				}
-				if a.JSON {
-					return PrintJSON(cmd, info)
-				}
-				return printInfo(cmd.OutOrStdout(), info)
-			})
-		},
-	})
+			return a.Print(cmd, info, func(out io.Writer) error { return printInfo(out, info) })
+		}))
+	cmd.Example = "  proxy info build\n  proxy info build --json"
+	return cmd
 }
 
 // printInfo prints the details of a session.

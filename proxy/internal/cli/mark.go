@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/base64"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -17,11 +18,10 @@ func (a *App) markCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return PrintJSON(cmd, m)
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), base64.StdEncoding.EncodeToString(m.Mark))
-			return err
+			return a.Print(cmd, m, func(out io.Writer) error {
+				_, err := fmt.Fprintln(out, base64.StdEncoding.EncodeToString(m.Mark))
+				return err
+			})
 		}))
 	cmd.Example = "  mark=$(proxy mark build); proxy send build --enter 'make test'; proxy wait build --since \"$mark\" --text ok"
 	return cmd

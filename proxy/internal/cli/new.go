@@ -111,7 +111,7 @@ func (a *App) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 		}
 		r.ShellIntegration = cfg.ShellIntegration
 	} else if o.shell && !shellint.Applies(r.Argv, r.Env) {
-		Warn(errors.New("--shell-integration has no effect: the command is not bash, zsh or fish with no arguments but -i and -l"))
+		Warn("--shell-integration has no effect: the command is not bash, zsh or fish with no arguments but -i and -l")
 	}
 	ctx := cmd.Context()
 	return a.WithStarted(ctx, func(c *client.Client) error {
@@ -147,7 +147,7 @@ func isSetIn(env []string, name string) bool {
 // warnUnmasked tells which variables are secret without being masked.
 func warnUnmasked(s *protocol.SessionInfo) {
 	if len(s.Unmasked) > 0 {
-		Warn(fmt.Errorf("not masked, because it is not set or its value has fewer than 4 bytes: %s", plain.Text(strings.Join(s.Unmasked, ", "))))
+		Warn("not masked, because it is not set or its value has fewer than 4 bytes: %s", plain.Text(strings.Join(s.Unmasked, ", ")))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/protocol/gate"
-	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/plain"
 	"holdfast/shared/sysexits"
@@ -32,11 +31,7 @@ func (a *App) placeOn(ctx context.Context, labels string) error {
 			return exitcode.WrongUsagef("--place must be labels of the form k=v,k=v, or any")
 		}
 	}
-	o, err := a.gateSettings()
-	if err != nil {
-		return err
-	}
-	hosts, err := client.Hosts(ctx, o)
+	_, hosts, err := a.gateHosts(ctx)
 	if err != nil {
 		return err
 	}

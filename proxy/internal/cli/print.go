@@ -25,10 +25,18 @@ func PrintJSON(cmd *cobra.Command, v any) error {
 	return enc.Encode(v)
 }
 
+// Print prints v as JSON if --json was given. Otherwise it calls text, which prints v for people.
+func (a *App) Print(cmd *cobra.Command, v any, text func(out io.Writer) error) error {
+	if a.JSON {
+		return PrintJSON(cmd, v)
+	}
+	return text(cmd.OutOrStdout())
+}
+
 // Note prints a text for the user; the output of the command may be read elsewhere.
 func Note(format string, args ...any) {
 	fmt.Fprintln(plain.Stderr, installed.Name()+":", Named(fmt.Sprintf(format, args...)))
 }
 
 // Warn prints a warning.
-func Warn(err error) { Note("warning: %v", err) }
+func Warn(format string, args ...any) { Note("warning: "+format, args...) }

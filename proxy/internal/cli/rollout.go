@@ -119,13 +119,7 @@ func (a *App) rollOut(cmd *cobra.Command, f *rolloutFlags, isTrial bool) error {
 	}
 	a.ending.needs(always)      // hosts that have begun end their work
 	machine.SurviveBrokenPipe() // nor must the rollout end with the reader of its output
-	o, err := a.gateSettings()
-	if err != nil {
-		return err
-	}
-	stop := tellLate(o)
-	list, err := client.Hosts(cmd.Context(), o)
-	stop()
+	o, list, err := a.gateHosts(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -498,7 +498,7 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 		}
 		if !named && !r.joins.detached { // otherwise the end of its output may not have been shown
 			if err := r.c.Forget(ctx, id); err != nil && protocol.CodeOf(err) != protocol.CodeSessionNotFound {
-				Warn(fmt.Errorf("the session could not be removed from the list: %w", err))
+				Warn("the session could not be removed from the list: %v", err)
 			}
 		}
 		return childExit(r.exit.ExitCode)

@@ -216,7 +216,7 @@ func (a *App) tellFull(id protocol.SessionID, waited time.Duration) {
 // sent turns an error that reports a possible loss of sent input into a warning.
 func sent(err error) error {
 	if protocol.CodeOf(err) == protocol.CodeLineTooLong {
-		Warn(err)
+		Warn("%v", err)
 		return nil
 	}
 	return err

@@ -27,7 +27,7 @@ func (a *App) shareCommand() *cobra.Command {
 			if a.Host != "" { // by ssh
 				where = plain.Text(a.Host)
 			}
-			Warn(fmt.Errorf("everybody who has this link sees %s until %s, on %s or through a tunnel to it", id, expires.Local().Format(time.DateTime), where))
+			Warn("everybody who has this link sees %s until %s, on %s or through a tunnel to it", id, expires.Local().Format(time.DateTime), where)
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), url)
 			return err
 		}))

@@ -21,10 +21,8 @@ func (a *App) whyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return PrintJSON(cmd, postmortem{info.ID, info.Instance, info.State, info.PID, info.CreatedAt, info.Exit})
-			}
-			return printWhy(cmd.OutOrStdout(), info, time.Now())
+			return a.Print(cmd, postmortem{info.ID, info.Instance, info.State, info.PID, info.CreatedAt, info.Exit},
+				func(out io.Writer) error { return printWhy(out, info, time.Now()) })
 		}))
 	cmd.Long = "Show how a session ended: its code or signal, the client that asked for the end, whether\n" +
 		"memory ran out, its use of resources, its directory, and its last output. If the session\n" +

@@ -41,13 +41,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			if err := cmd.Context().Err(); err != nil {
 				return err
 			}
-			var err error
-			if a.JSON {
-				err = cli.PrintJSON(cmd, found)
-			} else {
-				err = printFindings(cmd.OutOrStdout(), found)
-			}
-			if err != nil {
+			if err := a.Print(cmd, found, func(out io.Writer) error { return printFindings(out, found) }); err != nil {
 				return err
 			}
 			if code := doctor.Worst(found).ExitCode(); code != 0 {

@@ -122,7 +122,7 @@ func (a *app) join(cmd *cobra.Command, o *joinFlags, args []string) error {
 		return err
 	}
 	if err := awaitConnected(cmd.Context(), dirs, connectedLimit); err != nil {
-		cli.Warn(err)
+		cli.Warn("%v", err)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has joined the gate %s\n", plain.Text(state.Name), plain.Text(state.Gates[0]))
 	return err
@@ -487,13 +487,13 @@ func (a *app) leaveCommand() *cobra.Command {
 			}
 			var inUse *socket.InUseError
 			if state.IsPending {
-				cli.Warn(fmt.Errorf("the gate may know this host; remove it there with: proxy gate revoke %s", plain.Text(state.Name)))
+				cli.Warn("the gate may know this host; remove it there with: proxy gate revoke %s", plain.Text(state.Name))
 			} else if err := a.leave(cmd.Context(), dirs); errors.As(err, &inUse) {
 				return err // the agent would stay without the file
 			} else if err != nil && cmd.Context().Err() != nil { // interrupted, and the gate may still know the host
 				return cmd.Context().Err()
 			} else if err != nil {
-				cli.Warn(fmt.Errorf("the gate has not confirmed that it has removed this host (%w); remove the host there with: proxy gate revoke %s", err, plain.Text(state.Name)))
+				cli.Warn("the gate has not confirmed that it has removed this host (%v); remove the host there with: proxy gate revoke %s", err, plain.Text(state.Name))
 			}
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err

@@ -76,10 +76,7 @@ func (a *app) recordingsCommand() *cobra.Command {
 				}
 				list = append(list, r)
 			}
-			if a.JSON {
-				return cli.PrintJSON(cmd, list)
-			}
-			return printRecordings(cmd.OutOrStdout(), list)
+			return a.Print(cmd, list, func(out io.Writer) error { return printRecordings(out, list) })
 		},
 	})
 }

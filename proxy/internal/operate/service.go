@@ -262,11 +262,7 @@ func (a *app) serviceStatus(cmd *cobra.Command) error {
 		return err
 	}
 	st.Serving = a.servingPID(cmd.Context())
-	if a.JSON {
-		err = cli.PrintJSON(cmd, st)
-	} else {
-		err = printService(cmd.OutOrStdout(), st)
-	}
+	err = a.Print(cmd, st, func(out io.Writer) error { return printService(out, st) })
 	if err == nil && !st.Running() {
 		err = exitcode.New(sysexits.Unavailable, "")
 	}

@@ -58,7 +58,7 @@ func (a *app) webCommand() *cobra.Command {
 					if page.Files() == nil {
 						return errNotBuilt
 					}
-					cli.Warn(errors.New("this proxy serves no page: another proxy that serves it takes over"))
+					cli.Warn("this proxy serves no page: another proxy that serves it takes over")
 					if err := a.HandOff(cmd.Context(), anyPort); err != nil {
 						return err
 					}
@@ -76,10 +76,7 @@ func (a *app) webCommand() *cobra.Command {
 						return err
 					}
 				}
-				if a.JSON {
-					return cli.PrintJSON(cmd, l)
-				}
-				return l.print(cmd.OutOrStdout())
+				return a.Print(cmd, l, l.print)
 			})
 		},
 	})
