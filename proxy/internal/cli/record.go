@@ -27,26 +27,17 @@ type recordOptions struct {
 
 func (a *App) recordCommand() *cobra.Command {
 	o := &recordOptions{}
-	cmd := &cobra.Command{
-		Use:               "record ID -o FILE",
-		Short:             "Record a session's output as an asciicast",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.sessionIDs(alive),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := a.sessionID(cmd.Context(), args[0])
-			if err := errors.Join(err, o.check()); err != nil {
-				return err
-			}
-			return a.withClient(cmd.Context(), func(c *client.Client) error {
-				if o.output == "-" && front.IsTerminal(os.Stdout) { // it might record itself
-					if err := a.notItself(cmd.Context(), c, id); err != nil {
-						return err
-					}
+	cmd := a.oneSession("record ID -o FILE", "Record a session's output as an asciicast", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			if o.output == "-" && front.IsTerminal(os.Stdout) { // it might record itself
+				if err := a.notItself(cmd.Context(), c, id); err != nil {
+					return err
 				}
-				return o.record(cmd, c, id)
-			})
-		},
-	}
+			}
+			return o.record(cmd, c, id)
+		})
+	cmd.ValidArgsFunction = a.sessionIDs(alive)
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	cmd.Long = "Record a session's output until the session ends or ctrl-c is pressed. The recording is an asciicast\n" +
 		"of version 2, for asciinema and its players. It begins with the current screen. The recorder does not\n" +
 		"change the session's size; if that changes, the recording has the change.\n\n" +
