@@ -40,7 +40,7 @@ var places = map[string]place{
 	"doctor": onHost, "handoff": onHost, "service": onHost, "status": onHost, "stop": onHost, "upgrade": onHost,
 	"proxy": onHost, // proxy --handoff
 
-	"acp": onlyHere, "chaos": onlyHere, "completion": onlyHere, "conformance": onlyHere, "env": onlyHere, "gate": onlyHere, "hosts": onlyHere, "join": onlyHere, "leave": onlyHere, "man": onlyHere,
+	"acp": onlyHere, "chaos": onlyHere, "completion": onlyHere, "conformance": onlyHere, "env": onlyHere, "gate": onlyHere, "hosts": onlyHere, "join": onlyHere, "leave": onlyHere,
 	"recordings": onlyHere, "replay": onlyHere, "serve": onlyHere, "stdio": onlyHere, "verify": onlyHere, "web": onlyHere,
 }
 
@@ -55,7 +55,6 @@ var whyOnlyHere = map[string]string{
 	"hosts":       "it lists all hosts of the gate",
 	"join":        "a host that has not joined cannot be reached through the gate",
 	"leave":       "the host could not answer any more; proxy gate revoke, on the gate, removes a host",
-	"man":         "it prints text for this host",
 	"recordings":  "it reads the directory of recordings of this host",
 	"replay":      "it reads the directory of recordings of this host",
 	"verify":      "it reads the directory of recordings of this host",

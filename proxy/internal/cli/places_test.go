@@ -18,7 +18,7 @@ import (
 func TestPlaces(t *testing.T) {
 	root := newApp(nil).command("")
 	root.InitDefaultHelpCmd()
-	inTree := []string{"proxy", "man"} // man is in the program that prints the man pages
+	inTree := []string{"proxy"}
 	for _, cmd := range root.Commands() {
 		if name := cmd.Name(); name != "help" { // help does nothing, so it needs no place
 			inTree = append(inTree, name)
@@ -63,9 +63,6 @@ func TestHostCommands(t *testing.T) {
 // A command that runs only on this host fails with a code and a reason if --on names another.
 func TestOnlyHere(t *testing.T) {
 	for name, why := range whyOnlyHere {
-		if name == "man" {
-			continue
-		}
 		root := newApp(notRun).command(name)
 		root.SetArgs([]string{name, "--on", "away"})
 		if argument := map[string]string{"completion": "bash", "env": "s", "replay": "h/s@1"}[name]; argument != "" {
