@@ -338,8 +338,7 @@ func attempt() uint64 {
 var attempts atomic.Uint64
 
 func attach(ctx context.Context, conn *conn, spec protocol.AttachSpec) (*protocol.AttachInfo, error) {
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if err := conn.send(api.Attach{Attachment: number, AttachSpec: spec}); err != nil {
 		return nil, err
 	}

@@ -103,8 +103,7 @@ func (e *Events) subscribe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	err = conn.send(api.Events{Instance: e.instance, After: e.seq})
 	if err == nil {
 		err = e.subscribed(conn)

@@ -123,8 +123,7 @@ func (o *recordOptions) write(ctx context.Context, w io.Writer, att *client.Atta
 	} else { // the recording may continue another session, with another size
 		err = errors.Join(cast.writeSize(now(), s.Size), cast.writeOutput(now(), []byte(resetTerminal)))
 	}
-	stop := context.AfterFunc(ctx, func() { _ = att.Detach() })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = att.Detach() })()
 	for err == nil {
 		var m *client.Message
 		if m, err = att.Receive(-1); err != nil {

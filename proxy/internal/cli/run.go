@@ -399,8 +399,7 @@ func (r *oneRun) attachOnce(ctx context.Context, w io.Writer) error {
 // receive writes the output of one attachment until the attachment ends. r.exit is set if the run
 // has ended; otherwise it must be attached again.
 func (r *oneRun) receive(ctx context.Context, att *client.Attachment, w io.Writer) error {
-	stop := context.AfterFunc(ctx, func() { _ = att.Detach() })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = att.Detach() })()
 	if att.Info().Replay == protocol.ReplaySnapshot {
 		return r.catchUp(ctx, w)
 	}

@@ -25,8 +25,7 @@ func dialSupervisor(ctx context.Context, dirs config.Dirs, secret, name string) 
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = nc.Close() }) // this also ends a hello that gets no answer
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = nc.Close() })() // this also ends a hello that gets no answer
 	conn, _, _, err := link.Dial(nc, wire.Hello{
 		Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(), Name: name, Secret: secret,
 	}, zerolog.Nop())

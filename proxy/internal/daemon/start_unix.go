@@ -108,8 +108,7 @@ func inScope(ctx context.Context, spec Spec) (*Process, error) {
 func waitForSign(ctx context.Context, sign *os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, scopeLimit)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = sign.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = sign.SetReadDeadline(time.Unix(1, 0)) })()
 	_, err := io.ReadFull(sign, make([]byte, 1))
 	switch {
 	case err == nil:
