@@ -61,6 +61,16 @@ var requests = []protocol.RequestKind{
 	{Message: Upgrade{}, Reply: Upgraded{}, Repeat: protocol.RepeatNever, IsLong: true},
 }
 
+// ReplyAs returns the reply of a supervisor as a T. It takes both results of a call, and returns the error if there is one.
+// If the reply is another message, the error is internal.
+func ReplyAs[T protocol.Message](reply protocol.Message, err error) (T, error) {
+	as, ok := reply.(T)
+	if err == nil && !ok {
+		err = protocol.Errorf(protocol.CodeInternal, "the supervisor answered with %s", reply.MessageType())
+	}
+	return as, err
+}
+
 // Hello is the first message. The proxy sends it.
 type Hello struct {
 	Protocol     protocol.VersionRange `json:"protocol"`

@@ -98,16 +98,12 @@ func (c *caller) find(ctx context.Context, id protocol.SessionID) (*protocol.Ses
 func (c *caller) lookUp(ctx context.Context, id protocol.SessionID) (*protocol.SessionInfo, error) {
 	var hidden *protocol.SessionInfo
 	for _, name := range protocol.Principal(*c.from.Principal).IDs(id) {
-		reply, err := c.s.cfg.Link.Call(ctx, wire.Info{SessionID: name})
+		m, err := wire.ReplyAs[*wire.Session](c.s.cfg.Link.Call(ctx, wire.Info{SessionID: name}))
 		if err != nil {
 			if protocol.CodeOf(err) == protocol.CodeSessionNotFound {
 				continue
 			}
 			return nil, err
-		}
-		m, ok := reply.(*wire.Session)
-		if !ok {
-			return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered info with %s", reply.MessageType())
 		}
 		if c.canSee(&m.Session) {
 			return &m.Session, nil

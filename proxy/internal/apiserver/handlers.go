@@ -163,13 +163,9 @@ func (c *conn) spawn(ctx context.Context, q *request, create protocol.Message, e
 		create = reopen
 	}
 	asked := time.Now()
-	reply, err := s.cfg.Link.Call(ctx, create)
+	made, err := wire.ReplyAs[*wire.Session](s.cfg.Link.Call(ctx, create))
 	if err != nil {
 		return nil, err
-	}
-	made, ok := reply.(*wire.Session)
-	if !ok {
-		return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with %s", reply.MessageType())
 	}
 	c.observe(policy.Event{Kind: policy.EventSpawned, SessionID: string(made.Session.ID), Labels: made.Session.Labels})
 	return &made.Session, c.checkEarly(ctx, q, &made.Session, window, asked)

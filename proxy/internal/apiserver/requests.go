@@ -221,7 +221,7 @@ func single[M protocol.Message](f func(*conn, context.Context, *M) (protocol.Mes
 
 // forward returns the handler of a request about one session that is passed on to the supervisor. See
 // passOn.
-func forward[M, R protocol.Message](verb policy.Verb, to func(*passing, *M) protocol.Message, from func(*passing, *R) protocol.Message) (string, handler) {
+func forward[M, R protocol.Message](verb policy.Verb, to func(*passing, *M) protocol.Message, from func(*passing, R) protocol.Message) (string, handler) {
 	return single(func(c *conn, ctx context.Context, m *M) (protocol.Message, error) {
 		return passOn(ctx, &c.caller, m, verb, to, from)
 	})
@@ -240,7 +240,7 @@ type passing struct {
 // passOn passes a request about one session on to the supervisor, if the policy permits verb. The
 // function to makes the link's request, to which passOn adds the id and the instance of the session,
 // and from makes the reply to the client.
-func passOn[M, R protocol.Message](ctx context.Context, c *caller, m *M, verb policy.Verb, to func(*passing, *M) protocol.Message, from func(*passing, *R) protocol.Message) (protocol.Message, error) {
+func passOn[M, R protocol.Message](ctx context.Context, c *caller, m *M, verb policy.Verb, to func(*passing, *M) protocol.Message, from func(*passing, R) protocol.Message) (protocol.Message, error) {
 	request := any(m).(protocol.Message)
 	l, err := c.authorizeSession(ctx, verb, protocol.SessionOf(request))
 	if err != nil {
@@ -258,18 +258,14 @@ func passOn[M, R protocol.Message](ctx context.Context, c *caller, m *M, verb po
 		return nil, err
 	}
 	defer leave()
-	answer, err := c.s.cfg.Link.Call(ctx, question)
+	answer, err := wire.ReplyAs[R](c.s.cfg.Link.Call(ctx, question))
 	if err != nil {
 		return nil, p.explain(request, err)
 	}
-	r, ok := any(answer).(*R)
-	if !ok {
-		return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with %s", answer.MessageType())
-	}
-	if s, ok := answer.(*wire.Session); ok && !c.canSee(&s.Session) { // another session took the id meanwhile
+	if s, ok := any(answer).(*wire.Session); ok && !c.canSee(&s.Session) { // another session took the id meanwhile
 		return nil, notFound(l.requestedID)
 	}
-	return from(p, r), nil
+	return from(p, answer), nil
 }
 
 // requestID returns the id of a request, or "" if messages of this type have none.

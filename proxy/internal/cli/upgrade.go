@@ -244,9 +244,9 @@ func (u *upgrade) try(ctx context.Context, conn *link.Conn, old *protocol.Proces
 	if err != nil {
 		return fmt.Errorf("nothing has changed: the supervisor, pid %d, cannot become %s: %w", old.PID, u.program, late(ctx, err))
 	}
-	tried, ok := reply.(*wire.Upgraded)
-	if !ok {
-		return errors.New("the supervisor answered upgrade with " + reply.MessageType())
+	tried, err := wire.ReplyAs[*wire.Upgraded](reply, nil)
+	if err != nil {
+		return err
 	}
 	if !u.dryRun {
 		return nil

@@ -86,10 +86,10 @@ func (a *Attachment) attach(ctx context.Context, spec protocol.AttachSpec) (*pro
 	if err != nil {
 		return nil, err
 	}
-	attached, ok := reply.(*wire.Attached)
-	if !ok {
+	attached, err := wire.ReplyAs[*wire.Attached](reply, nil)
+	if err != nil {
 		st.Abort()
-		return nil, protocol.Errorf(protocol.CodeInternal, "attach answered by %s", reply.MessageType())
+		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

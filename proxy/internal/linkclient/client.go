@@ -241,9 +241,9 @@ func list(ctx context.Context, conn *link.Conn, m protocol.Message) ([]protocol.
 		return nil, err
 	}
 	defer st.Abort()
-	part, ok := first.(*wire.Sessions)
-	if !ok {
-		return nil, protocol.Errorf(protocol.CodeInternal, "list answered by %s", first.MessageType())
+	part, err := wire.ReplyAs[*wire.Sessions](first, nil)
+	if err != nil {
+		return nil, err
 	}
 	if !part.More {
 		return part.Sessions, nil

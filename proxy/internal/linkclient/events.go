@@ -36,10 +36,10 @@ func (s *Subscription) open(ctx context.Context) (*wire.Subscribed, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, ok := reply.(*wire.Subscribed)
-	if !ok {
+	first, err := wire.ReplyAs[*wire.Subscribed](reply, nil)
+	if err != nil {
 		st.Abort()
-		return nil, protocol.Errorf(protocol.CodeInternal, "events answered by %s", reply.MessageType())
+		return nil, err
 	}
 	s.release = context.AfterFunc(ctx, st.Abort)
 	s.st, s.instance, s.seq = st, first.Instance, first.Seq
@@ -81,13 +81,9 @@ func (s *Subscription) Position() (protocol.Instance, uint64) { return s.instanc
 
 // Status returns the supervisor's state.
 func (c *Client) Status(ctx context.Context) (protocol.ProcessStatus, error) {
-	reply, err := c.Call(ctx, wire.Status{})
+	report, err := wire.ReplyAs[*wire.StatusReport](c.Call(ctx, wire.Status{}))
 	if err != nil {
 		return protocol.ProcessStatus{}, err
-	}
-	report, ok := reply.(*wire.StatusReport)
-	if !ok {
-		return protocol.ProcessStatus{}, protocol.Errorf(protocol.CodeInternal, "status answered by %s", reply.MessageType())
 	}
 	return report.Supervisor, nil
 }

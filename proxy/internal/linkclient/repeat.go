@@ -273,13 +273,9 @@ func (q *question) pin(ctx context.Context, conn *link.Conn) error {
 	if !q.mayBeDone || id == "" || kindOf(q.m).Repeat != protocol.RepeatInstance || protocol.InstanceOf(q.m) != "" {
 		return nil
 	}
-	reply, err := conn.Call(ctx, wire.Info{SessionID: id})
+	found, err := wire.ReplyAs[*wire.Session](conn.Call(ctx, wire.Info{SessionID: id}))
 	if err != nil {
 		return err
-	}
-	found, ok := reply.(*wire.Session)
-	if !ok {
-		return protocol.Errorf(protocol.CodeInternal, "info answered by %s", reply.MessageType())
 	}
 	if found.Session.CreatedAt.After(q.firstAsked) {
 		return errDone

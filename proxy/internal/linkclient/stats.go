@@ -15,15 +15,7 @@ var errNoLink = errors.New("no link to the supervisor exists")
 // Stats returns the supervisor's statistics. It uses only a live link, because a monitor must not
 // start a supervisor.
 func (c *Client) Stats(ctx context.Context) (*wire.StatsReport, error) {
-	reply, err := c.ask(ctx, wire.Stats{})
-	if err != nil {
-		return nil, err
-	}
-	report, ok := reply.(*wire.StatsReport)
-	if !ok {
-		return nil, protocol.Errorf(protocol.CodeInternal, "stats answered by %s", reply.MessageType())
-	}
-	return report, nil
+	return wire.ReplyAs[*wire.StatsReport](c.ask(ctx, wire.Stats{}))
 }
 
 // Answers returns nil if the supervisor answers over the live link before ctx ends.

@@ -151,9 +151,9 @@ func viewOnce(ctx context.Context, c *linkclient.Client, ask Ask) (View, error) 
 	}
 	defer st.Abort()
 	defer context.AfterFunc(ctx, st.Abort)()
-	info, ok := reply.(*wire.Attached)
-	if !ok {
-		return view, protocol.Errorf(protocol.CodeInternal, "attach answered by %s", reply.MessageType())
+	info, err := wire.ReplyAs[*wire.Attached](reply, nil)
+	if err != nil {
+		return view, err
 	}
 	if info.Session.Instance != ask.Instance || info.Session.State == protocol.StateExited {
 		view.Gone = true
