@@ -50,10 +50,10 @@ const (
 // answers has the function for each method of the agent that this package answers. Its result is encoded as JSON.
 var answers = map[string]func(context.Context, *bridge, json.RawMessage) (any, error){
 	"terminal/create":        answer((*bridge).create),
-	"terminal/output":        answer((*bridge).output),
-	"terminal/wait_for_exit": answer((*bridge).waitForExit),
-	"terminal/kill":          answer((*bridge).kill),
-	"terminal/release":       answer((*bridge).release),
+	"terminal/output":        answer(about((*bridge).output)),
+	"terminal/wait_for_exit": answer(about((*bridge).waitForExit)),
+	"terminal/kill":          answer(about((*bridge).kill)),
+	"terminal/release":       answer(about((*bridge).release)),
 }
 
 // answer makes a method from a function that takes its parameters.
@@ -64,6 +64,17 @@ func answer[P, R any](method func(*bridge, context.Context, P) (R, error)) func(
 			return nil, &rpcError{Code: codeInvalidParams, Message: fmt.Sprintf("params: %v", err)}
 		}
 		return method(b, ctx, params)
+	}
+}
+
+// about makes a method from a function that takes the terminal that the parameters name.
+func about[R any](method func(*bridge, context.Context, *terminal) (R, error)) func(*bridge, context.Context, terminalParams) (R, error) {
+	return func(b *bridge, ctx context.Context, p terminalParams) (result R, err error) {
+		t, err := b.terminal(ctx, p)
+		if err != nil {
+			return result, err
+		}
+		return method(b, ctx, t)
 	}
 }
 
@@ -289,16 +300,13 @@ type outputResult struct {
 }
 
 // output returns the output so far, and how the command has ended if it has.
-func (b *bridge) output(ctx context.Context, p terminalParams) (*outputResult, error) {
-	t, err := b.terminal(ctx, p)
-	if err != nil {
-		return nil, err
-	}
+func (b *bridge) output(ctx context.Context, t *terminal) (*outputResult, error) {
 	ended := t.hasEnded() // before the text is read, so that the text of an ended command is whole
 	b.mu.Lock()
 	final := t.final
 	b.mu.Unlock()
 	if final == nil {
+		var err error
 		final, err = b.text(ctx, t)
 		if ended && protocol.CodeOf(err) == protocol.CodeSessionNotFound { // its output was not kept
 			final, err = &outputResult{Truncated: true}, nil
@@ -367,11 +375,7 @@ func cut(lines []string, limit int, truncated bool) *outputResult {
 }
 
 // waitForExit waits until the command has ended.
-func (b *bridge) waitForExit(ctx context.Context, p terminalParams) (*exitStatus, error) {
-	t, err := b.terminal(ctx, p)
-	if err != nil {
-		return nil, err
-	}
+func (b *bridge) waitForExit(ctx context.Context, t *terminal) (*exitStatus, error) {
 	select {
 	case <-t.ended:
 		return &t.exit, nil
@@ -383,21 +387,13 @@ func (b *bridge) waitForExit(ctx context.Context, p terminalParams) (*exitStatus
 type emptyResult struct{}
 
 // kill ends the command. The terminal stays, with its output and its exit status.
-func (b *bridge) kill(ctx context.Context, p terminalParams) (emptyResult, error) {
-	t, err := b.terminal(ctx, p)
-	if err != nil {
-		return emptyResult{}, err
-	}
+func (b *bridge) kill(ctx context.Context, t *terminal) (emptyResult, error) {
 	return emptyResult{}, b.end(ctx, t)
 }
 
 // release ends the command if it runs, as ACP demands, and makes the terminal unknown to the agent. The tool calls that
 // show the terminal still have its output. People can read it until the supervisor forgets the session (setting exit_keep).
-func (b *bridge) release(ctx context.Context, p terminalParams) (emptyResult, error) {
-	t, err := b.terminal(ctx, p)
-	if err != nil {
-		return emptyResult{}, err
-	}
+func (b *bridge) release(ctx context.Context, t *terminal) (emptyResult, error) {
 	if err := b.end(ctx, t); err != nil {
 		return emptyResult{}, err
 	}
