@@ -186,7 +186,7 @@ func (c *Client) dial(ctx context.Context) (*conn, error) {
 		}
 		var answer *protocol.Error
 		if errors.Is(err, ErrDecode) || errors.Is(err, ErrUnknownHost) || errors.As(err, &answer) && !answer.Retryable { // waiting would not help
-			return nil, err // no waiting mends it
+			return nil, err
 		}
 		if errors.Is(err, ErrConnect) && ctx.Err() == nil {
 			switch {

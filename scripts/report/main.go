@@ -47,8 +47,8 @@ func main() {
 
 // An event is a line of go test -json; see go doc test2json.
 type event struct {
-	Action, Package, ImportPath, Test, Output string
-	Elapsed                                   float64
+	Action, Package, Test, Output string
+	Elapsed                       float64
 }
 
 // module begins each import path of this module; the list of skips leaves it out.

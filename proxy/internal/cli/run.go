@@ -487,7 +487,7 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 	switch {
 	case why == nil:
 		if err := brokenPipe(r.result(ctx, false)); errors.Is(err, errRunPipe) {
-			return exitcode.New(128+int(syscall.SIGPIPE), "") // the run is kept, so the same command can return to it
+			return exitcode.New(signalled{syscall.SIGPIPE}.exitCode(), "") // the run is kept, so the same command can return to it
 		} else if err != nil {
 			return r.keep(err)
 		}
@@ -509,7 +509,7 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 			return r.keep(err)
 		}
 		if !named { // if this fails, the session is removed after exit_keep
-			_ = r.c.Forget(ctx, id) // it goes with the time, else
+			_ = r.c.Forget(ctx, id)
 		}
 		return exitcode.Newf(sysexits.Timeout, "timeout: run %s had not ended after %v, and was ended", id, r.o.timeout)
 	case errors.Is(why, errRunTime):
@@ -520,7 +520,7 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 	case errors.Is(why, errRunLeft):
 		return exitcode.New(sysexits.TempFail, goesOn)
 	case errors.Is(why, errRunPipe):
-		return r.leave(ctx, exitCodeOf(syscall.SIGPIPE), goesOn)
+		return r.leave(ctx, signalled{syscall.SIGPIPE}.exitCode(), goesOn)
 	case errors.As(why, &by):
 		return r.leave(ctx, by.exitCode(), goesOn)
 	}
@@ -535,9 +535,6 @@ func (r *oneRun) keep(err error) error {
 	}
 	return err
 }
-
-// exitCodeOf returns the exit code for a signal.
-func exitCodeOf(s syscall.Signal) int { return signalled{s}.exitCode() }
 
 // leave leaves a run with an id running, and ends a run without.
 func (r *oneRun) leave(ctx context.Context, code int, goesOn string) error {

@@ -58,7 +58,7 @@ func (l *inspection) socket(ctx context.Context, path string) Finding {
 	switch {
 	case errors.Is(err, ErrNotRunning):
 		if _, err := os.Lstat(path); err != nil { // it was removed meanwhile
-			return Finding{Severity: OK} // it has left by now
+			return Finding{Severity: OK}
 		}
 		return Finding{Severity: Warning, Finding: path + " is stale: the process that listened was killed or has crashed",
 			Fix: fmt.Sprintf("%s mends it, or remove it", mender(path))}
@@ -93,8 +93,8 @@ func (l *inspection) holder(path string) (held bool, pid int, err error) {
 		return held, 0, err
 	}
 	for _, p := range l.procs {
-		if p.holds(path) && (pid == 0 || p.hasKeeper) { // its keeper has the lock, too
-			held, pid = true, p.pid // the supervisor's keeper holds the lock, too
+		if p.holds(path) && (pid == 0 || p.hasKeeper) { // the keeper of a supervisor has the lock, too
+			held, pid = true, p.pid
 		}
 	}
 	return held, pid, nil

@@ -206,7 +206,7 @@ func TryWeb(proxy string, cfg config.Config, mustBeFree bool) error {
 func (ls *listeners) each(f func(*socket.Listener) error) {
 	for _, l := range []*socket.Listener{ls.api, ls.web, ls.control} {
 		if l != nil {
-			_ = f(l) // the process is on its way out, or has another listener
+			_ = f(l)
 		}
 	}
 }
