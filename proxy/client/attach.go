@@ -35,7 +35,7 @@ type AttachOptions struct {
 	Cols, Rows int // size of the viewer's terminal; 0 and 0 do not affect the session's size
 	Mode       protocol.Mode
 	Steal      bool
-	Detach     bool             // with Steal: the program only detaches the other clients, which are told so, and calls Detach
+	Detach     bool             // with Steal: the program only detaches the other clients, and calls Detach; they receive Stolen with Detached
 	Resume     *protocol.Resume // continues where an earlier attachment ended
 	Snapshot   bool             // with Resume: send a snapshot even if the output could continue
 	History    *int             // number of lines above the screen in a snapshot; nil means 1,000

@@ -26,7 +26,7 @@ type attachment struct {
 	link          *linkclient.Attachment
 	isText        bool // output is sent as terminal.data
 	isReadOnly    bool
-	sentSize      protocol.Size        // the size that the client was told last, or zero; owned by the pump
+	sentSize      protocol.Size        // the size that was sent to the client last, or zero; owned by the pump
 	frozenAt      *protocol.AttachSpec // the position at which a frozen client stopped receiving output, or nil; owned by the pump
 	typist        *linkclient.Typist   // sends the input of a client that uses no offsets, or nil
 	stopTypist    context.CancelFunc   // ends the typist

@@ -48,7 +48,7 @@ type AttachmentRecord struct {
 	Spec   protocol.AttachSpec `json:"spec"` // Resume is set
 	Text   bool                `json:"text,omitempty"`
 	Typed  []byte              `json:"typed,omitempty"` // input that was not accepted yet, of a client that uses no offsets
-	Size   protocol.Size       `json:"size,omitzero"`   // the size that the client was told last
+	Size   protocol.Size       `json:"size,omitzero"`   // the size that was sent to the client last
 }
 
 // EventsRecord is the position of a subscription.

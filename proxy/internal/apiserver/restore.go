@@ -121,7 +121,7 @@ func (c *conn) reattach(r AttachmentRecord) {
 	}
 	a.sentSize = r.Size
 	if a.sentSize == (protocol.Size{}) {
-		a.sentSize = info.Session.Size // attached has told the client this size
+		a.sentSize = info.Session.Size // the message attached had this size
 	}
 	c.begin(a, la, info, r.Text, func() {
 		<-c.life.reached(phaseServing)

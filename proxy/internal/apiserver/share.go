@@ -106,7 +106,7 @@ func sharedWriter(w string) string {
 	switch {
 	case w == "":
 		return sharedPrefix + protocol.NewToken(8)
-	case strings.HasPrefix(w, sharedPrefix): // the client resumes with the writer that it was told
+	case strings.HasPrefix(w, sharedPrefix): // the client resumes with the writer that it has received
 		return w
 	}
 	sum := sha256.Sum256([]byte(w))

@@ -226,7 +226,7 @@ func (o *attachOptions) report(ctx context.Context, c *client.Client, att *clien
 			return exitcode.New(sysexits.TempFail, "")
 		}
 		return nil
-	case errors.Is(end, front.ErrGone): // as if a signal had told so
+	case errors.Is(end, front.ErrGone): // as after SIGHUP
 		t.Say("[detached from %s: %v]", info.ID, end)
 		noteUndelivered(att, t)
 		return exitcode.New(signalled{syscall.SIGHUP}.exitCode(), "")

@@ -52,7 +52,7 @@ func (a *App) hostOf(ctx context.Context, id protocol.SessionID) (string, error)
 	return "", protocol.Errorf(protocol.CodeSessionNotFound, "several hosts have a session %s; name one of them: %s", id, strings.Join(names, ", "))
 }
 
-// mayBeHere reports whether this host may have the session id. If it cannot be told, the command meets the
+// mayBeHere reports whether this host may have the session id. If that is not known, the command meets the
 // reason when it connects.
 func (a *App) mayBeHere(ctx context.Context, id protocol.SessionID) bool {
 	if pipe.Here { // no session can run on this system

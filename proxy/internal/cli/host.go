@@ -163,6 +163,6 @@ const sshEnd = 2 * time.Second
 
 // The exit codes of ssh and of a shell that tell that the command did not run.
 const (
-	sshFailed = 255 // ssh could not run the command, and has told why
+	sshFailed = 255 // ssh could not run the command, and has printed the reason
 	notFound  = 127 // the shell has not found the program
 )

@@ -44,7 +44,7 @@ func isWordEnd(text string) bool {
 	return !unicode.IsLetter(last) && !strings.ContainsRune("-/._", last)
 }
 
-// isCommand reports whether text goes on with the name of a command or with a flag.
+// isCommand reports whether text continues with the name of a command or with a flag.
 func isCommand(text string) bool {
 	rest := strings.TrimLeft(text, " \n")
 	if rest == text {

@@ -46,7 +46,7 @@ type world struct {
 	faults      []string
 	conns       []*conn
 	input       []byte // accepted input
-	typed       []byte // input that the harness was told to type
+	typed       []byte // input that the harness was asked to type
 	writer      string
 	attempt     uint64
 	printed     uint64 // the end of the output so far
@@ -384,7 +384,7 @@ func (w *world) takeInput(v *viewer, offset uint64, data []byte, n int) {
 }
 
 // take accepts at most n new bytes of a frame of input. It returns how much input was accepted so far, and whether
-// the client must be told that input before this frame is missing.
+// the client must learn that input before this frame is missing.
 func (w *world) take(v *viewer, offset uint64, data []byte, n int) (have uint64, isGap bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

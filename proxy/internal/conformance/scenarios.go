@@ -532,7 +532,7 @@ func (w *world) servesAgain() {
 	w.lives()
 }
 
-// notBefore checks that the client has attached no earlier than it was told to, and that it has connected no earlier.
+// notBefore checks that the client has attached no earlier than the proxy has asked it to, and that it has connected no earlier.
 func (w *world) notBefore(v *viewer, told time.Time, after time.Duration) {
 	w.mu.Lock()
 	at := w.attachTimes[len(w.attachTimes)-1]

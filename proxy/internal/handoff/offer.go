@@ -267,8 +267,8 @@ func (o *Offer) move(successor *peer) error {
 	return err
 }
 
-// giveBatch sends a batch of connections. They belong to the successor when it has been told to
-// go.
+// giveBatch sends a batch of connections. They belong to the successor when it has received
+// the message go.
 func (o *Offer) giveBatch(successor *peer, p parcel) error {
 	o.step("frozen")
 	if err := p.send(successor, message{Do: "conns"}); err != nil {

@@ -128,7 +128,7 @@ func (s *serving) compare(ctx context.Context) error {
 }
 
 // ready reports that this proxy serves: to its log, a service manager and the process that started it.
-// After a handoff, commit has told the service manager.
+// After a handoff, commit has notified the service manager.
 func (s *serving) ready() {
 	ls := s.listeners
 	if ls.tcp != nil {
