@@ -12,7 +12,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -20,12 +19,11 @@ import (
 	"path/filepath"
 )
 
-// A Spec describes the program to start.
+// A Spec describes the program to start. Its working directory is the root directory.
 type Spec struct {
 	Path string   // absolute path of the program
 	Args []string // arguments without the program's name
 	Env  []string // K=V; nil means the environment of the caller
-	Dir  string   // working directory; default /
 }
 
 // A Process is a program that runs in the background. It is waited for, so that it leaves no
@@ -57,7 +55,6 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	if _, err := exec.LookPath(spec.Path); err != nil { // reported here, because a shell would report it too late
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	spec.Dir = cmp.Or(spec.Dir, rootDir)
 	p, err := start(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Path, err)
@@ -107,7 +104,7 @@ func direct(ctx context.Context, spec Spec) (*Process, error) {
 
 func (s Spec) command() *exec.Cmd {
 	cmd := exec.Command(s.Path, s.Args...)
-	cmd.Env, cmd.Dir = s.Env, cmp.Or(s.Dir, rootDir)
+	cmd.Env, cmd.Dir = s.Env, rootDir
 	return cmd
 }
 

@@ -91,7 +91,7 @@ func inScope(ctx context.Context, spec Spec) (*Process, error) {
 	}
 	defer sign.Close()
 	cmd := exec.Command(run, slices.Concat(scopeArgs, []string{spec.Path}, spec.Args)...)
-	cmd.Env, cmd.Dir, cmd.ExtraFiles = spec.Env, spec.Dir, []*os.File{childEnd}
+	cmd.Env, cmd.Dir, cmd.ExtraFiles = spec.Env, rootDir, []*os.File{childEnd}
 	p, err := launch(cmd)
 	_ = childEnd.Close()
 	if err != nil {
