@@ -103,7 +103,7 @@ func TestTyping(t *testing.T) {
 			context.AfterFunc(ctx, a.Close)
 			close(k.first)
 			typist := NewTypist(a, info.InputOffset)
-			typist.RetryMin, typist.RetryMax = time.Millisecond, 5*time.Millisecond
+			typist.retryMin, typist.retryMax = time.Millisecond, 5*time.Millisecond
 			wg.Go(func() { typist.Run(ctx) })
 			wg.Go(func() {
 				for {

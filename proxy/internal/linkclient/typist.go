@@ -24,10 +24,10 @@ const (
 // A Typist sends input for a client that does not know offsets. It numbers the input, holds the
 // bytes that are not accepted yet, and sends them again if the supervisor asks for them.
 type Typist struct {
-	// RetryMin and RetryMax are the shortest and the longest wait before unanswered input is sent
+	// retryMin and retryMax are the shortest and the longest wait before unanswered input is sent
 	// again. A retry is needed because the supervisor reports a full input queue only once. It
 	// acknowledges accepted input within about 20 ms.
-	RetryMin, RetryMax time.Duration
+	retryMin, retryMax time.Duration
 
 	a    *Attachment
 	work chan struct{} // sent to when there may be bytes to send
@@ -42,7 +42,7 @@ type Typist struct {
 // NewTypist returns a Typist for an attachment. Its writer's input was accepted up to offset.
 func NewTypist(a *Attachment, offset uint64) *Typist {
 	t := &Typist{
-		RetryMin: 50 * time.Millisecond, RetryMax: 400 * time.Millisecond,
+		retryMin: 50 * time.Millisecond, retryMax: 400 * time.Millisecond,
 		a: a, work: make(chan struct{}, 1), room: make(chan struct{}, 1), window: sendWindow,
 	}
 	t.in.Renumber(offset)
@@ -73,7 +73,7 @@ func (t *Typist) Room() <-chan struct{} { return t.room }
 
 // Run sends the added input until ctx is done.
 func (t *Typist) Run(ctx context.Context) {
-	wait, before := t.RetryMin, uint64(0)
+	wait, before := t.retryMin, uint64(0)
 	for {
 		if f := t.next(t.a.number); f != nil {
 			t.a.SendRaw(f)
@@ -81,7 +81,7 @@ func (t *Typist) Run(ctx context.Context) {
 		}
 		accepted, waiting := t.state()
 		if accepted != before {
-			wait, before = t.RetryMin, accepted
+			wait, before = t.retryMin, accepted
 		}
 		var retry <-chan time.Time
 		if waiting {
@@ -91,7 +91,7 @@ func (t *Typist) Run(ctx context.Context) {
 		case <-t.work:
 		case <-retry:
 			t.retry()
-			wait = min(2*wait, t.RetryMax)
+			wait = min(2*wait, t.retryMax)
 		case <-ctx.Done():
 			return
 		}
