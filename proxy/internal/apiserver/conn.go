@@ -162,7 +162,7 @@ func (c *conn) readFirst() (protocol.Message, error) {
 // which stops the reader, if freeze has set its deadline before.
 func (c *conn) setReadDeadline(at time.Time) error {
 	err := c.t.SetReadDeadline(at)
-	if err == nil && c.life.has(phaseStopping) {
+	if err == nil && c.life.isStopping() {
 		err = c.t.SetReadDeadline(longAgo)
 	}
 	return err

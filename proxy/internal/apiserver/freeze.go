@@ -81,7 +81,7 @@ func (f *Frozen) release() {
 // The caller must call Forget later, which releases the connections that were passed to move;
 // Freeze does not release them, because clients wait meanwhile.
 func (s *Server) Freeze(ctx context.Context, atOnce int, move func([]*Frozen) error) (closed int, err error) {
-	conns := slices.DeleteFunc(s.allConns(), func(c *conn) bool { return c.life.has(phaseStopping) })
+	conns := slices.DeleteFunc(s.allConns(), func(c *conn) bool { return c.life.isStopping() })
 	pause := time.Duration(0)
 	for _, batch := range batches(conns, atOnce) {
 		time.Sleep(pause)
@@ -195,7 +195,7 @@ func (s *Server) freeze(ctx context.Context, conns []*conn) (frozen []*Frozen, c
 
 // giveUp ends a connection that freeze could not freeze. Its client will reconnect.
 func (c *conn) giveUp() {
-	if !c.life.has(phaseStopping) {
+	if !c.life.isStopping() {
 		return // its transport cannot be moved, so Goaway will end it
 	}
 	go func() { // closeWith waits for a blocked write
@@ -286,5 +286,5 @@ func (a *attachment) finishPause(accepted uint64) {
 // isStuck reports whether the connection is being frozen and its client accepts no more output.
 func (c *conn) isStuck() bool {
 	t, ok := c.t.(Movable)
-	return ok && c.life.has(phaseStopping) && t.Stuck()
+	return ok && c.life.isStopping() && t.Stuck()
 }

@@ -86,11 +86,11 @@ func (l *life) is(p phase) bool {
 	return l.phase == p
 }
 
-// has reports whether the phase p or a later one has begun.
-func (l *life) has(p phase) bool {
+// isStopping reports whether the reader stops or has stopped, because the connection is being moved or has ended.
+func (l *life) isStopping() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.phase >= p
+	return l.phase >= phaseStopping
 }
 
 // reached returns a channel that is closed when the phase p or a later one has begun.

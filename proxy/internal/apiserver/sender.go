@@ -50,7 +50,7 @@ func (o *sender) writeAfter(raw []byte, before func()) {
 	before()
 	err := o.t.Write(raw)
 	o.mu.Unlock()
-	if err != nil && !o.life.has(phaseStopping) {
+	if err != nil && !o.life.isStopping() {
 		_ = o.t.Close()
 		o.lost()
 	}
@@ -86,7 +86,7 @@ func (o *sender) writeFirst(run func(func()), t Movable, out []byte) {
 		if o.life.is(phaseEnded) {
 			return
 		}
-		if err := t.WriteRest(out); err != nil && !o.life.has(phaseStopping) {
+		if err := t.WriteRest(out); err != nil && !o.life.isStopping() {
 			_ = t.Close()
 		}
 	})
