@@ -133,26 +133,12 @@ type inspection struct {
 // Run makes all checks and returns their findings.
 func Run(ctx context.Context, f Facts) []Finding {
 	l := newInspection(ctx, f)
-	var all []Finding
-	all = append(all, l.directories()...)
-	all = append(all, l.places(ctx)...)
-	all = append(all, l.paths()...)
-	all = append(all, l.settings()...)
-	all = append(all, l.sockets(ctx)...)
-	all = append(all, l.terminals()...)
-	all = append(all, l.files()...)
-	all = append(all, l.linger(ctx)...)
-	all = append(all, l.supervisorRuns()...)
-	all = append(all, l.keeperRuns()...)
-	all = append(all, l.cages()...)
-	all = append(all, l.recordings()...)
-	all = append(all, l.bucket(ctx)...)
-	all = append(all, l.reports()...)
-	all = append(all, l.proxyRuns()...)
-	all = append(all, l.gate(ctx)...)
-	all = append(all, l.agent(ctx)...)
-	all = append(all, l.skew()...)
-	return append(all, l.orphans()...)
+	return slices.Concat(
+		l.directories(), l.places(ctx), l.paths(), l.settings(), l.sockets(ctx),
+		l.terminals(), l.files(), l.linger(ctx),
+		l.supervisorRuns(), l.keeperRuns(), l.cages(), l.recordings(), l.bucket(ctx), l.reports(),
+		l.proxyRuns(), l.gate(ctx), l.agent(ctx), l.skew(), l.orphans(),
+	)
 }
 
 // Unanswered makes only the two checks of the processes. It returns the findings about processes
