@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,7 +39,7 @@ func (c *client) Authenticate(ctx context.Context, cr Credentials) (Principal, e
 	case a.GetRefusal() != nil:
 		return Principal{}, refused("authenticate", a.Refusal, CodeUnauthorized)
 	case a.GetPrincipal() == nil:
-		return Principal{}, fmt.Errorf("authenticate: the answer has neither a principal nor a refusal")
+		return Principal{}, errors.New("authenticate: the answer has neither a principal nor a refusal")
 	}
 	return fromPrincipal(a.Principal), nil
 }

@@ -235,25 +235,29 @@ func eventText(e *client.Event) string {
 		return fmt.Sprintf("%d exited %s %s, %s", e.Seq, e.Exit.SessionID, how, e.Exit.Reason)
 	case e.Session == nil:
 		return fmt.Sprintf("%d %s %d", e.Seq, e.Event, e.Missed)
-	case e.Event == protocol.EventResized:
-		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, e.Session.Size)
-	case e.Event == protocol.EventTitle:
-		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, plain.Text(e.Session.Title))
-	case e.Event == protocol.EventLabels:
-		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, plain.Text(e.Session.Labels[protocol.LabelTitle]))
-	case e.Event == protocol.EventCwd:
-		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, plain.Text(e.Session.CurrentCwd))
-	case e.Event == protocol.EventCommandStarted && e.Session.Command != nil:
-		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, plain.Text(e.Session.Command.Line))
-	case e.Event == protocol.EventCommandFinished && e.Session.Command != nil:
-		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, commandText(e.Session.Command))
-	case e.Event == protocol.EventProgramStatus && e.Session.Program != nil:
-		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, programText(e.Session.Program))
-	case e.Notification != nil:
-		text := strings.TrimSpace(e.Notification.Title + " " + e.Notification.Body)
-		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, plain.Text(text))
 	}
-	return fmt.Sprintf("%d %s %s", e.Seq, e.Event, e.Session.ID)
+	s, more := e.Session, ""
+	switch {
+	case e.Event == protocol.EventResized:
+		more = s.Size.String()
+	case e.Event == protocol.EventTitle:
+		more = plain.Text(s.Title)
+	case e.Event == protocol.EventLabels:
+		more = plain.Text(s.Labels[protocol.LabelTitle])
+	case e.Event == protocol.EventCwd:
+		more = plain.Text(s.CurrentCwd)
+	case e.Event == protocol.EventCommandStarted && s.Command != nil:
+		more = plain.Text(s.Command.Line)
+	case e.Event == protocol.EventCommandFinished && s.Command != nil:
+		more = commandText(s.Command)
+	case e.Event == protocol.EventProgramStatus && s.Program != nil:
+		more = programText(s.Program)
+	case e.Notification != nil:
+		more = plain.Text(strings.TrimSpace(e.Notification.Title + " " + e.Notification.Body))
+	default:
+		return fmt.Sprintf("%d %s %s", e.Seq, e.Event, s.ID)
+	}
+	return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, s.ID, more)
 }
 
 // programText describes the status that a program has reported.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -71,7 +70,7 @@ func parseMoment(text string, now time.Time) (*protocol.Moment, error) {
 	if t, ok := parseTime(text, now); ok {
 		return &protocol.Moment{Time: t}, nil
 	}
-	return nil, fmt.Errorf("it must be an offset, a time such as 14:30 or 2026-01-31 14:30:05, a time before now such as -5m, or 'command -1'")
+	return nil, errors.New("it must be an offset, a time such as 14:30 or 2026-01-31 14:30:05, a time before now such as -5m, or 'command -1'")
 }
 
 // parseTime parses a time. One without a date is the last such time before now.
