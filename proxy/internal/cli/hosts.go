@@ -69,20 +69,14 @@ func gateOptions(cfg config.Config) (client.GateOptions, error) {
 }
 
 func printHosts(out io.Writer, list []gate.HostInfo) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, Named("no hosts; proxy gate token on the gate prints the text with which a host joins"))
-		return err
-	}
-	w := plain.NewTable(out)
-	fmt.Fprintln(w, "HOST\tSTATE\tSESSIONS\tSEEN\tSYSTEM\tRELEASE\tLABELS")
-	for _, h := range list {
+	const none = "no hosts; proxy gate token on the gate prints the text with which a host joins"
+	return PrintTable(out, list, none, "HOST\tSTATE\tSESSIONS\tSEEN\tSYSTEM\tRELEASE\tLABELS", func(w io.Writer, h gate.HostInfo) {
 		seen := "never"
 		if !h.SeenAt.IsZero() {
 			seen = Since(h.SeenAt)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", h.Name, h.State(), h.Sessions, seen, plain.Text(h.System), plain.Text(h.Release), plain.Text(labelText(h.Labels)))
-	}
-	return w.Flush()
+	})
 }
 
 func labelText(labels map[string]string) string {
@@ -112,14 +106,7 @@ func (a *App) lsAll(cmd *cobra.Command, f client.GateFilter) error {
 }
 
 func printRows(out io.Writer, list []gate.SessionRow) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "no sessions")
-		return err
-	}
-	w := plain.NewTable(out)
-	fmt.Fprintln(w, "SESSION\tSTATE\tSIZE\tAGE\tCOMMAND")
-	for _, s := range list {
+	return PrintTable(out, list, "no sessions", "SESSION\tSTATE\tSIZE\tAGE\tCOMMAND", func(w io.Writer, s gate.SessionRow) {
 		fmt.Fprintf(w, "%s\t%s\t%dx%d\t%s\t%s\n", plain.Text(s.Host+"/"+string(s.ID)), plain.Text(s.State), s.Cols, s.Rows, Since(s.CreatedAt), plain.Text(strings.TrimSpace(s.Title+" "+s.Command)))
-	}
-	return w.Flush()
+	})
 }

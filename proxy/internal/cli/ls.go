@@ -75,25 +75,19 @@ func (a *App) tellElsewhere(cmd *cobra.Command) {
 
 // printList prints a table of sessions.
 func printList(out io.Writer, list []protocol.SessionInfo, wide bool) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, Named("no sessions; proxy new starts one"))
-		return err
-	}
-	w := plain.NewTable(out)
 	more := ""
 	if wide {
 		more = "MEMORY\tPIDS\tCPU\t"
 	}
-	fmt.Fprintln(w, "ID\tSTATE\tPID\tSIZE\tVIEWERS\tAGE\tIDLE\t"+more+"RUNS\tCOMMAND")
-	for _, s := range list {
+	header := "ID\tSTATE\tPID\tSIZE\tVIEWERS\tAGE\tIDLE\t" + more + "RUNS\tCOMMAND"
+	return PrintTable(out, list, "no sessions; proxy new starts one", header, func(w io.Writer, s protocol.SessionInfo) {
 		if wide {
 			memory, pids, cpu := useText(s.Cage)
 			more = memory + "\t" + pids + "\t" + cpu + "\t"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s%s\t%s\n", s.ID, stateText(s), pidText(s.PID), s.Size, s.Attachments,
 			Since(s.CreatedAt), Since(s.LastIOAt), more, foregroundName(s), plain.Text(titleAndCommand(s)))
-	}
-	return w.Flush()
+	})
 }
 
 // pidText returns the pid of a session's first process, or "-" if it has none, as a lost session.

@@ -33,6 +33,20 @@ func (a *App) Print(cmd *cobra.Command, v any, text func(out io.Writer) error) e
 	return text(cmd.OutOrStdout())
 }
 
+// PrintTable prints a table with a row for each element of a list, or the text none if the list is empty.
+func PrintTable[T any](out io.Writer, list []T, none, header string, row func(w io.Writer, v T)) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, Named(none))
+		return err
+	}
+	w := plain.NewTable(out)
+	fmt.Fprintln(w, header)
+	for _, v := range list {
+		row(w, v)
+	}
+	return w.Flush()
+}
+
 // Note prints a text for the user; the output of the command may be read elsewhere.
 func Note(format string, args ...any) {
 	fmt.Fprintln(plain.Stderr, installed.Name()+":", Named(fmt.Sprintf(format, args...)))

@@ -82,13 +82,7 @@ func (a *app) recordingsCommand() *cobra.Command {
 }
 
 func printRecordings(out io.Writer, list []archive.Summary) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "no recordings")
-		return err
-	}
-	w := plain.NewTable(out)
-	fmt.Fprintln(w, "RECORDING\tSTATE\tOUTPUT\tSTORED\tLAST\tPROGRAM")
-	for _, r := range list {
+	return cli.PrintTable(out, list, "no recordings", "RECORDING\tSTATE\tOUTPUT\tSTORED\tLAST\tPROGRAM", func(w io.Writer, r archive.Summary) {
 		state, last := "open", "never"
 		if r.IsComplete {
 			state = "complete"
@@ -97,8 +91,7 @@ func printRecordings(out io.Writer, list []archive.Summary) error {
 			last = cli.Since(r.StoredAt)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d-%d\t%s\t%s\t%s\n", plain.Text(r.Recording), state, r.Start, r.End, cli.ByteSize(uint64(r.Bytes)), last, plain.Text(r.Program))
-	}
-	return w.Flush()
+	})
 }
 
 func (a *app) replayCommand() *cobra.Command {
