@@ -28,12 +28,25 @@ func (t *Term) promptMark(arg string) {
 	}
 }
 
+// To find the cursor's place takes time in proportion to the rows, and to the text of the cursor's line. Therefore each
+// byte of output allows byteWork for it. What is allowed adds up to at most maxPlaceWork.
+const (
+	placeWork    = 6 // cost of a byte of the cursor's line
+	maxPlaceWork = 1 << 20
+)
+
 // commandEvent publishes an event of the OSC that has just been parsed, with its place in the
-// output and the cursor's place in the lines.
+// output and the cursor's place in the lines. If the output consists of such OSCs almost alone, some have the cursor's
+// place at an earlier one.
 func (t *Term) commandEvent(e Event) {
 	const introducer = 2 // ESC and ], or U+009D
 	e.Begin, e.End = t.at-len(t.str)-introducer, t.at+t.terminator
-	e.Line, e.Byte = t.CursorPlace()
+	if t.placeRoom > 0 {
+		before := t.work
+		t.placeLine, t.placeByte = t.CursorPlace()
+		t.placeRoom -= t.work - before
+	}
+	e.Line, e.Byte = t.placeLine, t.placeByte
 	t.event(e)
 }
 

@@ -8,7 +8,7 @@ type Event struct {
 	Text  string // the title, directory, message or command line
 	Title string // title of a Notification, or ""
 	Code  int    // exit code of CommandEnded, -1 if the shell did not report one; format of PicturePrinted
-	Line  uint64 // number of the first line on the screen, for Erased; of the cursor's line, for CommandStarted and CommandEnded
+	Line  uint64 // number of the first line on the screen, for Erased; of the cursor's line, for CommandStarted and CommandEnded (commandEvent)
 	Byte  int    // bytes of that line's text before the cursor; for CommandStarted and CommandEnded
 
 	// Begin and End are the place of the sequence of CommandStarted or CommandEnded, in bytes from

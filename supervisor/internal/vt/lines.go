@@ -97,13 +97,13 @@ func (t *Term) CursorPlace() (line uint64, bytes int) {
 	for first >= 0 && !t.beginsLine(first) {
 		first--
 	}
-	t.work += rowWork * t.rows
+	t.work += t.rows
 	if first < 0 {
 		return line + 1, 0
 	}
 	r := lineReader{t: t, b: &t.normal}
 	bytes = r.bytesBefore(first, t.normal.x, t.normal.y)
-	t.work += bytes
+	t.work += placeWork * len(r.text)
 	return line, bytes
 }
 

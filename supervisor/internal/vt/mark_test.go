@@ -62,3 +62,24 @@ func TestMarks(t *testing.T) {
 		})
 	}
 }
+
+// A mark of a command has the place of an earlier one only until there was as much output as finding the places costs.
+func TestPlaceAfterManyMarks(t *testing.T) {
+	var last Event
+	term := New(Config{Cols: 300, Rows: 100, Events: func(e Event) { last = e }})
+	term.Write([]byte(strings.Repeat("中", 300*100/2) + "\x1b]133;C\a"))
+	const long = 3 * 300 * 100 / 2
+	room := maxPlaceWork - placeWork*long - term.rows
+	if last.Byte != long || term.placeRoom < room {
+		t.Errorf("the mark is at the byte %d of its line, want %d; %d remain for others, want %d", last.Byte, long, term.placeRoom, room)
+	}
+	term.placeRoom = 0
+	term.Write([]byte("\x1b[2J\x1b[Hab\x1b]133;C\a"))
+	if last.Byte != long {
+		t.Errorf("the mark is at the byte %d of its line, want %d as before", last.Byte, long)
+	}
+	term.Write([]byte("c\x1b]133;C\a"))
+	if last.Byte != 3 {
+		t.Errorf("the mark is at the byte %d of its line, want 3", last.Byte)
+	}
+}

@@ -55,6 +55,10 @@ type Term struct {
 	unmoved  []cell // scratch space of applyMap
 	work     int    // cells touched since the beginning of WriteSome
 
+	placeRoom int    // cost that finding the cursor's place may still have (commandEvent)
+	placeLine uint64 // the cursor's place when it was found last
+	placeByte int
+
 	parser
 	pen      style
 	penID    styleID // id of pen
@@ -121,7 +125,7 @@ func New(c Config) *Term {
 	if c.HistoryBytes == 0 {
 		c.HistoryBytes = max(16<<20, c.HistoryLines<<10)
 	}
-	t := &Term{config: c, styles: newStyleTable()}
+	t := &Term{config: c, styles: newStyleTable(), placeRoom: maxPlaceWork}
 	t.cols, t.rows = clampSize(c.Cols, c.Rows)
 	t.hist.maxLines, t.hist.maxBytes = c.HistoryLines, c.HistoryBytes
 	t.modes = defaultModes
@@ -246,6 +250,7 @@ func (t *Term) WriteSome(p []byte, budget int) (n, cost int) {
 		}
 	}
 	n = all - left - len(p)
+	t.placeRoom = min(t.placeRoom+n*byteWork, maxPlaceWork)
 	return n, t.work + n*byteWork
 }
 

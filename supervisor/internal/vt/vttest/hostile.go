@@ -143,6 +143,7 @@ var Hostile = []Input{
 	{"palette", numbered("", "\x1b]4;%d;rgb:12/34/56\a", func(i int) []any { return []any{i & 255} })},
 	{"notifications and bells", repeated("", "\x1b]9;text\a\a")},
 	{"marks of a shell", repeated("", "\x1b]133;A\a\x1b]133;C\a\x1b]133;D;1\a")},
+	{"marks of a shell in a line of many rows", repeated(wide, "\x1b]133;C\a")},
 	{"CSI without end", repeated("\x1b[", "1")},
 	{"CSI of semicolons", repeated("\x1b[", ";")},
 	{"CSI of colons", repeated("\x1b[", "1:")},
