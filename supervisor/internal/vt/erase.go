@@ -35,9 +35,10 @@ func (t *Term) mendAround(r *row, x0, x1 int) {
 }
 
 func fillCells(cells []cell, c cell) {
-	for i := range cells {
+	for i := range min(len(cells), 16) {
 		cells[i] = c
 	}
+	repeatFirst(cells, 16)
 }
 
 // eraseUnprotected empties the cells in the columns [x0, x1) that DECSCA does not protect, in

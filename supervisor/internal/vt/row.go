@@ -1,6 +1,9 @@
 package vt
 
-import "unicode/utf8"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // A row is one line of a screen, in one of two forms. The text form holds the text that was
 // printed from left to right, and the columns in which the style changes. In the cell form any
@@ -105,8 +108,11 @@ func (r *row) covered(x0, x1 int, s styleID) bool {
 // in cell form.
 func (r *row) putASCII(x int, p []byte, s styleID) {
 	r.reach(x + len(p))
-	dst := r.cells[x : x+len(p)]
-	sb := s.cell()
+	asciiCells(r.cells[x:x+len(p)], p, s.cell())
+}
+
+// asciiCells makes dst the cells of p, which must be ASCII of the same length. sb is their style.
+func asciiCells(dst []cell, p []byte, sb cell) {
 	for len(p) >= 8 && len(dst) >= 8 { // one load, eight stores, no bounds checks
 		w := load64(p)
 		d := (*[8]cell)(dst)
@@ -131,10 +137,7 @@ func (r *row) reach(n int) {
 		return
 	}
 	r.cells = r.cells[:n]
-	f := r.fill.cell()
-	for i := r.n; i < n; i++ {
-		r.cells[i] = f
-	}
+	fillCells(r.cells[r.n:], r.fill.cell())
 	r.n = n
 }
 
@@ -221,46 +224,77 @@ func (t *Term) decode(dst []cell, text []byte, runs []run) []cell {
 			}
 		}
 		b := text[i]
-		if b >= 0x20 && b < utf8.RuneSelf {
-			dst = append(dst, cell(b)|sb)
-			i++
+		joined := i+1 < len(text) && text[i+1] >= utf8.RuneSelf // perhaps by a combining character
+		if b == markEmpty || b >= 0x20 && b < utf8.RuneSelf && !joined {
+			rest := text[i:]
+			if next >= 0 {
+				rest = rest[:min(len(rest), next-len(dst)+base)]
+			}
+			n, at := asciiRun(rest), len(dst)
+			if n == 0 {
+				n = 1 + repeats(rest, 1)
+			}
+			dst = slices.Grow(dst, n)[:at+n]
+			if b == markEmpty {
+				fillCells(dst[at:], sb)
+			} else {
+				asciiCells(dst[at:], rest[:n], sb)
+			}
+			i += n
 			continue
 		}
-		if b <= markLast {
-			switch b {
-			case markEmpty:
-				dst = append(dst, sb)
-				i++
-			case markSpacer:
-				dst = append(dst, sb|zeroCell)
-				i++
-			case markCell:
-				n := int(text[i+2])
-				dst = append(dst, t.content(text[i+3:i+3+n])|sb|widthBits(int(text[i+1])))
-				i += 3 + n
-			case markSkip:
-				for n := int(text[i+1]) | int(text[i+2])<<8; n > 0; n-- {
-					dst = append(dst, sb)
-				}
-				i += 3
+		n, at := 0, len(dst)
+		switch b {
+		case markSpacer:
+			dst, n = append(dst, sb|zeroCell), 1
+		case markCell:
+			n = 3 + int(text[i+2])
+			dst = append(dst, t.content(text[i+3:i+n])|sb|widthBits(int(text[i+1])))
+			if i+n < len(text) && text[i+n] == markSpacer && len(dst)-base != next { // both halves of a wide character
+				dst, n = append(dst, sb|zeroCell), n+1
 			}
+		case markSkip:
+			k := int(text[i+1]) | int(text[i+2])<<8
+			dst = slices.Grow(dst, k)[:at+k]
+			fillCells(dst[at:], sb)
+			i += 3
 			continue
-		}
-		ch, n := utf8.DecodeRune(text[i:])
-		switch runeWidth(ch) {
-		case 0:
-			if last := len(dst) - 1; last >= base {
-				if dst[last].isSpacer() {
-					last--
-				}
-				dst[last] = t.combine(dst[last], ch)
-			}
-		case 2:
-			dst = append(dst, cell(ch)|sb|wideCell, sb|zeroCell)
 		default:
-			dst = append(dst, cell(ch)|sb)
+			var ch rune
+			switch ch, n = utf8.DecodeRune(text[i:]); runeWidth(ch) {
+			case 0:
+				if last := at - 1; last >= base {
+					if dst[last].isSpacer() {
+						last--
+					}
+					dst[last] = t.combine(dst[last], ch)
+				}
+				i += n
+				continue
+			case 2:
+				dst = append(dst, cell(ch)|sb|wideCell, sb|zeroCell)
+			default:
+				dst = append(dst, cell(ch)|sb)
+			}
+			for i+n < len(text) && text[i+n] >= utf8.RuneSelf {
+				ch, k := utf8.DecodeRune(text[i+n:])
+				if runeWidth(ch) > 0 {
+					break
+				}
+				dst[at] = t.combine(dst[at], ch)
+				n += k
+			}
 		}
-		i += n
+		// REP prints the same character many times.
+		w, same := len(dst)-at, repeats(text[i:], n)/n
+		if next >= 0 {
+			same = min(same, (next-len(dst)+base)/w)
+		}
+		if same > 0 {
+			dst = slices.Grow(dst, same*w)[:at+w+same*w]
+			repeatFirst(dst[at:], w)
+		}
+		i += n + same*n
 	}
 	return dst
 }
@@ -278,37 +312,61 @@ func (t *Term) encode(text []byte, runs []run, cells []cell) (_ []byte, _ []run,
 		ascii = false
 	}
 	var look styleID
-	for x := 0; x < n; x++ {
+	for x := 0; x < n; {
 		c := cells[x]
 		if s := c.style(); s != look {
 			runs = append(runs, newRun(x, s))
 			look = s
 		}
-		code := rune(c & codeMask)
-		if c&(clusterBit|widthMask) == 0 && code < utf8.RuneSelf {
+		at, w := len(text), 1
+		if code := rune(c & codeMask); c&(clusterBit|widthMask) == 0 && code < utf8.RuneSelf {
 			text = append(text, byte(code)) // 0 is markEmpty
-			continue
+		} else {
+			text, w = t.encodeCell(text, cells[x:n])
+			ascii = false
 		}
-		ascii = false
-		if c.isSpacer() {
-			text = append(text, markSpacer)
-			continue
+		if x += w; x < n && cells[x] == c {
+			same, unit := repeats(cells[x-w:n], w), len(text)-at
+			text = slices.Grow(text, same/w*unit)[:at+unit+same/w*unit]
+			repeatFirst(text[at:], unit)
+			x += same
 		}
-		w := c.width()
-		paired := w == 2 && x+1 < n && cells[x+1] == zeroCell|look.cell()
-		if t.natural(c, w) && (w == 1 || paired) {
-			text = t.appendContent(text, c)
-			if paired {
-				x++
-			}
-			continue
-		}
-		text = append(text, markCell, byte(w), 0)
-		at := len(text)
-		text = t.appendContent(text, c)
-		text[at-1] = byte(len(text) - at)
 	}
 	return text, runs, n, ascii
+}
+
+// encodeCell appends the text form of the first one of cells, or of two if they are the halves of a wide character. It
+// returns their number.
+func (t *Term) encodeCell(text []byte, cells []cell) (_ []byte, columns int) {
+	c := cells[0]
+	if c.isSpacer() {
+		return append(text, markSpacer), 1
+	}
+	w := c.width()
+	paired := w == 2 && len(cells) > 1 && cells[1] == zeroCell|c.style().cell()
+	if t.natural(c, w) && (w == 1 || paired) {
+		return t.appendContent(text, c), w
+	}
+	text = append(text, markCell, byte(w), 0)
+	at := len(text)
+	text = t.appendContent(text, c)
+	text[at-1] = byte(len(text) - at)
+	if paired {
+		return append(text, markSpacer), 2
+	}
+	return text, 1
+}
+
+// repeats returns how many elements behind the first n of s are copies of these. It is a multiple of n.
+func repeats[T comparable](s []T, n int) int {
+	i := n
+	for i+32 <= len(s) && *(*[32]T)(s[i:]) == *(*[32]T)(s[i-n:]) {
+		i += 32
+	}
+	for i < len(s) && s[i] == s[i-n] {
+		i++
+	}
+	return max(i-n, 0) / n * n
 }
 
 // natural reports whether decoding the cell's text gives one cell of width w, so that it needs
