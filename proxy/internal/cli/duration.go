@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,12 @@ type span time.Duration
 
 // noDefault is a default value that the help text omits.
 const noDefault = "0"
+
+var errTooLong = errors.New("the time is too long")
+
+// spanForm matches a time in Go's form. If time.ParseDuration refuses such a text, the time is too
+// long for a time.Duration (292 years).
+var spanForm = regexp.MustCompile(`^-?(\d+(\.\d+)?(h|m|s|ms|us|µs|ns))+$`)
 
 // SpanVar adds a flag for a time.
 func SpanVar(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
@@ -41,13 +48,16 @@ func (s *span) Set(text string) error {
 	if n, err := strconv.ParseFloat(number, 64); err == nil {
 		d := n * float64(unit)
 		if math.IsNaN(d) || math.Abs(d) >= math.MaxInt64 {
-			return errors.New("the time is too long")
+			return errTooLong
 		}
 		*s = span(d)
 		return nil
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil {
+	switch {
+	case err != nil && spanForm.MatchString(text):
+		return errTooLong
+	case err != nil:
 		return errors.New("it must be a time such as 90s, 10m or 1d, or a number of seconds")
 	}
 	*s = span(d)

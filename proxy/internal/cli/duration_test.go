@@ -14,10 +14,14 @@ func TestSpan(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want %v", text, time.Duration(s), err, want)
 		}
 	}
-	for _, text := range []string{"", "soon", "d", "1w", "1e300", "NaN", "-"} {
+	const form = "it must be a time such as 90s, 10m or 1d, or a number of seconds"
+	for text, want := range map[string]string{
+		"": form, "soon": form, "d": form, "1w": form, "-": form, "1h5": form,
+		"1e300": errTooLong.Error(), "NaN": errTooLong.Error(), "99999999h": errTooLong.Error(), "-99999999h30m": errTooLong.Error(), "99999999d": errTooLong.Error(),
+	} {
 		var s span
-		if err := s.Set(text); err == nil {
-			t.Errorf("%q was accepted as %v", text, time.Duration(s))
+		if err := s.Set(text); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, %v, want %s", text, time.Duration(s), err, want)
 		}
 	}
 }

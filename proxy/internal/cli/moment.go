@@ -55,7 +55,10 @@ func parseMoment(text string, now time.Time) (*protocol.Moment, error) {
 	}
 	if ago, ok := strings.CutPrefix(text, "-"); ok {
 		var d span
-		if err := d.Set(ago); err != nil || d < 0 {
+		switch err := d.Set(ago); {
+		case errors.Is(err, errTooLong):
+			return nil, err
+		case err != nil || d < 0:
 			return nil, errors.New("the time before now must be like -90s, -5m or -2d")
 		}
 		ms := time.Duration(d).Milliseconds()

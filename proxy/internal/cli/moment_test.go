@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -47,6 +48,15 @@ func TestMoment(t *testing.T) {
 		}
 		if err := got.Validate(); err != nil {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// A time before now that is too long is refused for that reason, and not for its form.
+func TestMomentTooLong(t *testing.T) {
+	for _, text := range []string{"-99999999h", "-99999999d"} {
+		if _, err := parseMoment(text, time.Now()); !errors.Is(err, errTooLong) {
+			t.Errorf("%q: got %v, want %v", text, err, errTooLong)
 		}
 	}
 }
