@@ -89,7 +89,7 @@ func (o *eventsOptions) check() error {
 	var errs []error
 	for _, k := range o.kinds {
 		if !slices.Contains(eventKinds, k) {
-			errs = append(errs, fmt.Errorf("--kind %.40q: there is no such kind of event", k))
+			errs = append(errs, fmt.Errorf("--kind %.40q: there is no such kind of event; the kinds are %s", k, strings.Join(eventKinds, ", ")))
 		}
 	}
 	if o.session != "" {
