@@ -101,8 +101,8 @@ func (l *inspection) cages() []Finding {
 	switch {
 	case c.Dir == "":
 		found = append(found, Finding{check, Note, "sessions have no control groups of their own, and so no limits: " + c.Off,
-			"only if limits, freeze or kill --all are wanted: start the supervisor in a cgroup that is delegated to it, by " +
-				"systemd-run --user --scope -p Delegate=yes supervisor, or name one by the setting cage"})
+			"only if limits, freeze or kill --all are wanted: when no session runs, stop the supervisor, and start it in a cgroup that is " +
+				"delegated to it, by systemd-run --user --scope -p Delegate=yes supervisor, or name one by the setting cage"})
 	case c.Off != "" || len(c.Controllers) < 3:
 		found = append(found, Finding{check, Note, fmt.Sprintf("sessions have control groups in %s, with limits of %s only; %s", c.Dir, cmp.Or(strings.Join(c.Controllers, ", "), "none"), cmp.Or(c.Off, "the others are not delegated")),
 			"only if these limits are wanted: see the manager of that cgroup (Delegate=yes in its unit; for cpu also in that of user@.service)"})

@@ -105,13 +105,13 @@ func find(setting string, keeper int) (dir, why string) {
 	}
 	switch {
 	case dir == mount:
-		return "", "the supervisor runs in the root cgroup; set \"cage\" to a cgroup made for it, or start it by: systemd-run --user --scope -p Delegate=yes supervisor"
+		return "", "the supervisor runs in the root cgroup"
 	case setting == Own && !alone(dir, keeper):
 		return "", fmt.Sprintf("other processes run in the cgroup %s", dir)
 	case setting == Own, dir == filepath.Join(mount, os.Getenv(delegated)), hasDelegateMark(dir):
 		return usable(dir)
 	case anyDelegateMark(mount, filepath.Dir(dir)), strings.HasSuffix(dir, ".scope"), strings.HasSuffix(dir, ".service"), strings.HasSuffix(dir, ".slice"):
-		return "", fmt.Sprintf("the cgroup %s is not delegated; stop the supervisor when no session runs, so that the next one is started in a scope with Delegate=yes, or start it by: systemd-run --user --scope -p Delegate=yes supervisor", dir)
+		return "", fmt.Sprintf("the cgroup %s is not delegated", dir)
 	case !alone(dir, keeper):
 		return "", fmt.Sprintf("other processes run in the cgroup %s", dir)
 	}
