@@ -189,17 +189,22 @@ export class App {
   private actions(s: SessionInfo): (Item | null)[] {
     const over = ended(s) !== '';
     const here = this.session()?.instance === s.instance ? this.view()?.terminal : undefined;
+    // The menu returns the focus to its button. An action without a dialog moves it to the terminal, if the pane shows it.
+    const plain = (label: string, does: () => void): Item => act(label, () => {
+      does();
+      if (here) this.focus();
+    });
     return [
       ...(here ? this.terminalActions(s, here) : [act('Open', () => this.open(s)), act('Open at the right', () => this.split('right', s)), act('Open below', () => this.split('down', s))]),
       null,
       act('Rename…', () => void rename(this.client, s), 'rename'),
       act('Search its history…', () => void searchHistory(this.client, s, ''), 'history'),
       over || this.fleet ? null : act('Share to look…', () => void share(this.client, s)),
-      act('Export as text', () => void this.trying(() => exportText(this.client, s))),
-      act('Export as printed', () => void this.trying(() => exportBytes(this.client, s))),
+      plain('Export as text', () => void this.trying(() => exportText(this.client, s))),
+      plain('Export as printed', () => void this.trying(() => exportBytes(this.client, s))),
       act('Details', () => void details(s)),
       // Only a session with a control group can be frozen; a session without one has no cage here.
-      over || !(s.frozen || s.cage) ? null : s.frozen ? act('Thaw', () => void this.trying(() => this.client.thaw(s.id))) : act('Freeze', () => void this.trying(() => this.client.freeze(s.id))),
+      over || !(s.frozen || s.cage) ? null : s.frozen ? plain('Thaw', () => void this.trying(() => this.client.thaw(s.id))) : plain('Freeze', () => void this.trying(() => this.client.freeze(s.id))),
       null,
       ...(over ? [act('Start again', () => void this.reopen(s)), act(s.state === 'lost' ? 'Forget…' : 'Forget', () => this.mayForget(s))] : [act('End session…', () => void confirmKill(this.client, s), 'kill', true)]),
     ].filter((x, i, all) => x !== null || all[i - 1] !== null);

@@ -103,6 +103,8 @@ test('the menu copies, clears, exports and records', async () => {
   assert.deepEqual(await saved('Export as text'), { name: 'menu.txt', text: `${numbers}ready\n` });
   assert.deepEqual(await saved('Export as printed'), { name: 'menu.ansi', text: `${numbers}ready\n`.replaceAll('\n', '\r\n') });
 
+  await page.keyboard.type('exported\n'); // the terminal has the focus again
+  await shows(page, /^got exported$/);
   await choose(page, 'Record');
   await page.keyboard.type('zero\n');
   await shows(page, /^got zero$/);
@@ -165,6 +167,8 @@ test('a session is frozen and thawed, and its use is shown', async () => {
   await choose(page, 'Freeze');
   await row.getByText(/^frozen · .*5\.0 MiB/).waitFor();
   await notice.waitFor();
+  await page.keyboard.type('thawed\n'); // the terminal has the focus; the program only seems to be frozen
+  await shows(page, /^thawed$/);
   assert.deepEqual(c.wrongs, []);
 });
 
