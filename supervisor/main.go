@@ -42,9 +42,7 @@ func main() {
 	fault("main")
 	machine.UseOwnFiles()
 	machine.Share()
-	root := command()
-	root.SetOut(plain.Stdout)
-	err := root.Execute()
+	err := command().Execute()
 	if failed := plain.StdoutError(); failed != nil && (err == nil || errors.Is(err, failed)) {
 		fmt.Fprintln(plain.Stderr, "supervisor: standard output cannot be written:", failed) // cobra ignores the error of a help text
 		os.Exit(sysexits.IOErr)
@@ -140,6 +138,7 @@ recordings and web, belong into holdfast.json, or into the environment where the
 			return runKeeper(o)
 		},
 	}
+	root.SetOut(plain.Stdout)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().StringVar(&o.dir, "dir", "", "directory for everything (default $HOLDFAST_DIR, else the user's directories)")
 	root.Flags().BoolVar(&upgradeTo, "upgrade", false, "have the running supervisor become this program, with all its sessions")
@@ -186,7 +185,8 @@ func stopCommand(o *options) *cobra.Command {
 	return c
 }
 
-// addCompletion adds the command that prints scripts for shells, with examples.
+// addCompletion adds the command that prints scripts for shells, with examples. The command prints to the output that root has
+// now.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	if all, _, err := root.Find([]string{"completion"}); err == nil {

@@ -102,11 +102,11 @@ func TestOutputFull(t *testing.T) {
 		}
 	}
 
-	for _, flag := range []string{"--help", "--version"} {
-		cmd := exec.Command(w.Program("supervisor"), flag)
+	for _, c := range []string{"--help", "--version", "completion bash"} {
+		cmd := exec.Command(w.Program("supervisor"), strings.Fields(c)...)
 		cmd.Stdout = full
 		if err := cmd.Run(); cmd.ProcessState.ExitCode() != 74 {
-			t.Errorf("supervisor %s: %v, want exit 74", flag, err)
+			t.Errorf("supervisor %s: %v, want exit 74", c, err)
 		}
 	}
 
