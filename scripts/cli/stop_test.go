@@ -49,7 +49,7 @@ func TestStopAll(t *testing.T) {
 	w := newWorld(t)
 	w.spawn("s", "sleep", "1000")
 	w.must("start", "--proxy", "blue")
-	if r := w.fails(75, "1", "stop", "--all"); strings.Count(r.Out, "stopped") != 2 {
+	if r := w.fails(75, "1; end them first, or stop the supervisor together with them (supervisor stop --sessions=end)", "stop", "--all"); strings.Count(r.Out, "stopped") != 2 {
 		t.Errorf("stop --all beside a session: %v", r)
 	}
 	held := w.Only("supervisor")

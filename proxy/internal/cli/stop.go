@@ -83,7 +83,7 @@ func stopAll(ctx context.Context, out io.Writer, dirs config.Dirs) error {
 	case socket.IsAbsent(err):
 		return nil
 	case protocol.CodeOf(err) == protocol.CodeSessionRunning:
-		return exitcode.Newf(sysexits.TempFail, "supervisor %d continues: %s", pid, exitcode.Text(err))
+		return exitcode.Newf(sysexits.TempFail, "supervisor %d continues: %s (supervisor stop --sessions=end)", pid, exitcode.Text(err))
 	case err != nil:
 		return fmt.Errorf("supervisor: %w", err)
 	}
