@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -22,7 +23,8 @@ var errTooLong = errors.New("the time is too long")
 
 // spanForm matches a time in Go's form. If time.ParseDuration refuses such a text, the time is too
 // long for a time.Duration (292 years).
-var spanForm = regexp.MustCompile(`^-?(\d+(\.\d+)?(h|m|s|ms|us|µs|ns))+$`)
+// It is compiled when it is needed, because each command would do so at its start.
+var spanForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?(\d+(\.\d+)?(h|m|s|ms|us|µs|ns))+$`) })
 
 // SpanVar adds a flag for a time.
 func SpanVar(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
@@ -55,7 +57,7 @@ func (s *span) Set(text string) error {
 	}
 	d, err := time.ParseDuration(text)
 	switch {
-	case err != nil && spanForm.MatchString(text):
+	case err != nil && spanForm().MatchString(text):
 		return errTooLong
 	case err != nil:
 		return errors.New("it must be a time such as 90s, 10m or 1d, or a number of seconds")
