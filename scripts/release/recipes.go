@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	_ "embed"
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -69,7 +68,10 @@ func (r *release) recipes() error {
 	}
 	for name, text := range recipes {
 		recipe, err := filled(text, data)
-		if err := errors.Join(err, os.WriteFile(r.path(name), recipe, 0o644)); err != nil {
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(r.path(name), recipe, 0o644); err != nil {
 			return err
 		}
 	}
