@@ -103,10 +103,12 @@ func hideENQ(p []byte, tok escseq.Token, foreign func(i int) bool) {
 // Pass parses p, which must continue the bytes of the last call, for a viewer that answers the
 // questions itself. It disables only the questions that the session alone answers.
 func (m *Mask) Pass(p []byte) {
-	for _, part := range sessionsParts {
-		if bytes.Contains(p, part) {
-			m.Apply(p, notForeign)
-			return
+	if bytes.IndexByte(p, '?') >= 0 || bytes.IndexByte(p, '>') >= 0 { // each sequence of the session has one of them, and the parts begin with bytes that text has
+		for _, part := range sessionsParts {
+			if bytes.Contains(p, part) {
+				m.Apply(p, notForeign)
+				return
+			}
 		}
 	}
 	m.Follow(p)
@@ -129,8 +131,8 @@ func (m *Mask) Follow(p []byte) {
 // lastSequence returns an index in p, which must begin between sequences, from which on p must be parsed to learn in which sequence
 // it ends, or -1 if it ends in none. ESC ends every earlier sequence. A C1 control does not, because a string may contain it.
 func lastSequence(p []byte) int {
-	if i := bytes.LastIndexByte(p, escseq.ESC); i >= 0 {
-		return i
+	if bytes.IndexByte(p, escseq.ESC) >= 0 { // which is many times as fast as LastIndexByte if there is none
+		return bytes.LastIndexByte(p, escseq.ESC)
 	}
 	return bytes.IndexByte(p, escseq.C1Lead)
 }
