@@ -13,7 +13,8 @@ import (
 )
 
 // attach serves an attachment. This goroutine sends events to the viewer, and a second one
-// receives the viewer's messages.
+// receives the viewer's messages. If the viewer leaves while the session is busy, no attachment is made:
+// clients that attach and leave again and again would fill the session otherwise.
 func (s *Server) attach(ctx context.Context, st *link.Stream, m *wire.Attach) error {
 	if err := m.Validate(); err != nil {
 		return err
@@ -26,23 +27,41 @@ func (s *Server) attach(ctx context.Context, st *link.Stream, m *wire.Attach) er
 	if m.Shadow {
 		attach = ss.Shadow
 	}
-	a, info, err := attach(m.AttachSpec)
+	waits, leave := context.WithCancel(ctx)
+	defer leave()
+	made, done := make(chan *session.Attachment, 1), make(chan struct{})
+	defer close(made)
+	go func() {
+		defer close(done)
+		first, end := st.Next()
+		if end != nil {
+			leave()
+		}
+		a := <-made
+		if a == nil {
+			return
+		}
+		receiveMessages(st, a, m.Attachment, first, end)
+		a.Close()  // the viewer has gone, so Next returns io.EOF
+		st.Abort() // ends a write that waits for the stream's window
+	}()
+	a, info, err := attach(waits, m.AttachSpec)
+	if waits.Err() != nil { // nobody waits for the reply
+		if a != nil {
+			a.Detach()
+		}
+		return ctx.Err()
+	}
 	if err != nil {
 		return err
 	}
 	defer a.Close()
+	made <- a
 	s.viewers.Add(1)
 	defer s.viewers.Add(-1)
 	if err := st.Send(wire.Attached{AttachInfo: info}); err != nil {
 		return err
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		receiveMessages(st, a, m.Attachment)
-		a.Close()  // the viewer has gone, so Next returns io.EOF
-		st.Abort() // ends a write that waits for the stream's window
-	}()
 	s.overtaken(info.BytesMissed)
 	err = s.sendItems(ctx, st, ss, a, m.Attachment)
 	_ = st.Close()
@@ -96,18 +115,15 @@ func (s *Server) sendItems(ctx context.Context, st *link.Stream, ss *session.Ses
 	}
 }
 
-// receiveMessages handles the viewer's messages until the viewer closes its side. If a message fails,
-// the viewer receives an error and the attachment continues.
-func receiveMessages(st *link.Stream, a *session.Attachment, number uint32) {
+// receiveMessages handles the viewer's messages until the viewer closes its side. raw and end are what
+// its stream has returned first. If a message fails, the viewer receives an error and the attachment continues.
+func receiveMessages(st *link.Stream, a *session.Attachment, number uint32, raw []byte, end error) {
 	// After a gap, a sender still sends input until it has read of the gap; one error is enough
 	// for it. A full queue is reported each time, because it concerns exactly the bytes that
 	// are needed next, and the sender must send them again.
 	isGapReported := false
-	for {
-		raw, err := st.Next()
-		if err != nil {
-			return
-		}
+	for ; end == nil; raw, end = st.Next() {
+		var err error
 		kind, payload := frame.Kind(raw[4]), raw[frame.HeaderLen:]
 		switch kind {
 		case frame.Input:

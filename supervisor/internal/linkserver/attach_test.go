@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -352,6 +353,38 @@ func TestClosedStream(t *testing.T) {
 	}
 	if _, err := v.st.Next(); err != io.EOF {
 		t.Errorf("at the end: %v", err)
+	}
+}
+
+// A viewer that leaves before a busy session has answered its request gets no attachment, and the supervisor keeps nothing of the request.
+func TestLeavesBeforeAttached(t *testing.T) {
+	var isBusy atomic.Bool
+	begun, release := make(chan struct{}), make(chan struct{})
+	r := newRig(t, session.Config{Now: func() time.Time {
+		if isBusy.CompareAndSwap(true, false) {
+			close(begun)
+			<-release
+		}
+		return time.Now()
+	}}, "")
+	s := r.session(t, cat)
+	before := r.table.Events().Seq()
+	isBusy.Store(true)
+	typed := make(chan error, 1)
+	go func() { _, err := s.Type("", 0, []byte("x")); typed <- err }()
+	testkit.Within(t, patience, "the session is busy", begun)
+
+	ask, err := protocol.Encode(wire.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: s.ID()}})
+	testkit.Must(t, err)
+	st := newRogue(t, r).stream(t, frame.Append(nil, frame.Control, ask))
+	testkit.Must(t, st.Close())
+	if m, err := hear(st); err != io.EOF {
+		t.Errorf("heard %+v, %v, want the end", m, err)
+	}
+	close(release)
+	testkit.Must(t, testkit.Within(t, patience, "the session has accepted input", typed))
+	if i := call[*wire.Session](t, r.link(t), wire.Info{SessionID: s.ID()}).Session; i.Attachments != 0 || r.table.Events().Seq() != before {
+		t.Errorf("%d attachments and %d events, want none", i.Attachments, r.table.Events().Seq()-before)
 	}
 }
 

@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -80,15 +81,15 @@ type Attachment struct {
 // Errors: session_exited, unless the viewer can resume from before the end; already_attached;
 // superseded; instance_mismatch; limit_exceeded; permission_denied if a read-only viewer names
 // the writer of a viewer that may write; invalid_argument if the offset has not been printed
-// yet, unless the session is lost.
-func (s *Session) Attach(spec protocol.AttachSpec) (*Attachment, protocol.AttachInfo, error) {
+// yet, unless the session is lost; ctx's, if ctx ends while the session is busy.
+func (s *Session) Attach(ctx context.Context, spec protocol.AttachSpec) (*Attachment, protocol.AttachInfo, error) {
 	if spec.Mode == "" {
 		spec.Mode = protocol.ModeShared
 	}
 	if spec.Writer == "" {
 		spec.Writer = protocol.NewToken(8)
 	}
-	return s.newAttachment(spec, false)
+	return s.newAttachment(ctx, spec, false)
 }
 
 // Shadow adds an attachment that observes the session in order to record it, or to compare it with what another
@@ -97,23 +98,23 @@ func (s *Session) Attach(spec protocol.AttachSpec) (*Attachment, protocol.Attach
 // that it replaces no other attachment.
 //
 // Errors: those of Attach, and invalid_argument if the mode is not read_only.
-func (s *Session) Shadow(spec protocol.AttachSpec) (*Attachment, protocol.AttachInfo, error) {
+func (s *Session) Shadow(ctx context.Context, spec protocol.AttachSpec) (*Attachment, protocol.AttachInfo, error) {
 	if spec.Mode != protocol.ModeReadOnly {
 		return nil, protocol.AttachInfo{}, protocol.Errorf(protocol.CodeInvalidArgument, "a shadow attachment must have the mode read_only")
 	}
 	spec.Writer = protocol.NewToken(8)
-	return s.newAttachment(spec, true)
+	return s.newAttachment(ctx, spec, true)
 }
 
-func (s *Session) newAttachment(spec protocol.AttachSpec, shadow bool) (*Attachment, protocol.AttachInfo, error) {
+func (s *Session) newAttachment(ctx context.Context, spec protocol.AttachSpec, shadow bool) (*Attachment, protocol.AttachInfo, error) {
 	a := &Attachment{s: s, spec: spec, shadow: shadow, wake: make(chan struct{}, 1), pacer: pacer{moved: make(chan struct{}, 1)}, noOutput: true}
 	if window, ok := spec.OwnSize(); ok {
 		a.window = window
 	}
 	var info protocol.AttachInfo
 	var err error
-	if err = s.request(func() error { info, err = s.attach(a); return err }); err != nil {
-		return nil, info, err
+	if unanswered := s.askWhile(ctx, answerTime, func() { info, err = s.attach(a) }); unanswered != nil || err != nil {
+		return nil, info, cmp.Or(unanswered, err)
 	}
 	return a, info, nil
 }

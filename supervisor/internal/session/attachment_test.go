@@ -160,7 +160,7 @@ func TestModes(t *testing.T) {
 			s, v := ready(t, "stty -echo; echo READY; while read x; do echo got $x; done")
 			v.a.Close()
 			first := look(t, s, protocol.AttachSpec{Mode: tt.first, Client: "one"})
-			a, _, err := s.Attach(protocol.AttachSpec{Mode: tt.second, Steal: tt.steal, Client: "two"})
+			a, _, err := s.Attach(t.Context(), protocol.AttachSpec{Mode: tt.second, Steal: tt.steal, Client: "two"})
 			wantCode(t, "attach", err, tt.want)
 			if err == nil {
 				defer a.Close()
@@ -204,7 +204,7 @@ func TestStolen(t *testing.T) {
 	if got := thief.until(t, "got good"); strings.Contains(got, "evil") {
 		t.Errorf("got %q, want no input of the evicted attachment", got)
 	}
-	_, _, err := s.Attach(protocol.AttachSpec{})
+	_, _, err := s.Attach(t.Context(), protocol.AttachSpec{})
 	wantCode(t, "still exclusive", err, protocol.CodeAlreadyAttached)
 	thief.a.Close()
 	look(t, s, protocol.AttachSpec{})
@@ -216,7 +216,7 @@ func TestSameWriter(t *testing.T) {
 	s, v := ready(t, "echo READY; exec sleep 1000")
 	v.a.Close()
 	first := look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive, Writer: "w", Client: "me"})
-	_, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Resume: &protocol.Resume{Instance: s.Instance(), Offset: 1 << 40}})
+	_, _, err := s.Attach(t.Context(), protocol.AttachSpec{Writer: "w", Resume: &protocol.Resume{Instance: s.Instance(), Offset: 1 << 40}})
 	wantCode(t, "an offset that the session has not printed yet", err, protocol.CodeInvalidArgument)
 	if over, err := first.drain(); over || err != nil {
 		t.Errorf("first: over %v, %v; want it still attached", over, err)
@@ -232,7 +232,7 @@ func TestSameWriter(t *testing.T) {
 	again.a.Close()
 	watcher := look(t, s, protocol.AttachSpec{Mode: protocol.ModeReadOnly, Writer: "r"})
 	look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive})
-	_, _, err = s.Attach(protocol.AttachSpec{Writer: "r"})
+	_, _, err = s.Attach(t.Context(), protocol.AttachSpec{Writer: "r"})
 	wantCode(t, "another is there", err, protocol.CodeAlreadyAttached)
 	if over, err := watcher.drain(); over || err != nil {
 		t.Errorf("watcher: over %v, %v; want it still attached after an attach was refused", over, err)
@@ -307,7 +307,7 @@ func TestMaxAttachments(t *testing.T) {
 		for i := range some {
 			wg.Go(func() {
 				var err error
-				if some[i], _, err = s.Attach(protocol.AttachSpec{}); err != nil {
+				if some[i], _, err = s.Attach(t.Context(), protocol.AttachSpec{}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -316,20 +316,20 @@ func TestMaxAttachments(t *testing.T) {
 			return
 		}
 	}
-	_, _, err := s.Attach(protocol.AttachSpec{})
+	_, _, err := s.Attach(t.Context(), protocol.AttachSpec{})
 	wantCode(t, "an attachment above the limit", err, protocol.CodeLimitExceeded)
 	// A viewer that reconnects, or whose proxy is replaced, takes the place of its own attachment.
 	all[0].Pause()
-	again, _, err := s.Attach(protocol.AttachSpec{Writer: all[0].Writer(), Resume: &protocol.Resume{Instance: s.Instance()}})
+	again, _, err := s.Attach(t.Context(), protocol.AttachSpec{Writer: all[0].Writer(), Resume: &protocol.Resume{Instance: s.Instance()}})
 	if err != nil {
 		t.Fatalf("a viewer that replaces its own attachment: %v", err)
 	}
 	wg.Go(again.Close)
 	wg.Wait()
-	if again, _, err = s.Attach(protocol.AttachSpec{}); err != nil {
+	if again, _, err = s.Attach(t.Context(), protocol.AttachSpec{}); err != nil {
 		t.Fatalf("an attachment in the place of one that has ended: %v", err)
 	}
-	shadow, _, err := s.Shadow(protocol.AttachSpec{Writer: all[1].Writer(), Mode: protocol.ModeReadOnly})
+	shadow, _, err := s.Shadow(t.Context(), protocol.AttachSpec{Writer: all[1].Writer(), Mode: protocol.ModeReadOnly})
 	if wantCode(t, "a shadow above the limit", err, protocol.CodeLimitExceeded); err == nil {
 		shadow.Close()
 	}
@@ -400,18 +400,18 @@ func TestShow(t *testing.T) {
 func TestReadOnlyTakesNoWritersPlace(t *testing.T) {
 	s, _ := ready(t, "stty -echo; echo READY; exec cat >/dev/null")
 	looks := func() error {
-		a, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Mode: protocol.ModeReadOnly, Attempt: 1 << 60})
+		a, _, err := s.Attach(t.Context(), protocol.AttachSpec{Writer: "w", Mode: protocol.ModeReadOnly, Attempt: 1 << 60})
 		if err == nil {
 			a.Close()
 		}
 		return err
 	}
-	writer, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Attempt: 1})
+	writer, _, err := s.Attach(t.Context(), protocol.AttachSpec{Writer: "w", Attempt: 1})
 	testkit.Must(t, err)
 	wantCode(t, "read-only attach while the writer is attached", looks(), protocol.CodePermissionDenied)
 	writer.Close()
 	wantCode(t, "read-only attach while the writer may still resume", looks(), protocol.CodePermissionDenied)
-	writer, _, err = s.Attach(protocol.AttachSpec{Writer: "w", Attempt: 2})
+	writer, _, err = s.Attach(t.Context(), protocol.AttachSpec{Writer: "w", Attempt: 2})
 	if err != nil {
 		t.Fatalf("the writer cannot attach again: %v", err)
 	}
@@ -421,7 +421,7 @@ func TestReadOnlyTakesNoWritersPlace(t *testing.T) {
 	writer.Detach()
 	wantCode(t, "read-only attach after the writer has sent input and detached", looks(), protocol.CodePermissionDenied)
 	for range 2 { // the second attach is like one after a lost connection
-		if _, _, err := s.Attach(protocol.AttachSpec{Writer: "r", Mode: protocol.ModeReadOnly}); err != nil {
+		if _, _, err := s.Attach(t.Context(), protocol.AttachSpec{Writer: "r", Mode: protocol.ModeReadOnly}); err != nil {
 			t.Errorf("a read-only viewer with a name of its own: %v", err)
 		}
 	}
@@ -432,7 +432,7 @@ func TestReadOnlyTakesNoWritersPlace(t *testing.T) {
 func TestLateAttempt(t *testing.T) {
 	s, _ := ready(t, "echo READY; exec sleep 1000")
 	try := func(attempt uint64) (*Attachment, error) {
-		a, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Attempt: attempt})
+		a, _, err := s.Attach(t.Context(), protocol.AttachSpec{Writer: "w", Attempt: attempt})
 		if err == nil {
 			t.Cleanup(a.Close)
 		}
@@ -475,7 +475,7 @@ func TestMovedAttempt(t *testing.T) {
 		{0, 1, protocol.CodeSuperseded},
 		{0, 0, ""}, {0, 1, ""},
 	} {
-		a, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Attempt: step.attempt, Move: step.move})
+		a, _, err := s.Attach(t.Context(), protocol.AttachSpec{Writer: "w", Attempt: step.attempt, Move: step.move})
 		wantCode(t, fmt.Sprintf("step %d, attempt %d, move %d", i, step.attempt, step.move), err, step.code)
 		if err == nil {
 			t.Cleanup(a.Close)

@@ -178,7 +178,7 @@ func TestAwayBehindScreen(t *testing.T) {
 		s.do(func() { // loop answers the request to attach next
 			show(by(s), "\a\x1b]9;built\a"+promptMark+startMark+endMark(3))
 			go func() {
-				if _, _, err := s.Attach(protocol.AttachSpec{}); err != nil {
+				if _, _, err := s.Attach(t.Context(), protocol.AttachSpec{}); err != nil {
 					t.Error(err)
 				}
 			}()

@@ -52,7 +52,7 @@ func TestReopenFails(t *testing.T) {
 					if err != nil || got.Instance() != first.Instance() || got.Exit().ExitCode != 3 || info(t, got).State != protocol.StateExited {
 						t.Fatalf("got %v, want the life before, with its record", err)
 					}
-					_, _, err := got.Attach(fromStart(got))
+					_, _, err := got.Attach(t.Context(), fromStart(got))
 					wantCode(t, "attach to the life before", err, "")
 				case tt.opener != nil:
 					wantCode(t, "get", err, protocol.CodeSessionNotFound)

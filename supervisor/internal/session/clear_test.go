@@ -40,7 +40,7 @@ func TestClear(t *testing.T) {
 			}
 			// A viewer that resumes must also receive a snapshot, even if it asked to keep its lines.
 			for _, spec := range []protocol.AttachSpec{{Resume: &lost}, {Resume: &lost, Snapshot: true, ScreenOnly: true}} {
-				a, info, err := s.Attach(spec)
+				a, info, err := s.Attach(t.Context(), spec)
 				testkit.Must(t, err)
 				if info.Replay != protocol.ReplaySnapshot || info.BytesMissed != 0 {
 					t.Errorf("a viewer that resumes receives %+v", info)
@@ -51,7 +51,7 @@ func TestClear(t *testing.T) {
 			l = l.restart(Heritage{})
 			s = l.get(s.ID())
 			checkCleared(t, s, all, before)
-			a, info, err := s.Attach(protocol.AttachSpec{Resume: &lost})
+			a, info, err := s.Attach(t.Context(), protocol.AttachSpec{Resume: &lost})
 			if err != nil || info.Replay != protocol.ReplaySnapshot {
 				t.Errorf("a viewer that resumes at the next supervisor receives %+v, %v", info, err)
 			}
@@ -174,7 +174,7 @@ func TestClearBehindViewer(t *testing.T) {
 		}
 		for _, at := range []uint64{v.pos, v.pos + 1} {
 			show(by(s), "x")
-			_, info, err := s.Attach(protocol.AttachSpec{Writer: v.a.Writer(), Resume: &protocol.Resume{Instance: s.Instance(), Offset: at}})
+			_, info, err := s.Attach(t.Context(), protocol.AttachSpec{Writer: v.a.Writer(), Resume: &protocol.Resume{Instance: s.Instance(), Offset: at}})
 			if want := at == v.pos; err != nil || (info.Replay == protocol.ReplaySnapshot) != want {
 				t.Errorf("a viewer that has the output up to %d receives %+v, %v", at, info, err)
 			}

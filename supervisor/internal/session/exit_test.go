@@ -111,7 +111,7 @@ func TestAttachAfterExit(t *testing.T) {
 	}
 	ended(t, s)
 	// demand: K11
-	_, _, err := s.Attach(protocol.AttachSpec{})
+	_, _, err := s.Attach(t.Context(), protocol.AttachSpec{})
 	e := wantCode(t, "attach", err, protocol.CodeSessionExited)
 	if e.Exit == nil || e.Exit.ExitCode != 7 || len(e.Exit.Tail) != protocol.TailLines || e.Exit.Tail[19] != "100" {
 		t.Errorf("got record %+v, want code 7 and the tail", e.Exit)
@@ -123,10 +123,10 @@ func TestAttachAfterExit(t *testing.T) {
 		}
 	}
 	left.Instance = "another"
-	_, _, err = s.Attach(protocol.AttachSpec{Resume: &left})
+	_, _, err = s.Attach(t.Context(), protocol.AttachSpec{Resume: &left})
 	wantCode(t, "another life", err, protocol.CodeInstanceMismatch)
 	left = protocol.Resume{Instance: s.Instance(), Offset: info(t, s).OutputOffset + 1}
-	_, _, err = s.Attach(protocol.AttachSpec{Resume: &left})
+	_, _, err = s.Attach(t.Context(), protocol.AttachSpec{Resume: &left})
 	wantCode(t, "never printed", err, protocol.CodeInvalidArgument)
 }
 

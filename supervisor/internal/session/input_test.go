@@ -303,7 +303,7 @@ func TestWritersAreForgotten(t *testing.T) {
 // none out.
 func TestResumeInput(t *testing.T) {
 	s, v := ready(t, "stty -echo; echo READY; read x; echo got $x")
-	a, info, err := s.Attach(protocol.AttachSpec{Writer: "w"})
+	a, info, err := s.Attach(t.Context(), protocol.AttachSpec{Writer: "w"})
 	if err != nil || info.InputOffset != 0 || info.Writer != "w" {
 		t.Fatalf("got %+v, %v", info, err)
 	}

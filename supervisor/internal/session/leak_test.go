@@ -3,6 +3,7 @@
 package session
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,7 +54,7 @@ func comeAndGo(tb *Table, i int) error {
 	if err != nil {
 		return err
 	}
-	a, _, err := s.Attach(protocol.AttachSpec{})
+	a, _, err := s.Attach(context.Background(), protocol.AttachSpec{})
 	if err == nil {
 		_ = a.Type(0, []byte("hello\n")) // fails if the child has ended, which does not matter
 	} else if protocol.CodeOf(err) != protocol.CodeSessionExited {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"time"
 )
 
@@ -80,6 +81,11 @@ func (m *mailbox) serve(q ask, settle func(), isOver func() bool) {
 // Errors: session_not_found if the session is gone; busy if loop does not begin with f within
 // limit. After an error f was not run and will not be run.
 func (m *mailbox) ask(limit time.Duration, f func()) error {
+	return m.askWhile(context.Background(), limit, f)
+}
+
+// askWhile is ask for a client that may leave. Errors besides: ctx's, if ctx ends before loop begins with f.
+func (m *mailbox) askWhile(ctx context.Context, limit time.Duration, f func()) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	q := newAsk(f)
@@ -91,6 +97,8 @@ func (m *mailbox) ask(limit time.Duration, f func()) error {
 		return notFound(m.of.id)
 	case <-timer.C:
 		return busyError(m.of.id)
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

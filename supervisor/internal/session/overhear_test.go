@@ -136,7 +136,7 @@ func TestOverheardBounds(t *testing.T) {
 		f := by(s)
 		f.room = 64 << 20
 		f.echoes.Store(true)
-		a, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Typed: true})
+		a, _, err := s.Attach(t.Context(), protocol.AttachSpec{Writer: "w", Typed: true})
 		testkit.Must(t, err)
 		piece := strings.Repeat("x", 1000)
 		const n = 1000

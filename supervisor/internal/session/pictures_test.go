@@ -52,7 +52,7 @@ func TestPicturesOfViewers(t *testing.T) {
 		}
 		viewers := make([]*Attachment, len(names))
 		for i, look := range looks {
-			a, _, err := s.Attach(protocol.AttachSpec{Appearance: look})
+			a, _, err := s.Attach(t.Context(), protocol.AttachSpec{Appearance: look})
 			testkit.Must(t, err)
 			defer a.Close()
 			viewers[i] = a
@@ -95,7 +95,7 @@ func TestPicturesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
-		a, _, err := s.Attach(protocol.AttachSpec{Cols: 80, Rows: 24, Answers: true, View: protocol.ViewOwn, Appearance: &protocol.Appearance{}})
+		a, _, err := s.Attach(t.Context(), protocol.AttachSpec{Cols: 80, Rows: 24, Answers: true, View: protocol.ViewOwn, Appearance: &protocol.Appearance{}})
 		testkit.Must(t, err)
 		show(by(s), redSquare)
 		received(t, a)
@@ -103,7 +103,7 @@ func TestPicturesLater(t *testing.T) {
 		if _, snapshot, resyncs := received(t, a); resyncs != 1 || !strings.Contains(snapshot, redSquare) {
 			t.Errorf("%d resyncs, snapshot %q", resyncs, snapshot)
 		}
-		other, _, err := s.Attach(protocol.AttachSpec{Cols: 60, Rows: 20, View: protocol.ViewOwn, Mode: protocol.ModeReadOnly, Appearance: sixels(10)})
+		other, _, err := s.Attach(t.Context(), protocol.AttachSpec{Cols: 60, Rows: 20, View: protocol.ViewOwn, Mode: protocol.ModeReadOnly, Appearance: sixels(10)})
 		testkit.Must(t, err)
 		if _, snapshot, _ := received(t, other); !strings.Contains(snapshot, redSquare) {
 			t.Errorf("a view of another size begins with %q", snapshot)
@@ -124,10 +124,10 @@ func TestPictureWithoutSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
-		a, _, err := s.Attach(protocol.AttachSpec{Appearance: &protocol.Appearance{Pictures: protocol.Pictures{ITerm2: true, CellWidth: 10, CellHeight: 20}}})
+		a, _, err := s.Attach(t.Context(), protocol.AttachSpec{Appearance: &protocol.Appearance{Pictures: protocol.Pictures{ITerm2: true, CellWidth: 10, CellHeight: 20}}})
 		testkit.Must(t, err)
 		defer a.Close()
-		recorder, _, err := s.Attach(protocol.AttachSpec{Mode: protocol.ModeReadOnly})
+		recorder, _, err := s.Attach(t.Context(), protocol.AttachSpec{Mode: protocol.ModeReadOnly})
 		testkit.Must(t, err)
 		defer recorder.Close()
 		received(t, a)

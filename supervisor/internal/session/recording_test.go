@@ -191,7 +191,7 @@ func TestLost(t *testing.T) {
 	if exit := ended(t, lost); exit.Reason != protocol.ReasonLost {
 		t.Errorf("a viewer learns the end %+v, want the reason %s", exit, protocol.ReasonLost)
 	}
-	_, at, err := lost.Attach(protocol.AttachSpec{Resume: &protocol.Resume{Instance: i.Instance, Offset: i.Lost.Offset + 1}})
+	_, at, err := lost.Attach(t.Context(), protocol.AttachSpec{Resume: &protocol.Resume{Instance: i.Instance, Offset: i.Lost.Offset + 1}})
 	if err != nil || at.Replay != protocol.ReplaySnapshot || at.Offset != i.Lost.Offset || at.BytesMissed != 0 {
 		t.Errorf("a viewer that has output that was not stored begins with %+v, %v", at, err)
 	}

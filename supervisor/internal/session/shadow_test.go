@@ -92,7 +92,7 @@ func TestShadow(t *testing.T) {
 				}
 				for _, resume := range []*protocol.Resume{nil, {Instance: s.Instance()}} {
 					spec.Resume = resume
-					a, i, err := s.Shadow(spec)
+					a, i, err := s.Shadow(t.Context(), spec)
 					if err != nil {
 						if s.Exit() == nil || resume != nil {
 							t.Error(err)
@@ -157,10 +157,10 @@ func TestShadowSees(t *testing.T) {
 		by(s).print([]byte("before\r\n\x1b[31mred"))
 		synctest.Wait()
 		spec := protocol.AttachSpec{Mode: protocol.ModeReadOnly, History: new(0)}
-		viewer, viewerInfo, err := s.Attach(spec)
+		viewer, viewerInfo, err := s.Attach(t.Context(), spec)
 		testkit.Must(t, err)
 		defer viewer.Close()
-		shadow, info, err := s.Shadow(spec)
+		shadow, info, err := s.Shadow(t.Context(), spec)
 		testkit.Must(t, err)
 		defer shadow.Close()
 		if info.SnapshotBytes == 0 || info.SnapshotBytes != viewerInfo.SnapshotBytes || info.Offset != viewerInfo.Offset || info.Replay != viewerInfo.Replay {
@@ -183,7 +183,7 @@ func TestShadowOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{RingBytes: ring.MinBytes})
 		s := create(t, tb, bash(""))
-		shadow, _, err := s.Shadow(protocol.AttachSpec{Mode: protocol.ModeReadOnly, Resume: &protocol.Resume{Instance: s.Instance()}})
+		shadow, _, err := s.Shadow(t.Context(), protocol.AttachSpec{Mode: protocol.ModeReadOnly, Resume: &protocol.Resume{Instance: s.Instance()}})
 		testkit.Must(t, err)
 		defer shadow.Close()
 		by(s).print(bytes.Repeat([]byte("x\n"), 2*ring.MinBytes))
@@ -223,18 +223,18 @@ func TestShadowLimits(t *testing.T) {
 		tb, _ := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
 		for _, mode := range []protocol.Mode{"", protocol.ModeShared, protocol.ModeExclusive} {
-			_, _, err := s.Shadow(protocol.AttachSpec{Mode: mode})
+			_, _, err := s.Shadow(t.Context(), protocol.AttachSpec{Mode: mode})
 			wantCode(t, "a shadow that is "+string(mode), err, protocol.CodeInvalidArgument)
 		}
 		spec := protocol.AttachSpec{Mode: protocol.ModeReadOnly}
 		for range maxAttachments {
-			a, _, err := s.Shadow(spec)
+			a, _, err := s.Shadow(t.Context(), spec)
 			testkit.Must(t, err)
 			defer a.Close()
 		}
-		_, _, err := s.Shadow(spec)
+		_, _, err := s.Shadow(t.Context(), spec)
 		wantCode(t, "a shadow above the limit", err, protocol.CodeLimitExceeded)
-		_, _, err = s.Attach(spec)
+		_, _, err = s.Attach(t.Context(), spec)
 		wantCode(t, "a viewer beside so many shadows", err, protocol.CodeLimitExceeded)
 	})
 }

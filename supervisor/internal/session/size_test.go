@@ -58,7 +58,7 @@ func TestResize(t *testing.T) {
 
 func attachSized(t *testing.T, s *Session, resume *protocol.Resume) func(protocol.Size) error {
 	return func(size protocol.Size) error {
-		a, info, err := s.Attach(protocol.AttachSpec{Cols: size.Cols, Rows: size.Rows, Resume: resume})
+		a, info, err := s.Attach(t.Context(), protocol.AttachSpec{Cols: size.Cols, Rows: size.Rows, Resume: resume})
 		if err == nil {
 			t.Cleanup(a.Close)
 			if want := s.ring.SizeAt(info.Session.OutputOffset); info.Session.Size != want {

@@ -303,7 +303,7 @@ func TestFocusReturnsLate(t *testing.T) {
 		s.do(func() { // loop answers the request to attach next
 			show(by(s), "\x1b[?1004l")
 			go func() {
-				if _, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Resume: &protocol.Resume{Instance: s.Instance(), Offset: v.pos}}); err != nil {
+				if _, _, err := s.Attach(t.Context(), protocol.AttachSpec{Writer: "w", Resume: &protocol.Resume{Instance: s.Instance(), Offset: v.pos}}); err != nil {
 					t.Error(err)
 				}
 			}()

@@ -331,7 +331,7 @@ func TestForget(t *testing.T) {
 		"Signal":    s.SignalFor(protocol.Asker{}, syscall.SIGHUP),
 		"Terminate": s.Terminate(End{}),
 		"Read":      third(s.Read(0, 1)),
-		"Attach":    third2(s.Attach(protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance()}})),
+		"Attach":    third2(s.Attach(t.Context(), protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance()}})),
 		"unknown":   second(tb.Get("nobody")),
 	} {
 		wantCode(t, name, err, protocol.CodeSessionNotFound)

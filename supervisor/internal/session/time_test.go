@@ -41,7 +41,7 @@ func TestLastIO(t *testing.T) {
 			{"look", func() error { _, err := v.drain(); return err }, false},
 			{"ask", func() error { _, err := s.Show(protocol.ScreenSpec{}); return err }, false},
 			{"attach and detach", func() error {
-				a, _, err := s.Attach(protocol.AttachSpec{})
+				a, _, err := s.Attach(t.Context(), protocol.AttachSpec{})
 				if err == nil {
 					a.Close()
 				}

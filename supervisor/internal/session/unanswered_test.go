@@ -215,7 +215,7 @@ func TestReplacedResponderSkipsNothing(t *testing.T) {
 		v.a.requestRenewal(newSnapshot)
 		s.do(func() { // loop is busy until both wait for it, the later attachment first
 			go func() {
-				later, _, err := s.Attach(protocol.AttachSpec{Answers: true, Writer: "w", Resume: &protocol.Resume{Instance: s.Instance(), Offset: v.pos}})
+				later, _, err := s.Attach(t.Context(), protocol.AttachSpec{Answers: true, Writer: "w", Resume: &protocol.Resume{Instance: s.Instance(), Offset: v.pos}})
 				if err != nil {
 					t.Error(err)
 					return

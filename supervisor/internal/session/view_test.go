@@ -73,7 +73,7 @@ func TestOwnViewOfLostScreen(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
 		show(by(s), "before\r\n")
-		a, _, err := s.Attach(protocol.AttachSpec{Mode: protocol.ModeReadOnly, View: protocol.ViewOwn, Cols: 40, Rows: 10})
+		a, _, err := s.Attach(t.Context(), protocol.AttachSpec{Mode: protocol.ModeReadOnly, View: protocol.ViewOwn, Cols: 40, Rows: 10})
 		testkit.Must(t, err)
 		defer a.Close()
 		s.do(func() { s.display.useRestored(func(*screen.Screen) { panic("a mistake") }) })

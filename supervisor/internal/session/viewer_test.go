@@ -52,7 +52,7 @@ type sizeAt struct {
 
 // attach attaches to s. The reply to a resume must begin at the requested offset.
 func attach(s *Session, spec protocol.AttachSpec, m *model) (*viewer, error) {
-	a, info, err := s.Attach(spec)
+	a, info, err := s.Attach(context.Background(), spec)
 	if err != nil {
 		return nil, err
 	}
