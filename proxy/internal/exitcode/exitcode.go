@@ -125,7 +125,7 @@ func Of(err error) int {
 		if code := byCode[e.Code]; code != 0 {
 			return code
 		}
-	case isUnwritten(err):
+	case isUnwritten(err), isDiskUsedUp(err):
 		return sysexits.IOErr
 	case errors.As(err, &call) && call.Syscall == "getwd": // the working directory was removed
 		return sysexits.OSError
@@ -150,6 +150,11 @@ func Of(err error) int {
 func isUnwritten(err error) bool {
 	var failed *fs.PathError
 	return errors.As(err, &failed) && failed.Op == "write" && !errors.Is(err, syscall.EPIPE)
+}
+
+// isDiskUsedUp reports whether a disk, or this user's share of it, has no room for a file, or may not be written to.
+func isDiskUsedUp(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS)
 }
 
 // Unsupported returns an error for an operation that needs Unix sockets, with the operation to use

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 
 	"holdfast/protocol"
@@ -32,6 +34,18 @@ func TestTooLarge(t *testing.T) {
 	for code, want := range map[protocol.Code]int{protocol.CodeLimitExceeded: sysexits.TempFail, protocol.CodeUnsupported: sysexits.Unavailable} {
 		if got := Of(protocol.Errorf(code, "a message")); got != want {
 			t.Errorf("%s has the exit code %d, want %d", code, got, want)
+		}
+	}
+}
+
+// A disk without room is no error of Holdfast itself, whichever file could not be made.
+func TestDiskUsedUp(t *testing.T) {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
+		for _, op := range []string{"mkdir", "mkfifo", "open", "write"} {
+			err := fmt.Errorf("start: %w", &fs.PathError{Op: op, Path: "p", Err: cause})
+			if got := Of(err); got != sysexits.IOErr {
+				t.Errorf("%v: exit code %d, want %d", err, got, sysexits.IOErr)
+			}
 		}
 	}
 }
