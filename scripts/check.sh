@@ -29,6 +29,7 @@
 # TestPartition, TestCluster and TestSharingMany (proxy/internal/fleet/gate), TestS3Server (proxy/internal/archive),
 # TestRename (scripts/tidy), TestRelease with lintian (scripts/release), TestStart (scripts/figures),
 # TestMistakes (proxy/internal/conformance).
+# TestEsctest (supervisor/internal/vt/vttest) runs in both modes if HOLDFAST_ESCTEST is the directory of the suite.
 # --long also sets how much the storms do, unless the environment has another number: HOLDFAST_KILLS, HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_DEATHS,
 # HOLDFAST_COST, and the time HOLDFAST_CHAOS.
 #
