@@ -185,6 +185,17 @@ func (s *Store) Forget(l Life) error {
 	return nil
 }
 
+// Doubt notes that a life could not be synced by an earlier process, whose IsDoubted was true. The next writer writes the
+// segment that it continues again.
+func (s *Store) Doubt(l Life) { s.doubted.Store(l, nil) }
+
+// IsDoubted reports whether a life could not be synced, and was not written again since. A caller that is replaced must
+// pass that to Doubt of its successor, because the kernel does not report it again.
+func (s *Store) IsDoubted(l Life) bool {
+	_, isDoubted := s.doubted.Load(l)
+	return isDoubted
+}
+
 // ChangeMeta changes the Meta of a life durably. Entry.Modified stays, because it says when the session was stored.
 // ChangeMeta returns ErrInUse if a writer has the life, ErrLocked if its key cannot be had, and an error that wraps
 // fs.ErrNotExist if the life does not exist.

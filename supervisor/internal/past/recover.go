@@ -224,7 +224,7 @@ func (w *Writer) openAgain(s segment) (*segmentFile, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if _, isDoubted := w.store.doubted.Load(w.life); isDoubted || w.key != nil && !s.found.isSealed {
+	if w.store.IsDoubted(w.life) || w.key != nil && !s.found.isSealed {
 		_ = f.Close() // it is replaced
 		if f, err = w.rewrite(path, &s); err != nil {
 			return nil, err

@@ -46,7 +46,7 @@ func (w *Writer) sync() error {
 			w.abandon()
 		}
 		w.isDirty = true
-		w.store.doubted.Store(w.life, nil)
+		w.store.Doubt(w.life)
 		return errors.Join(flushed, fmt.Errorf("past: sync %s: %w", w.life, err))
 	}
 	w.synced = max(w.synced, end)

@@ -129,7 +129,7 @@ func (s *Store) OpenWriter(l Life, mode Mode) (*Writer, error) {
 		if err = w.recover(); err == nil {
 			s.doubted.Delete(l)
 		} else {
-			s.doubted.Store(l, nil)
+			s.Doubt(l)
 		}
 	}
 	if err != nil {

@@ -77,6 +77,10 @@ type Source interface {
 	// Masker returns the masker of the output, or nil if the session has no secrets. The results of
 	// Frame and Meta, and the marks, must be masked already.
 	Masker() *mask.Masker
+	// SetDoubted saves past.Store.IsDoubted for the program that continues the recording. It may be called after Release.
+	SetDoubted(isDoubted bool)
+	// IsDoubted returns what SetDoubted has saved last, also in an earlier program.
+	IsDoubted() bool
 	// Failed is called when the recording begins to fail, and with nil when it has resumed. It
 	// must return soon.
 	Failed(err error)
@@ -151,6 +155,9 @@ func (r *Recorder) Add(s Source, mode past.Mode) {
 			old.poke()
 		}
 		return
+	}
+	if t.isDoubted = s.IsDoubted(); t.isDoubted {
+		r.cfg.Store.Doubt(t.life)
 	}
 	r.tracks[t.life] = t
 	t.ring.Watch(t.wake)
@@ -437,16 +444,17 @@ type track struct {
 	marks   []past.Note // shell marks that are not stored yet, at most maxMarks
 
 	// Owned by run.
-	writer  *past.Writer // nil while the files are closed
-	pace    pace         // of the steps that stored output
-	tries   int          // steps in a row that could not store all output, although no more came
-	triedAt uint64       // end of the output at the last of them
-	isWhole bool         // the last keyframe in the files includes the history
-	hasExit bool         // the Meta in the files has the exit record
-	clears  uint64       // of the source, when the files were renewed
-	last    state        // the state that was stored last
-	buf     []byte       // of Recorder.turns, during a step; allocated when a step needs it
-	masked  maskedCopy
+	writer    *past.Writer // nil while the files are closed
+	pace      pace         // of the steps that stored output
+	tries     int          // steps in a row that could not store all output, although no more came
+	triedAt   uint64       // end of the output at the last of them
+	isWhole   bool         // the last keyframe in the files includes the history
+	hasExit   bool         // the Meta in the files has the exit record
+	isDoubted bool         // as the source has saved it
+	clears    uint64       // of the source, when the files were renewed
+	last      state        // the state that was stored last
+	buf       []byte       // of Recorder.turns, during a step; allocated when a step needs it
+	masked    maskedCopy
 }
 
 func (t *track) poke() {
@@ -528,6 +536,7 @@ func (t *track) do(step func() error) error {
 		err = step()
 	}
 	t.count()
+	t.saveDoubt()
 	if err != nil {
 		t.close()
 	}
@@ -582,6 +591,7 @@ func (t *track) close() {
 	} else if err := t.writer.Close(); err != nil && !t.isFailing.Load() {
 		t.log.Warn().Err(err).Msg("recording not closed cleanly")
 	}
+	t.saveDoubt()
 	t.recorder.mu.Lock()
 	t.stats.Store(nil)
 	t.recorder.counts.add(t.writer.Stats())
@@ -594,6 +604,14 @@ func (t *track) count() {
 	if t.writer != nil {
 		s := t.writer.Stats()
 		t.stats.Store(&s)
+	}
+}
+
+// saveDoubt saves a change of IsDoubted of the store.
+func (t *track) saveDoubt() {
+	if isDoubted := t.recorder.cfg.Store.IsDoubted(t.life); isDoubted != t.isDoubted {
+		t.isDoubted = isDoubted
+		t.source.SetDoubted(isDoubted)
 	}
 }
 

@@ -36,7 +36,9 @@ type tape struct {
 	isBusy   bool
 	whole    func() // not nil: called when the history is asked for
 	released bool
-	failed   chan error // receives the errors of Failed
+
+	isDoubted bool
+	failed    chan error // receives the errors of Failed
 }
 
 func newTape(t *testing.T, id string) *tape {
@@ -61,6 +63,18 @@ func (p *tape) Meta() past.Meta {
 func (p *tape) Clears() uint64 { return p.Meta().Clears }
 
 func (p *tape) Failed(err error) { p.failed <- err }
+
+func (p *tape) SetDoubted(isDoubted bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.isDoubted = isDoubted
+}
+
+func (p *tape) IsDoubted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.isDoubted
+}
 
 func (p *tape) Release() {
 	p.mu.Lock()

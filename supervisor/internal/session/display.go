@@ -33,7 +33,7 @@ type display struct {
 	cfg        *Config // its Vault, ReportDir and Program, and the parts that all sessions share
 	log        *zerolog.Logger
 	ring       *ring.Ring
-	words      *slate.Slate         // has wordAnswered and wordRestoreTries
+	words      *slate.Slate         // has the words of restore.go
 	saved      *displayState        // in the session's savedState
 	appearance *protocol.Appearance // of the terminal, in the session's savedState
 	answer     func(*screen.Screen) // takes the screen's replies to queries; called after each piece of output, before the next resize

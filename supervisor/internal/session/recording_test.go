@@ -797,6 +797,48 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
+// A later supervisor writes again the files of which an earlier one could not sync a part, once.
+func TestNextLifeWritesDoubtedFiles(t *testing.T) {
+	for _, h := range []Heritage{{Crashed: true}, {Own: true}} {
+		dir := t.TempDir()
+		l, m := recordedLife(t, dir)
+		m.ready(t, "a")
+		life := l.get("a").life()
+		var last os.FileInfo
+		print := func(line string) (isSame bool) {
+			t.Helper()
+			if _, err := l.get("a").Type("", 0, []byte(line)); err != nil {
+				t.Fatal(err)
+			}
+			look(t, l.get("a"), fromStart(l.get("a"))).until(t, line) // the terminal echoes it
+			(&computer{l.Table, m.store, l.cfg.Recorder}).stored(t, l.get("a"), nil)
+			segments, err := filepath.Glob(filepath.Join(dir, life.String(), "0*"))
+			if err != nil || len(segments) != 1 {
+				t.Fatalf("the segments are %q, %v", segments, err)
+			}
+			info, err := os.Stat(segments[0])
+			testkit.Must(t, err)
+			isSame, last = os.SameFile(info, last), info
+			return isSame
+		}
+		print("first life")
+		m.store.Doubt(life)
+		if !print("saved") {
+			t.Error("the first supervisor has written the segment again")
+		}
+		for _, wantSame := range []bool{false, true} {
+			m.store = past.New(dir, nil)
+			l = l.next(h, m.store)
+			if isSame := print("next life"); isSame != wantSame {
+				t.Errorf("own %v: the next supervisor has left the segment as it was: %v, want %v", h.Own, isSame, wantSame)
+			}
+			if m.store.IsDoubted(life) {
+				t.Errorf("own %v: the segment that was written again is in doubt", h.Own)
+			}
+		}
+	}
+}
+
 // A recording of a later version is no session, and stays for a later program.
 func TestLaterRecording(t *testing.T) {
 	dir := t.TempDir()

@@ -261,6 +261,7 @@ const (
 	wordExit         = iota // exit status of the child (exitWord), saved before the child is reaped
 	wordAnswered            // offset up to which queries have been answered
 	wordRestoreTries        // how often supervisors died while they restored the screen, and 1 more during a try
+	wordDoubted             // 1 if the recording must write its segment again (past.Store.IsDoubted)
 )
 
 // maxRestoreTries is how often supervisors may die while they restore a screen until the screen

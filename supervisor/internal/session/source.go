@@ -2,6 +2,8 @@ package session
 
 import (
 	"cmp"
+	"errors"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -52,6 +54,24 @@ func (r source) Frame(after uint64, lines bool) (f recorder.Frame, err error) {
 
 // Masker returns the masker of the session, or nil if it has no secrets.
 func (r source) Masker() *mask.Masker { return r.masker }
+
+// SetDoubted saves whether the recording must be written again. If the session was forgotten, nothing is saved.
+func (r source) SetDoubted(isDoubted bool) {
+	var word uint64
+	if isDoubted {
+		word = 1
+	}
+	if err := r.stateSlate.SetWord(wordDoubted, word); err != nil && !errors.Is(err, os.ErrClosed) {
+		r.log.Error().Err(err).Msg("failed sync of the recording not saved; a successor would not write that output again")
+	}
+}
+
+// IsDoubted reports whether the recording must be written again. If that cannot be read, it must: to write it again in vain
+// costs little.
+func (r source) IsDoubted() bool {
+	word, err := r.stateSlate.Word(wordDoubted)
+	return err != nil || word != 0
+}
 
 // Failed publishes that the session cannot be stored, or is stored again.
 func (r source) Failed(err error) {
