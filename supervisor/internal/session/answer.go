@@ -44,10 +44,11 @@ type responders struct {
 }
 
 // responderTurn makes a writer the responder from an offset on. The writer "" is the session
-// itself.
+// itself. The last turn is never answered.
 type responderTurn struct {
-	From   uint64 `json:"from"`
-	Writer string `json:"writer"`
+	From       uint64 `json:"from"`
+	Writer     string `json:"writer"`
+	IsAnswered bool   `json:"answered,omitempty"` // the writer has sent answers since it received the output of this turn
 }
 
 // current returns the writer that responds now.
@@ -85,12 +86,61 @@ func (w *responders) turn(from uint64, writer string) bool {
 		nobodys = w.turns[k-1].Writer != writer
 		w.turns = w.turns[:k-1]
 	}
-	if k := len(w.turns); k > 0 && w.turns[k-1].Writer == writer {
+	if k := len(w.turns); k > 0 && w.turns[k-1].Writer == writer && !w.turns[k-1].IsAnswered {
 		return nobodys
 	}
-	w.turns = append(w.turns, responderTurn{from, writer})
-	w.turns = slices.Clone(w.turns[max(0, len(w.turns)-maxResponderTurns):])
+	w.setTurns(append(w.turns, responderTurn{From: from, Writer: writer}))
 	return true
+}
+
+// setTurns sets the last turns of all. mu must be held.
+func (w *responders) setTurns(all []responderTurn) {
+	w.turns = slices.Clone(all[max(0, len(all)-maxResponderTurns):])
+}
+
+// noteAnswered notes that a writer, which has received the output before an offset, has answered the queries in it that the screen,
+// which has the output up to shownTo, has not seen. It splits the turn at the offset, and reports whether it has changed a turn. If
+// the writer is not attached, the offset is unknown (math.MaxUint64), and the writer has received at most as much as any viewer.
+func (w *responders) noteAnswered(writer string, shownTo, received uint64) (changed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if received == math.MaxUint64 {
+		received = w.seenTo
+	}
+	if received <= shownTo {
+		return false
+	}
+	var turns []responderTurn
+	add := func(t responderTurn) {
+		if k := len(turns); k == 0 || turns[k-1].Writer != t.Writer || turns[k-1].IsAnswered != t.IsAnswered {
+			turns = append(turns, t)
+		}
+	}
+	for i, t := range w.turns {
+		if t.Writer != writer || t.IsAnswered || t.From >= received {
+			add(t)
+			continue
+		}
+		changed = true
+		add(responderTurn{t.From, writer, true})
+		if i == len(w.turns)-1 || w.turns[i+1].From > received {
+			add(responderTurn{received, writer, false})
+		}
+	}
+	w.setTurns(turns)
+	return changed
+}
+
+// answeredTo returns the offset before which a writer has answered the queries that it has received, as far as noteAnswered knows.
+func (w *responders) answeredTo(writer string) (offset uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, next := range w.turns[1:] {
+		if t := w.turns[i]; t.Writer == writer && t.IsAnswered {
+			offset = next.From
+		}
+	}
+	return offset
 }
 
 // claim assigns the first queries, which have no responder yet, to a writer.
@@ -115,12 +165,16 @@ func (w *responders) at(offset uint64) (writer string, known bool) {
 	return "", false
 }
 
-// before returns the responder of the queries that end in the output just before offset.
-func (w *responders) before(offset uint64) string {
-	if writer, known := w.at(max(offset, 1) - 1); known {
-		return writer
+// before returns the turn of the queries that end in the output just before offset.
+func (w *responders) before(offset uint64) responderTurn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range slices.Backward(w.turns) {
+		if t.From < max(offset, 1) {
+			return t
+		}
 	}
-	return w.current()
+	return w.turns[len(w.turns)-1]
 }
 
 // end returns the offset from which another responder than at offset responds, or the greatest offset.
@@ -226,7 +280,7 @@ func (s *Session) chooseResponder() {
 	}
 	before := s.answers.current()
 	former := s.viewers.of(before)
-	hasLeft := before != "" && (former == nil || !canRespond(&former.spec))
+	hasLeft := before != "" && (s.viewers.isGone(before) || former != nil && !canRespond(&former.spec)) // a lost viewer may still answer
 	if s.answers.handOver(s.display.shownTo(), writer, hasLeft) {
 		s.noteChange()
 	}
@@ -264,10 +318,11 @@ func (s *Session) sendReplies(sc *screen.Screen) {
 	if err := s.stateSlate.SetWord(wordAnswered, sc.Offset()); err != nil {
 		s.log.Error().Err(err).Msg("offset of answered queries not saved; a successor may answer some of them again")
 	}
-	writer := s.answers.before(sc.Offset())
+	turn := s.answers.before(sc.Offset())
+	writer := turn.Writer
 	send, claimed := s.answers.admit(writer, p, alone)
 	s.reply(send)
-	if claimed || writer != "" && writer != unclaimed && s.saved.add(writer, from, p, alone) {
+	if claimed || writer != "" && writer != unclaimed && !turn.IsAnswered && s.saved.add(writer, from, p, alone) {
 		s.noteChange()
 	}
 	if writer != s.answers.current() && s.viewers.isGone(writer) {
@@ -290,17 +345,18 @@ func (a *Attachment) mask(offset uint64, p []byte) {
 	a.maskQueries(offset, p)
 }
 
-// maskQueries disables those queries in p, output at offset, for which another writer responds.
+// maskQueries disables those queries in p, output at offset, for which another writer responds, and those that the viewer has
+// received before.
 func (a *Attachment) maskQueries(offset uint64, p []byte) {
 	if !canRespond(&a.spec) {
 		return // its client has promised to ignore queries
 	}
-	if a.s.answers.respondsToAll(offset, offset+uint64(len(p)), a.spec.Writer) {
+	if a.s.answers.respondsToAll(offset, offset+uint64(len(p)), a.spec.Writer) && offset >= a.receivedTo {
 		a.queryMask.Pass(p)
 		return
 	}
 	a.queryMask.Apply(p, func(i int) bool {
 		writer, known := a.s.answers.at(offset + uint64(i))
-		return !known || writer != a.spec.Writer
+		return !known || writer != a.spec.Writer || offset+uint64(i) < a.receivedTo
 	})
 }

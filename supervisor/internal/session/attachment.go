@@ -49,6 +49,7 @@ type Attachment struct {
 	// Owned by the goroutine that calls Next.
 	pos          uint64
 	size         protocol.Size // the terminal size that the viewer knows; zero if it knows none
+	receivedTo   uint64        // the viewer has received the queries before this offset, although it receives that output again
 	left         int           // bytes of the snapshot that are not yet delivered
 	snapshotSize protocol.Size
 	queryMask    screen.Mask
@@ -317,6 +318,7 @@ func (a *Attachment) takeSnapshot(screenOnly bool) {
 		start, _, _ := s.ring.Bounds()
 		pos = max(start, s.recording.clearedTo.Load())
 	}
+	a.noteReceived()
 	a.moveTo(pos)
 	a.snapshotSize = shown
 	a.noOutput = size != shown
@@ -334,6 +336,18 @@ func (a *Attachment) takeSnapshot(screenOnly bool) {
 	}
 	a.queryMask, a.cover, a.masked = screen.Mask{}, screen.PictureCover{}, maskedOutput{}
 	s.idle.touch()
+}
+
+// noteReceived notes which queries the viewer has received, before it moves to a snapshot. If the screen is behind, the viewer
+// receives the output after the snapshot again. An attachment that does not resume may have the terminal of an earlier one, of
+// which the session knows only what it has answered.
+func (a *Attachment) noteReceived() {
+	a.receivedTo = max(a.receivedTo, a.pos)
+	if r := a.spec.Resume; r != nil {
+		a.receivedTo = max(a.receivedTo, r.Offset)
+	} else if !a.shadow {
+		a.receivedTo = max(a.receivedTo, a.s.answers.answeredTo(a.spec.Writer))
+	}
 }
 
 // end removes an attachment from the session. by is the attachment that takes its place, or nil.

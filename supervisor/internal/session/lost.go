@@ -225,7 +225,7 @@ func (t *Table) newLost(e past.Entry, exact uint64) (*Session, error) {
 	s.entry.cfg, s.entry.log = s.cfg, &s.log
 	v := newSavedState()
 	v.Version, v.ID, v.Instance, v.Spec = savedVersion, e.ID, e.Instance, e.Meta.Spec
-	v.State, v.Turns, v.LastIO = protocol.StateLost, []responderTurn{{0, unclaimed}}, e.Modified
+	v.State, v.Turns, v.LastIO = protocol.StateLost, []responderTurn{{Writer: unclaimed}}, e.Modified
 	v.Title = e.Meta.Title
 	v.commands.restore(e.Meta.Commands, exact)
 	v.Exit = &protocol.ExitRecord{ExitCode: -1, Reason: protocol.ReasonLost, StartedAt: e.Meta.Created, ExitedAt: e.Modified}

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"math"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,7 +183,7 @@ func TestResponders(t *testing.T) {
 		hasLeft       bool
 	}{{40, 50, "a", false}, {45, 50, "b", true}, {60, 60, "", true}} {
 		w.handOver(tt.shownTo, tt.writer, tt.hasLeft)
-		if before, _ := w.at(tt.from - 1); before == tt.writer || w.before(tt.from+1) != tt.writer || w.end(tt.from-1) != tt.from {
+		if before, _ := w.at(tt.from - 1); before == tt.writer || w.before(tt.from+1).Writer != tt.writer || w.end(tt.from-1) != tt.from {
 			t.Errorf("%q responds from %d on: %v", tt.writer, tt.from, w.turns)
 		}
 	}
@@ -190,6 +192,42 @@ func TestResponders(t *testing.T) {
 	}
 	if _, known := w.at(50); known || len(w.saved()) != maxResponderTurns {
 		t.Errorf("%d turns are remembered", len(w.saved()))
+	}
+}
+
+// A writer has answered the queries that it has received, and no others.
+func TestAnsweredTurns(t *testing.T) {
+	w := responders{seenTo: 35}
+	w.setFrom(0, "a")
+	w.setFrom(20, "b")
+	w.setFrom(30, "a")
+	for _, tt := range []struct {
+		writer            string
+		shownTo, received uint64
+		changed           bool
+		answeredTo        uint64
+	}{
+		{"a", 15, 15, false, 0},
+		{"a", 5, 10, true, 10},
+		{"a", 5, 10, false, 10},
+		{"a", 5, 32, true, 32},
+		{"a", 5, math.MaxUint64, true, 35}, // as much as any viewer has received
+		{"c", 5, 35, false, 0},
+		{"b", 5, 50, true, 30},
+	} {
+		if got := w.noteAnswered(tt.writer, tt.shownTo, tt.received); got != tt.changed || w.answeredTo(tt.writer) != tt.answeredTo {
+			t.Errorf("%+v: changed %v, answered to %d: %v", tt, got, w.answeredTo(tt.writer), w.turns)
+		}
+	}
+	want := []responderTurn{{0, "a", true}, {20, "b", true}, {30, "a", true}, {35, "a", false}}
+	if !slices.Equal(w.saved(), want) {
+		t.Errorf("the turns are %v, want %v", w.turns, want)
+	}
+	if w.setFrom(40, "a"); !slices.Equal(w.saved(), want) {
+		t.Errorf("the turns are %v after the same responder was chosen, want %v", w.turns, want)
+	}
+	if w.setFrom(35, "a"); !slices.Equal(w.saved(), want) {
+		t.Errorf("the turns are %v after the same responder was chosen at once, want %v", w.turns, want)
 	}
 }
 

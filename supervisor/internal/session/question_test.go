@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"holdfast/protocol"
 	"holdfast/shared/testkit"
@@ -173,6 +174,108 @@ func TestSizeIsReportedOnce(t *testing.T) {
 	})
 }
 
+// A farScreen is a session with three viewers. Its screen is behind with costly output, which ends with a query, and does
+// not reach the query until catchUp is called, whatever is requested.
+type farScreen struct {
+	*Session
+	t       *testing.T
+	tb      *Table
+	by      *fakePTY
+	viewers [3]*viewer
+	asked   int // how often a viewer has received the query
+}
+
+// farScreenWith prints a query behind output of which each request brings feedCost to the screen.
+func farScreenWith(t *testing.T, requests int) *farScreen {
+	t.Helper()
+	tb, by := fakeTable(t, Config{})
+	for range cap(tb.cfg.costlyTurns) { // loop has no turn, so only requests bring the screen up to date, up to feedCost
+		<-tb.cfg.costlyTurns
+	}
+	spec := bash("")
+	spec.Cols, spec.Rows = protocol.MaxCols, protocol.MaxRows
+	s := create(t, tb, spec)
+	f := &farScreen{Session: s, t: t, tb: tb, by: by(s), viewers: threeViewers(t, s)}
+	f.receive(0, 1, 2)
+	text := strings.Repeat(dearUnit, requests*feedCost/dearCost+400) + askKind
+	show(f.by, text)
+	if _, end, _ := s.ring.Bounds(); end != uint64(len(text)) {
+		t.Fatalf("the ring has %d of %d bytes, so the viewers do not receive the query", end, len(text))
+	}
+	return f
+}
+
+func (f *farScreen) types(v *viewer, text string) {
+	f.t.Helper()
+	testkit.Must(f.t, v.a.Type(v.typed, []byte(text)))
+	v.typed += uint64(len(text))
+}
+
+// receive lets viewers receive the output, and returns those that have received the query.
+func (f *farScreen) receive(viewers ...int) (asked []*viewer) {
+	f.t.Helper()
+	for _, i := range viewers {
+		if strings.Contains(f.viewers[i].saw(f.t), askKind) {
+			asked = append(asked, f.viewers[i])
+			f.asked++
+		}
+	}
+	return asked
+}
+
+// answer lets viewers receive the output, and answer the query.
+func (f *farScreen) answer(viewers ...int) {
+	f.t.Helper()
+	for _, v := range f.receive(viewers...) {
+		f.types(v, kindIs)
+	}
+}
+
+// answerAll lets the viewers that are attached receive the output, and answer the query.
+func (f *farScreen) answerAll() {
+	f.t.Helper()
+	for i, v := range f.viewers {
+		isAttached := false
+		f.do(func() { isAttached = f.Session.viewers.has(v.a) })
+		if isAttached {
+			f.answer(i)
+		}
+	}
+}
+
+// again lets a viewer attach again.
+func (f *farScreen) again(i int, spec protocol.AttachSpec) {
+	f.t.Helper()
+	typed := f.viewers[i].typed
+	spec.Answers, spec.Writer = true, f.viewers[i].a.Writer()
+	f.viewers[i] = look(f.t, f.Session, spec)
+	f.viewers[i].typed = typed
+}
+
+// renew makes a viewer begin again with a snapshot of the screen, which is behind what the viewer has received.
+func (f *farScreen) renew(i int) {
+	f.viewers[i].wants = true // the snapshot, although it has missed nothing
+	f.viewers[i].a.requestRenewal(newSnapshot)
+}
+
+func (f *farScreen) resume(i int) *protocol.Resume {
+	return &protocol.Resume{Instance: f.Instance(), Offset: f.viewers[i].pos}
+}
+
+func (f *farScreen) mustBeBehind() {
+	f.t.Helper()
+	if _, end, _ := f.ring.Bounds(); f.display.shownTo() == end {
+		f.t.Fatal("the screen is not behind, so the test shows nothing")
+	}
+}
+
+func (f *farScreen) catchUp() {
+	for range cap(f.tb.cfg.costlyTurns) {
+		f.tb.cfg.costlyTurns <- struct{}{}
+	}
+	synctest.Wait()
+}
+
 // Another viewer decides after the viewers have received a query, or some of them, which the screen has not seen yet because
 // it is behind with costly output. The program receives one answer nevertheless.
 func TestResponderChangesAheadOfScreen(t *testing.T) {
@@ -185,53 +288,121 @@ func TestResponderChangesAheadOfScreen(t *testing.T) {
 		{"the next responder", []int{1}},
 		{"all", []int{0, 1, 2}},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			tb, by := fakeTable(t, Config{})
-			turns := cap(tb.cfg.costlyTurns)
-			for range turns { // loop has no turn, so only requests bring the screen up to date, up to feedCost
-				<-tb.cfg.costlyTurns
-			}
-			spec := bash("")
-			spec.Cols, spec.Rows = protocol.MaxCols, protocol.MaxRows
-			s := create(t, tb, spec)
-			viewers := threeViewers(t, s)
-			var asked []*viewer
-			receive := func(i int) {
-				if strings.Contains(viewers[i].saw(t), askKind) {
-					asked = append(asked, viewers[i])
+		for _, requests := range []int{1, 2} {
+			synctest.Test(t, func(t *testing.T) {
+				f := farScreenWith(t, requests)
+				asked := f.receive(tt.first...)
+				f.types(f.viewers[1], "x")
+				f.mustBeBehind()
+				for _, v := range append(asked, f.receive(0, 1, 2)...) {
+					f.types(v, kindIs)
 				}
-			}
-			types := func(v *viewer, text string) {
-				t.Helper()
-				testkit.Must(t, v.a.Type(v.typed, []byte(text)))
-				v.typed += uint64(len(text))
-			}
-			for i := range viewers {
-				receive(i)
-			}
-			show(by(s), strings.Repeat(dearUnit, feedCost/dearCost+400)+askKind)
-			for _, i := range tt.first {
-				receive(i)
-			}
-			types(viewers[1], "x")
-			if _, end, _ := s.ring.Bounds(); s.display.shownTo() == end {
-				t.Fatal("the screen is not behind, so the test shows nothing")
-			}
-			for i := range viewers {
-				receive(i)
-			}
-			for _, v := range asked {
-				types(v, kindIs)
-			}
-			for range turns {
-				tb.cfg.costlyTurns <- struct{}{}
-			}
-			synctest.Wait()
-			for _, v := range viewers {
+				f.catchUp()
+				for _, v := range f.viewers {
+					v.a.Detach()
+				}
+				if got := typedBy(f.by); got != "x"+kindIs {
+					t.Errorf("%s, %d requests: viewers have received the query %d times, and the program %q", tt.name, requests, f.asked, got)
+				}
+			})
+		}
+	}
+}
+
+// A viewer leaves, is lost, or begins again with a snapshot, after it has received a query that the screen has not seen yet. The
+// program receives one answer, of the viewer if it can still give one.
+func TestResponderLeavesAheadOfScreen(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		do   func(f *farScreen)
+		want string // besides the answer
+	}{
+		{"leaves before its answer", func(f *farScreen) { f.receive(0); f.viewers[0].a.Detach() }, ""},
+		{"leaves after its answer", func(f *farScreen) { f.answer(0); f.viewers[0].a.Detach() }, ""},
+		{"all leave after the answer", func(f *farScreen) {
+			f.answer(0)
+			for _, v := range f.viewers {
 				v.a.Detach()
 			}
-			if got := typedBy(by(s)); got != "x"+kindIs {
-				t.Errorf("%s: %d viewers have received the query, and the program %q", tt.name, len(asked), got)
+		}, ""},
+		{"leaves after its answer, and another one decides", func(f *farScreen) {
+			f.answer(0)
+			f.types(f.viewers[1], "x")
+			f.viewers[0].a.Detach()
+		}, "x"},
+		{"leaves before its answer, and another one decides", func(f *farScreen) {
+			f.receive(0, 1, 2)
+			f.types(f.viewers[1], "x")
+			f.viewers[0].a.Detach()
+		}, "x"},
+		{"is lost, and answers when it is back", func(f *farScreen) {
+			f.receive(0)
+			f.viewers[0].a.Close()
+			f.again(0, protocol.AttachSpec{Resume: f.resume(0)})
+			f.types(f.viewers[0], kindIs)
+		}, ""},
+		{"is lost, and another one decides until it is back", func(f *farScreen) {
+			f.receive(0)
+			f.viewers[0].a.Close()
+			f.types(f.viewers[1], "x")
+			f.again(0, protocol.AttachSpec{Resume: f.resume(0)})
+			f.types(f.viewers[0], kindIs)
+		}, "x"},
+		{"is lost, and does not come back", func(f *farScreen) {
+			f.receive(0)
+			f.viewers[0].a.Close()
+			time.Sleep(reconnectTime)
+		}, ""},
+		{"attaches again without resume", func(f *farScreen) {
+			f.answer(0)
+			f.viewers[0].a.Close()
+			f.again(0, protocol.AttachSpec{})
+		}, ""},
+		{"attaches again without resume, before its answer", func(f *farScreen) {
+			f.receive(0)
+			f.viewers[0].a.Close()
+			f.again(0, protocol.AttachSpec{})
+		}, ""},
+		{"resumes with a snapshot", func(f *farScreen) {
+			f.answer(0)
+			f.again(0, protocol.AttachSpec{Resume: f.resume(0), Snapshot: true})
+		}, ""},
+		{"resumes with a snapshot, and then answers", func(f *farScreen) {
+			f.receive(0)
+			f.again(0, protocol.AttachSpec{Resume: f.resume(0), Snapshot: true})
+			f.receive(0)
+			f.types(f.viewers[0], kindIs)
+		}, ""},
+		{"needs another snapshot", func(f *farScreen) {
+			f.answer(0)
+			f.renew(0)
+		}, ""},
+		{"needs another snapshot before its answer", func(f *farScreen) {
+			asked := f.receive(0)
+			f.renew(0)
+			for _, v := range append(asked, f.receive(0)...) {
+				f.types(v, kindIs)
+			}
+		}, ""},
+		{"leaves before the others receive the query, and another one decides then", func(f *farScreen) {
+			f.viewers[0].a.Detach()
+			f.receive(1, 2)
+			f.types(f.viewers[1], "x")
+		}, "x"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := farScreenWith(t, 6)
+			tt.do(f)
+			f.mustBeBehind()
+			f.answerAll()
+			f.catchUp()
+			f.answerAll()
+			got := typedBy(f.by)
+			for _, v := range f.viewers {
+				v.a.Detach()
+			}
+			if more := typedBy(f.by); strings.Replace(got, tt.want, "", 1) != kindIs || more != "" {
+				t.Errorf("%s: viewers have received the query %d times, and the program %q, and %q at their end", tt.name, f.asked, got, more)
 			}
 		})
 	}

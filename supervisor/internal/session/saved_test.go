@@ -27,7 +27,7 @@ func whole() *savedState {
 		Lost:       []savedViewer{{"w1", 14, protocol.Size{Cols: 15, Rows: 16}, at, true, true}},
 		Appearance: protocol.Appearance{Foreground: "#010203"},
 		focus:      focus{Sent: 'I', RequestCount: 17},
-		Turns:      []responderTurn{{0, ""}, {18, "w1"}}, heldReplies: heldReplies{HeldReplies: []byte("held")}, PendingLine: 19,
+		Turns:      []responderTurn{{0, "", true}, {18, "w1", false}}, heldReplies: heldReplies{HeldReplies: []byte("held")}, PendingLine: 19,
 		unanswered:   unanswered{Unanswered: []unansweredReply{{"w1", []byte("reply"), 41}}},
 		displayState: displayState{Title: "title", Cwd: "/cwd", Degraded: true},
 		commands: commands{

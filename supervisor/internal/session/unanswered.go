@@ -122,21 +122,21 @@ func mayAnswer(p []byte) bool {
 }
 
 // noteAnswer forgets the replies that are kept for a writer if its input may answer the queries. The writer answers no query that
-// it has not received. It may answer one that the screen has not seen; the reply to that one would be kept afterwards.
+// it has not received. It may answer one that the screen has not seen; the turn of the writer then tells that no reply to that
+// one must be kept.
 func (s *Session) noteAnswer(writer string, p []byte) {
 	_, end, _ := s.ring.Bounds()
-	isBehind := s.display.shownTo() < end
+	shownTo := s.display.shownTo()
+	isBehind := shownTo < end
 	if len(s.saved.Unanswered) == 0 && !isBehind || !mayAnswer(p) {
 		return
-	}
-	if isBehind {
-		s.feed()
 	}
 	received := uint64(math.MaxUint64)
 	if a := s.viewers.of(writer); a != nil {
 		received = a.pacer.pos.Load()
 	}
-	if len(s.saved.take(writer, 0, received)) > 0 {
+	isTaken := len(s.saved.take(writer, 0, received)) > 0
+	if isBehind && s.answers.noteAnswered(writer, shownTo, received) || isTaken {
 		s.noteChange()
 	}
 }

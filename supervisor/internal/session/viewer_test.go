@@ -143,9 +143,10 @@ func (v *viewer) check(item Item) error {
 // may not have received it before the connection was lost.
 func (v *viewer) mayRepeat() bool { return v.resumes && len(v.sizes) == 0 }
 
-// begins is called if a snapshot is announced. The snapshot must stand for an offset behind the missed bytes.
+// begins is called if a snapshot is announced. The snapshot must stand for an offset behind the missed bytes, unless the screen
+// is behind, which it never is with a model.
 func (v *viewer) begins(screenOnly bool) error {
-	if v.from > v.pos {
+	if v.from > v.pos && v.model != nil {
 		return fmt.Errorf("missed up to %d, but the snapshot is for %d", v.from, v.pos)
 	}
 	v.shot, v.want, v.terminal = nil, nil, nil
