@@ -45,7 +45,7 @@ func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byt
 
 // Type accepts input that comes without an attachment. With a writer's name, input is accepted
 // exactly once by the writer's offset; with the name "" offset is ignored. Errors: those of
-// acceptInput; busy.
+// acceptInput; busy; internal if the journal of a viewer's input was damaged.
 func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, err error) {
 	err = s.request(func() (err error) {
 		if accepted, err = s.enterHold(name); err != nil { // it has checked that the session is open

@@ -151,6 +151,8 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 	_, end, _ := s.ring.Bounds()
 	if isNew {
 		err = s.noteScanned(end)
+	} else if damage != nil {
+		s.write() // with the doubted input
 	}
 	s.size = s.ring.SizeAt(end)
 	s.ringHolders.Store(1)

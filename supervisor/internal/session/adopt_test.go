@@ -774,6 +774,69 @@ func TestNextLifeDamagedFiles(t *testing.T) {
 	}
 }
 
+// If the journal of input is damaged, no input that the terminal has accepted is typed again: a client whose input was perhaps
+// not acknowledged receives an error when it resumes, or sends input again, also from the supervisor after the next. Other
+// clients, and those that attach anew, continue.
+func TestNextLifeDamagedInput(t *testing.T) {
+	for name, damage := range map[string]func(f *os.File) error{
+		"the journal": func(f *os.File) error {
+			_, err := f.WriteAt(bytes.Repeat([]byte{0xa5}, 192<<10), 64<<10)
+			return err
+		},
+		"the ring": func(f *os.File) error { _, err := f.WriteAt(make([]byte, 4096), 0); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t, Config{})
+			s := create(t, l.Table, bash(`stty -echo; echo READY; while read -r line; do echo "got $line"; done`))
+			spec := fromStart(s)
+			spec.Writer = "w"
+			v := look(t, s, spec)
+			v.until(t, "READY\r\n")
+			const line, more = "once\n", "twice\n"
+			testkit.Must(t, v.a.Type(0, []byte(line)))
+			v.until(t, "got once\r\n")
+			l = l.restart(Heritage{}, func(s *Session) {
+				f, err := s.ring.File()
+				testkit.Must(t, err)
+				testkit.Must(t, errors.Join(damage(f), f.Close()))
+			})
+			for range 2 {
+				s = l.get(s.ID())
+				_, end, _ := s.ring.Bounds()
+				spec.Resume.Offset = end
+				if a, info, err := s.Attach(t.Context(), spec); wantCode(t, "a client that resumes", err, protocol.CodeInternal) == nil {
+					_ = a.Type(info.InputOffset, []byte(line)) // the acknowledgement was lost with the connection
+					a.Close()
+				}
+				_, err := s.Type("w", 0, []byte(line))
+				wantCode(t, "input that is sent again", err, protocol.CodeInternal)
+				_, err = s.Press("w", 0, []string{"enter"})
+				wantCode(t, "a key that is sent again", err, protocol.CodeInternal)
+				_, err = s.Type("unknown", 5, []byte(more))
+				if e := wantCode(t, "input of an unknown writer", err, protocol.CodeInputGap); e == nil || e.Offset == nil || *e.Offset != 0 {
+					t.Errorf("the input continues at %+v, want offset 0", e)
+				}
+				l = l.restart(Heritage{})
+			}
+			s = l.get(s.ID())
+			spec.Resume = nil
+			w := look(t, s, spec)
+			testkit.Must(t, w.a.Type(w.info.InputOffset, []byte(more)))
+			w.until(t, "got twice\r\n")
+			w.a.Close()
+			spec.Resume, _ = w.resume()
+			if got := look(t, s, spec); got.info.InputOffset != uint64(len(more)) {
+				t.Errorf("the client that has attached anew continues its input at %d, want %d", got.info.InputOffset, len(more))
+			}
+			if all := text(t, s); strings.Count(all, "got once") > 1 {
+				t.Errorf("input was typed again: %q", all)
+			}
+			testkit.Must(t, s.Terminate(End{}))
+			ended(t, s)
+		})
+	}
+}
+
 // writeLaterVersion replaces the state of a session by one that this version cannot read. The session must be halted,
 // because it may otherwise replace that one by its own at any time.
 func writeLaterVersion(t *testing.T, s *Session) {

@@ -82,7 +82,8 @@ type Attachment struct {
 // Errors: session_exited, unless the viewer can resume from before the end; already_attached;
 // superseded; instance_mismatch; limit_exceeded; permission_denied if a read-only viewer names
 // the writer of a viewer that may write; invalid_argument if the offset has not been printed
-// yet, unless the session is lost; ctx's, if ctx ends while the session is busy.
+// yet, unless the session is lost; internal if the viewer resumes, and the journal of its input was damaged; ctx's, if
+// ctx ends while the session is busy.
 func (s *Session) Attach(ctx context.Context, spec protocol.AttachSpec) (*Attachment, protocol.AttachInfo, error) {
 	if spec.Mode == "" {
 		spec.Mode = protocol.ModeShared
@@ -202,6 +203,11 @@ func (i *identity) checkAttach(spec protocol.AttachSpec, exit *protocol.ExitReco
 // published.
 func (s *Session) admit(a *Attachment) (isReplacement bool, err error) {
 	j, name := s.input.journal, a.spec.Writer
+	if a.spec.Resume != nil {
+		if err := s.saved.doubtedInput.check(s.id, name); err != nil {
+			return false, err
+		}
+	}
 	accepted, attempt, err := j.Writer(name)
 	if err != nil {
 		return false, fmt.Errorf("session %s: %w", s.id, err)
@@ -216,6 +222,7 @@ func (s *Session) admit(a *Attachment) (isReplacement bool, err error) {
 		s.viewerLeft()
 		return false, fmt.Errorf("session %s: %w", s.id, err) // cannot happen, because the writer was found above
 	}
+	s.saved.beginAnew(name) // join notes the change
 	a.acks = acks{accepted: accepted, acknowledged: accepted}
 	s.join(a)
 	return isReplacement, nil

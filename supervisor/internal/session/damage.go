@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"holdfast/protocol"
@@ -60,14 +61,48 @@ func (s *Session) replaceRing(in *fileSet) (err error) {
 	at = max(at, answered, s.saved.ScannedTo, s.saved.ClearEnd) + 2*uint64(s.cfg.RingBytes)
 	cols, rows := pty.SizeOf(in.master)
 	s.ring, err = ring.NewAt(s.cfg.RingBytes, protocol.Size{Cols: cols, Rows: rows}.Normalize(), at)
+	s.doubtInput()
 	return err
 }
 
 // replaceJournal makes a journal in the place of a damaged one. Input that the terminal had not accepted is lost.
 func (s *Session) replaceJournal(in *fileSet) (err error) {
+	s.doubtInput()
 	lost := fileSet{journal: in.journal}
 	lost.close()
 	clear(s.ring.Room())
 	s.journal, err = journal.New(s.ring.Room(), s.journalConfig())
 	return err
+}
+
+// doubtedInput has the writers that were attached when the journal was lost, which is in the ring's file. How much of their
+// input was accepted is unknown. A client sends the input again that was not acknowledged, and it would be typed twice if it
+// was accepted. Therefore such a client receives an error instead of the offset at which it should continue. It is a part of
+// savedState, and loop owns it.
+type doubtedInput struct {
+	DoubtedWriters []string `json:"input_doubted,omitempty"`
+}
+
+// doubtInput doubts the input of the viewers that were attached to the predecessor.
+func (s *Session) doubtInput() {
+	for writer, l := range s.viewers.lost {
+		if l.couldWrite && !slices.Contains(s.saved.DoubtedWriters, writer) {
+			s.saved.DoubtedWriters = append(s.saved.DoubtedWriters, writer)
+		}
+	}
+	slices.Sort(s.saved.DoubtedWriters)
+	s.noteChange()
+}
+
+// check returns the error of a writer that continues its input, if that is doubted.
+func (d *doubtedInput) check(id protocol.SessionID, writer string) error {
+	if !slices.Contains(d.DoubtedWriters, writer) {
+		return nil
+	}
+	return protocol.Errorf(protocol.CodeInternal, "the memory of session %s was damaged, and input that was under way may be lost; it is not sent again, because it may have been typed already; attach anew", id)
+}
+
+// beginAnew trusts the input of a writer, whose client does not continue, but begins anew.
+func (d *doubtedInput) beginAnew(writer string) {
+	d.DoubtedWriters = slices.DeleteFunc(d.DoubtedWriters, func(doubted string) bool { return doubted == writer })
 }

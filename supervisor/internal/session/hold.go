@@ -33,9 +33,12 @@ func (s *Session) HoldInput(writer string, d time.Duration) error {
 
 // enterHold is called before a request with input of a writer is accepted. It ends the writer's hold, unless the
 // request is the one that began it. If another writer holds the input, the error is input_full with the accepted
-// offset of this writer. Other errors: those of checkOpen.
+// offset of this writer. Other errors: those of checkOpen and of doubtedInput.check.
 func (s *Session) enterHold(writer string) (accepted uint64, err error) {
 	if err := s.checkOpen(); err != nil {
+		return 0, err
+	}
+	if err := s.saved.doubtedInput.check(s.id, writer); err != nil {
 		return 0, err
 	}
 	switch h := &s.hold; {

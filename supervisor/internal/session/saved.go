@@ -53,6 +53,7 @@ type savedState struct {
 	Turns []responderTurn `json:"turns"` // collected
 	heldReplies
 	unanswered
+	doubtedInput
 	PendingLine pendingLine `json:"line,omitempty"`
 	displayState
 	Cage string `json:"cage,omitempty"` // collected: its directory; absent if the session has none

@@ -29,6 +29,7 @@ func whole() *savedState {
 		focus:      focus{Sent: 'I', RequestCount: 17},
 		Turns:      []responderTurn{{0, "", true}, {18, "w1", false}}, heldReplies: heldReplies{HeldReplies: []byte("held")}, PendingLine: 19,
 		unanswered:   unanswered{Unanswered: []unansweredReply{{"w1", []byte("reply"), 41}}},
+		doubtedInput: doubtedInput{DoubtedWriters: []string{"w2"}},
 		displayState: displayState{Title: "title", Cwd: "/cwd", Degraded: true},
 		commands: commands{
 			Command: &protocol.CommandInfo{Prompt: true, Line: "make", StartedAt: at, FinishedAt: at, ExitCode: new(2), Count: 22},
