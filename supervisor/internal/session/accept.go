@@ -22,8 +22,7 @@ func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byt
 	}
 	p = p[accepted-offset:]
 	s.noteAnswer(name, p)
-	s.activity.noteUse(s.cfg.Now())
-	s.cfg.courtesy.noteInput(s.instance)
+	s.noteInput()
 	var n int
 	if a != nil && !onlyReports(p) { // before p is accepted, so that the program finds the right size when it reads p
 		s.decide(a)
@@ -55,7 +54,7 @@ func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, e
 			accepted, err = s.acceptInput(nil, name, offset, p)
 			return err
 		}
-		s.activity.noteUse(s.cfg.Now())
+		s.noteInput()
 		now := s.inputContext()
 		var n int
 		n, err = s.input.queue("", 0, p)
@@ -65,4 +64,10 @@ func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, e
 		return s.input.result(accepted, p, n, err)
 	})
 	return accepted, err
+}
+
+// noteInput notes that the session has received input, from whatever client.
+func (s *Session) noteInput() {
+	s.activity.noteUse(s.cfg.Now())
+	s.cfg.courtesy.noteInput(s.instance)
 }

@@ -17,15 +17,17 @@ func TestCourtesy(t *testing.T) {
 		if c.due(s.instance) || c.due(other.instance) {
 			t.Error("a session is polite although no input has arrived")
 		}
-		if _, err := s.Type("w", 0, []byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		if c.due(s.instance) || !c.due(other.instance) {
-			t.Errorf("polite: the session with input %v, the other %v; want false, true", c.due(s.instance), c.due(other.instance))
-		}
-		time.Sleep(courtesyTime)
-		if c.due(other.instance) {
-			t.Error("the other session is still polite after the time of courtesy")
+		for _, writer := range []string{"w", ""} {
+			if _, err := s.Type(writer, 0, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			if c.due(s.instance) || !c.due(other.instance) {
+				t.Errorf("writer %q: polite: the session with input %v, the other %v; want false, true", writer, c.due(s.instance), c.due(other.instance))
+			}
+			time.Sleep(courtesyTime)
+			if c.due(other.instance) {
+				t.Errorf("writer %q: the other session is still polite after the time of courtesy", writer)
+			}
 		}
 	})
 }

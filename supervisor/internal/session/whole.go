@@ -64,8 +64,7 @@ func (s *Session) acceptWholeInput(name string, offset uint64, count int, p []by
 	if len(p) > s.input.max {
 		return accepted, protocol.TooLarge("a paste or keys of %d bytes exceed the input queue of %d bytes; send them in pieces", len(p), s.input.max)
 	}
-	s.activity.noteUse(s.cfg.Now())
-	s.cfg.courtesy.noteInput(s.instance)
+	s.noteInput()
 	now := s.inputContext()
 	done, err := s.input.queueWhole(name, accepted, count, p)
 	if err == nil && !done {
