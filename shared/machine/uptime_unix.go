@@ -15,6 +15,15 @@ func Uptime() time.Duration { return readClock(clockUptime) }
 // sinceStart returns the time that has passed since the machine was started, with the time for which it slept.
 func sinceStart() time.Duration { return readClock(clockSinceStart) }
 
+// Slept returns for how long the machine has slept since it was started. It is 0 if the system does not tell.
+func Slept() time.Duration {
+	all, awake := sinceStart(), Uptime()
+	if all == 0 || awake == 0 {
+		return 0
+	}
+	return all - awake
+}
+
 func readClock(id int32) time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(id, &t); err != nil {

@@ -3,6 +3,8 @@ package session
 import (
 	"sync"
 	"time"
+
+	"holdfast/shared/machine"
 )
 
 // useLag is how much older the last use in the saved state may be than the last use of a session. After a crash, a session
@@ -24,6 +26,9 @@ func (a *activity) noteUse(now time.Time) {
 		a.noteChange()
 	}
 }
+
+// lastIO returns when the session was last in use, for clients. Any goroutine may call it.
+func (a *activity) lastIO(now time.Time) time.Time { return a.last.shown(now, machine.Slept()) }
 
 // save returns when the session was last in use: by the clock of the machine, and by the time that passes.
 func (a *activity) save(now time.Time, uptime time.Duration) (last time.Time, lastUse time.Duration) {
@@ -57,16 +62,35 @@ func (a *activity) silentFor(now time.Time, since *mark) time.Duration {
 	return max(0, now.Sub(from))
 }
 
+// minJump is the shortest change of the clock for which instant.shown corrects a time. It is longer than any delay between
+// two readings of clocks.
+const minJump = 5 * time.Second
+
 // instant is a time that loop sets with each piece of output and that any goroutine may read.
 type instant struct {
-	mu sync.Mutex
-	at time.Time
+	mu    sync.Mutex
+	at    time.Time
+	slept time.Duration // for how long the machine had slept
 }
 
+// set sets the time to the present one, or one from which the machine has not slept since.
 func (i *instant) set(at time.Time) {
+	slept := machine.Slept()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.at = at
+	i.at, i.slept = at, slept
+}
+
+// shown returns the time as the clock of the machine would have shown it if the clock had been set before, and not since. A
+// client that compares it with its own clock then finds how long ago it was.
+func (i *instant) shown(now time.Time, slept time.Duration) time.Time {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	passed := now.Sub(i.at) + slept - i.slept
+	if jump := now.Round(0).Sub(i.at.Round(0)) - passed; jump.Abs() >= minJump {
+		return now.Round(0).Add(-passed)
+	}
+	return i.at
 }
 
 func (i *instant) get() time.Time {

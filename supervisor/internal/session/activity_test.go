@@ -49,6 +49,33 @@ func TestUnusedIfClockIsSet(t *testing.T) {
 	}
 }
 
+// Clients find how long a session is unused by their own clocks, also if the clock of the machine was set since, or the
+// machine slept.
+func TestLastIOIfClockIsSet(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, tt := range []struct {
+		name        string
+		jump, slept time.Duration
+		want        time.Duration // how long the session is unused
+	}{
+		{"not", 0, 0, time.Minute},
+		{"ahead", year, 0, time.Minute},
+		{"back", -year, 0, time.Minute},
+		{"not, but the machine slept", 0, time.Hour, time.Hour + time.Minute},
+		{"ahead, and the machine slept", year, time.Hour, time.Hour + time.Minute},
+		{"back, and the machine slept", -year, time.Hour, time.Hour + time.Minute},
+	} {
+		var last instant
+		now := time.Now()
+		last.set(now.Add(-time.Minute))
+		now = withClock(now, tt.jump+tt.slept) // the monotonic clock stands still while the machine sleeps
+		got := last.shown(now, last.slept+tt.slept)
+		if unused := now.Round(0).Sub(got); (unused - tt.want).Abs() > time.Millisecond {
+			t.Errorf("clock set %s: the session is unused for %v, want %v", tt.name, unused, tt.want)
+		}
+	}
+}
+
 // An adopted session that has exited is not forgotten because the clock of the machine was set.
 func TestKeepLeft(t *testing.T) {
 	for ago, want := range map[time.Duration]time.Duration{

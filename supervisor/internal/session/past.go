@@ -11,7 +11,7 @@ import (
 // past returns the past of the session for one request. It does not wait for loop. Describe asks
 // loop for the last commands, and the past asks it for a keyframe if the store does not suffice.
 func (s *Session) past() (*replay.Past, error) {
-	i, err := s.Info()
+	_, err := s.Info()
 	if err != nil {
 		return nil, err
 	}
@@ -19,7 +19,7 @@ func (s *Session) past() (*replay.Past, error) {
 	clears := r.clears.Load() // before clearedTo, so that a clear between them is not missed
 	p := &replay.Past{
 		Mode: protocol.DurableOff, Ring: s.ring, Masker: s.masker, ClearedTo: r.clearedTo.Load(), IsBlank: !s.continues,
-		Lines: s.spec.ScrollbackLines, Created: s.created, LastOutput: i.LastIOAt, Now: s.cfg.Now(),
+		Lines: s.spec.ScrollbackLines, Created: s.created, LastOutput: s.activity.last.get(), Now: s.cfg.Now(),
 		Keyframe: func() (k replay.Keyframe, err error) { // that a successor would restore
 			err = s.requestWithin(frameTime, func() (err error) { k.Offset, k.Data, err = s.display.keyframe.read(); return err })
 			return k, err

@@ -42,7 +42,7 @@ func (s *Session) Info() (protocol.SessionInfo, error) {
 		return protocol.SessionInfo{}, notFound(s.id)
 	}
 	i.RingStart, i.OutputOffset, _ = s.ring.Bounds()
-	i.LastIOAt, i.Frozen = s.activity.last.get(), s.cage.frozen.Load()
+	i.LastIOAt, i.Frozen = s.activity.lastIO(s.cfg.Now()), s.cage.frozen.Load()
 	i.Argv, i.Labels, i.Viewers = slices.Clone(i.Argv), maps.Clone(i.Labels), slices.Clone(i.Viewers)
 	if i.Exit != nil {
 		exit := copyExit(i.Exit)

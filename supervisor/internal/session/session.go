@@ -438,7 +438,7 @@ func (s *Session) info() protocol.SessionInfo {
 	i := protocol.SessionInfo{
 		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.saved.State, Size: s.size,
 		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: s.dir, CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.Labels()), Originator: s.spec.Originator,
-		CreatedAt: s.created, LastIOAt: s.activity.last.get(), OutputOffset: end, RingStart: start,
+		CreatedAt: s.created, LastIOAt: s.activity.lastIO(s.cfg.Now()), OutputOffset: end, RingStart: start,
 		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.saved.SizePolicy, Attachments: s.viewers.count(), Degraded: s.saved.Degraded, Frozen: s.cage.frozen.Load(),
 		Viewers: s.viewers.infos(), Left: s.saved.Away.left(), Command: s.saved.Command, Unmasked: s.unmasked, Program: s.saved.Programs.first(s.masker),
 	}

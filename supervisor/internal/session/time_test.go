@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,20 @@ import (
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/session/event"
 )
+
+// The info of a session tells how long it is unused, also after the clock of the machine was set.
+func TestInfoIfClockIsSet(t *testing.T) {
+	var jump atomic.Int64
+	now := func() time.Time { return withClock(time.Now(), time.Duration(jump.Load())) }
+	tb, _ := fakeTable(t, Config{Now: now})
+	s := create(t, tb, bash(""))
+	for _, by := range []time.Duration{24 * time.Hour, -24 * time.Hour} {
+		jump.Store(int64(by))
+		if unused := now().Round(0).Sub(info(t, s).LastIOAt); unused < 0 || unused > time.Hour {
+			t.Errorf("clock set by %v: the session, which was just started, is unused for %v", by, unused)
+		}
+	}
+}
 
 // Output, input and a resize change the time of the last I/O. No other request does.
 // demand: M7
