@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,7 +22,10 @@ import (
 )
 
 // silence starts a command whose standard output is a pipe that nobody reads, and returns it when a write to the pipe waits.
-func (w *world) silence(args ...string) *background {
+func (w *world) silence(args ...string) *background { return w.silenceWith(nil, args...) }
+
+// silenceWith is silence for a command that reads its standard input.
+func (w *world) silenceWith(in *os.File, args ...string) *background {
 	w.T.Helper()
 	r, out, err := os.Pipe()
 	testkit.Must(w.T, err)
@@ -29,7 +33,7 @@ func (w *world) silence(args ...string) *background {
 	if _, err := unix.FcntlInt(r.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
 		w.T.Fatal(err)
 	}
-	b := w.beginWith(out, nil, args...)
+	b := w.beginWith(out, in, args...)
 	_ = out.Close() // the program has its own duplicate
 	// The number of bytes in the pipe does not tell whether it is full, because a short write that does not fit waits for
 	// more room than there is.
@@ -165,6 +169,28 @@ func TestSignalDuringWrite(t *testing.T) {
 	}
 	if !eventually(func() bool { return len(decode[[]any](t, w.must("ls", "--json"))) == 2 }) {
 		t.Errorf("the sessions are %s, want big and named", w.must("ls", "--json"))
+	}
+}
+
+// A command that stands between two programs must end soon after a signal, although one of them does not read, and without
+// the limit of all commands (5 s).
+func TestSignalToUnreadBridge(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("start")
+	in, agent, err := os.Pipe()
+	testkit.Must(t, err)
+	defer func() { _, _ = in.Close(), agent.Close() }()
+	_, err = agent.WriteString(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n" +
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" + `{"jsonrpc":"2.0","id":2,"method":"tools/list"}` + "\n")
+	testkit.Must(t, err)
+	for _, b := range []*background{w.silenceWith(in, "mcp"), w.silence("acp", "--", "yes")} {
+		began := time.Now()
+		w.signal(b.Process, syscall.SIGTERM)
+		w.endsBy(b, syscall.SIGTERM)
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("the command has ended after %v", took)
+		}
 	}
 }
 

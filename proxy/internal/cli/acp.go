@@ -81,16 +81,20 @@ func (a *App) acp(ctx context.Context, argv []string) error {
 		_ = out.Close()
 		return exitcode.With(sysexits.Unavailable, err)
 	}
-	waited := make(chan error, 1)
-	go func() { // a process that the agent has left may hold the other end of the pipe for ever
+	waited, stopped := make(chan error, 1), make(chan struct{})
+	go func() {
 		waited <- agent.Wait()
-		time.AfterFunc(agentDrain, func() { _ = out.Close() })
+		time.AfterFunc(agentDrain, func() {
+			_ = out.Close() // a process that the agent has left may hold the other end of the pipe for ever
+			<-ctx.Done()
+			close(stopped)
+		})
 	}()
 	env, others := splitText(config.CleanEnv(os.Environ()))
 	warnNotText(others)
 	err = acp.Run(ctx, acp.Options{
 		Sessions: c, Cwd: cwd, Env: env,
-		FromEditor: os.Stdin, ToEditor: os.Stdout, FromAgent: out, ToAgent: in,
+		FromEditor: os.Stdin, ToEditor: StdoutUntil(stopped), FromAgent: out, ToAgent: in,
 	})
 	if errors.Is(err, os.ErrClosed) {
 		err = nil

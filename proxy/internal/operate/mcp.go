@@ -3,12 +3,16 @@ package operate
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/mcp"
 )
+
+// lastAnswers is how long an agent may take, after a signal to this command, to read the answer that is being written.
+const lastAnswers = 500 * time.Millisecond
 
 func (a *app) mcpCommand() *cobra.Command {
 	var control mcp.Control
@@ -38,7 +42,9 @@ func (a *app) mcp(ctx context.Context, control mcp.Control) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	o := mcp.Options{Client: c, Control: control, In: os.Stdin, Out: os.Stdout}
+	stopped := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastAnswers, func() { close(stopped) }) })()
+	o := mcp.Options{Client: c, Control: control, In: os.Stdin, Out: cli.StdoutUntil(stopped)}
 	if a.Host == "" {
 		if o.Cwd, err = cli.WorkingDirectory(); err != nil {
 			return err
