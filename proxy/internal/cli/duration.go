@@ -47,9 +47,9 @@ func (s *span) Set(text string) error {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		unit, number = 24*time.Hour, days
 	}
-	if n, err := strconv.ParseFloat(number, 64); err == nil {
+	if n, err := strconv.ParseFloat(number, 64); err == nil && !math.IsNaN(n) {
 		d := n * float64(unit)
-		if math.IsNaN(d) || math.Abs(d) >= math.MaxInt64 {
+		if math.Abs(d) >= math.MaxInt64 {
 			return errTooLong
 		}
 		*s = span(d)

@@ -16,8 +16,8 @@ func TestSpan(t *testing.T) {
 	}
 	const form = "it must be a time such as 90s, 10m or 1d, or a number of seconds"
 	for text, want := range map[string]string{
-		"": form, "soon": form, "d": form, "1w": form, "-": form, "1h5": form,
-		"1e300": errTooLong.Error(), "NaN": errTooLong.Error(), "99999999h": errTooLong.Error(), "-99999999h30m": errTooLong.Error(), "99999999d": errTooLong.Error(),
+		"": form, "soon": form, "d": form, "1w": form, "-": form, "1h5": form, "NaN": form, "nand": form,
+		"1e300": errTooLong.Error(), "inf": errTooLong.Error(), "99999999h": errTooLong.Error(), "-99999999h30m": errTooLong.Error(), "99999999d": errTooLong.Error(),
 	} {
 		var s span
 		if err := s.Set(text); err == nil || err.Error() != want {
