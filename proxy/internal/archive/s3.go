@@ -38,6 +38,15 @@ const (
 	// maxPage limits a page of a listing in bytes. It has up to 1,000 keys of 1,024 bytes, each of which is three times as
 	// long if its bytes are escaped, and has half a KiB of other fields.
 	maxPage = 4 << 20
+	// maxListed limits the objects of a listing. If each page takes 50 ms, it is read in eight minutes.
+	maxListed = 10_000_000
+)
+
+// A request to a server of S3 that has failed has one of these errors, or one of those of a Store.
+var (
+	ErrUnavailable = errors.New("the store is unavailable") // now, or it does not fulfil the contract
+	ErrRefused     = errors.New("the store refuses the credentials")
+	ErrSetting     = errors.New("the store is not where the settings say, or there are no credentials")
 )
 
 // An S3 is a Store in a bucket of a server that speaks the protocol of Amazon S3. The server must know conditional
@@ -48,6 +57,7 @@ type S3 struct {
 	bucket      string
 	prefix      string        // of all keys; empty, or ends with a slash
 	requestTime time.Duration // the constant requestTime, except in tests
+	maxListed   int           // the constant maxListed, except in tests
 }
 
 // OpenS3 returns the store in a bucket. It sends no request. The credentials are those of the environment (AWS_ACCESS_KEY_ID,
@@ -67,7 +77,7 @@ func OpenS3(b *config.Bucket) (*S3, error) {
 	if err != nil {
 		return nil, fmt.Errorf("S3 server %s: %w", b.Endpoint, err)
 	}
-	s := &S3{api: api, credentials: keys, bucket: b.Name, requestTime: requestTime}
+	s := &S3{api: api, credentials: keys, bucket: b.Name, requestTime: requestTime, maxListed: maxListed}
 	if b.Prefix != "" {
 		s.prefix = b.Prefix + "/"
 	}
@@ -81,6 +91,7 @@ type checked struct{ http.RoundTripper }
 
 var (
 	errLongPage = fmt.Errorf("a page of the listing is longer than %d bytes", maxPage)
+	errEndless  = errors.New("the server lists more than")
 	errCycle    = errors.New("the server lists the same objects again; it must know continuation tokens (ListObjectsV2)")
 	errNoPage   = errors.New("the server answers with something other than a listing; does recordings_endpoint name a server of S3?")
 )
@@ -234,6 +245,10 @@ func (s *S3) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 			if n++; n&(n-1) == 0 {
 				mark = o.Key
 			}
+			if n > s.maxListed {
+				yield(Object{}, s.wrap(ctx, "list", prefix, fmt.Errorf("%w %d objects; store the recordings below a prefix of their own, or for a shorter time (recordings_age)", errEndless, s.maxListed)))
+				return
+			}
 			// A key that ends with a slash stands for a folder; consoles make them.
 			if key, ok := strings.CutPrefix(o.Key, s.prefix); ok && !strings.HasSuffix(key, "/") && !yield(Object{key, o.Size, o.LastModified}, nil) {
 				return
@@ -280,13 +295,37 @@ func (s *S3) wrap(ctx context.Context, verb, key string, err error) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		err = context.Cause(ctx)
+		err = failure{context.Cause(ctx), ErrUnavailable}
 	case answer.StatusCode == http.StatusPreconditionFailed:
 		err = ErrExists
 	case answer.Code == minio.NoSuchKey:
 		err = fs.ErrNotExist
 	case isAnswer:
-		err = fmt.Errorf("the server answers %d %s: %.500s", answer.StatusCode, answer.Code, answer.Message)
+		err = failure{fmt.Errorf("the server answers %d %s: %.500s", answer.StatusCode, answer.Code, answer.Message), kindOf(answer.StatusCode)}
+	case errors.Is(err, errNoKeys), errors.Is(err, errNoPage):
+		err = failure{err, ErrSetting}
+	case !errors.Is(err, ErrTorn):
+		err = failure{err, ErrUnavailable}
 	}
 	return fmt.Errorf("%s s3://%s/%s%s: %w", verb, s.bucket, s.prefix, key, err)
+}
+
+// A failure is an error that also matches one of ErrUnavailable, ErrRefused and ErrSetting.
+type failure struct {
+	error
+	kind error
+}
+
+// Unwrap returns the error and its kind.
+func (f failure) Unwrap() []error { return []error{f.error, f.kind} }
+
+// kindOf returns the kind of an answer.
+func kindOf(status int) error {
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return ErrRefused
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooManyRequests:
+		return ErrUnavailable
+	}
+	return ErrSetting // there is no such bucket, or it is in another region, for example
 }

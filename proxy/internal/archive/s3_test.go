@@ -170,7 +170,10 @@ func TestS3BadListings(t *testing.T) {
 	var page func(w io.Writer) error
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = page(w) }))
 	defer server.Close()
-	list := calls(openTestS3(t, server.URL))["list"]
+	s := openTestS3(t, server.URL)
+	s.maxListed = 5000
+	list := calls(s)["list"]
+	last := 0
 	write := func(text string) func(io.Writer) error {
 		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
 	}
@@ -188,6 +191,14 @@ func TestS3BadListings(t *testing.T) {
 			return err
 		}, errLongPage},
 		"a cycle": {write("<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>" + item("b") + item("c") + item("d") + "</ListBucketResult>"), errCycle},
+		"other pages without an end": {func(w io.Writer) error {
+			err := write(fmt.Sprintf("<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>%d</NextContinuationToken>", last))(w)
+			for range 1000 {
+				last++
+				err = errors.Join(err, write(item(fmt.Sprintf("%09d", last)))(w))
+			}
+			return errors.Join(err, write("</ListBucketResult>")(w))
+		}, errEndless},
 	} {
 		page = tt.page
 		if err := list(testkit.Soon(t)); !errors.Is(err, tt.want) {

@@ -49,10 +49,17 @@ func recordingHost(dirs config.Dirs) string {
 	return archive.HostName(name)
 }
 
-// notFoundIn gives the error for a recording that does not exist its exit code.
-func notFoundIn(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+// failedIn gives the error of a store its exit code.
+func failedIn(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return exitcode.New(sysexits.NoInput, "there is no such recording; proxy recordings lists them")
+	case errors.Is(err, archive.ErrUnavailable):
+		return exitcode.With(sysexits.Unavailable, err)
+	case errors.Is(err, archive.ErrRefused):
+		return exitcode.With(sysexits.NoPerm, err)
+	case errors.Is(err, archive.ErrSetting):
+		return exitcode.With(sysexits.Config, err)
 	}
 	return err
 }
@@ -72,7 +79,7 @@ func (a *app) recordingsCommand() *cobra.Command {
 			list := []archive.Summary{}
 			for r, err := range archive.Recordings(cmd.Context(), store) {
 				if err != nil {
-					return err
+					return failedIn(err)
 				}
 				list = append(list, r)
 			}
@@ -125,12 +132,12 @@ func (a *app) replayCommand() *cobra.Command {
 				if missing > 0 {
 					cli.Note("%d bytes of the output are not recorded", missing)
 				}
-				return notFoundIn(err)
+				return failedIn(err)
 			}
 			spec := protocol.ScreenSpec{SessionID: name.ID, Format: cli.ScreenFormat(ansi, a.JSON)}
 			content, err := archive.Show(cmd.Context(), store, keys, name, at, spec)
 			if err != nil {
-				return notFoundIn(err)
+				return failedIn(err)
 			}
 			if a.JSON {
 				return cli.JSONTo(cmd.OutOrStdout()).Encode(content)
@@ -172,7 +179,7 @@ func (a *app) verifyCommand() *cobra.Command {
 			hasProblems := false
 			for r, err := range archive.Verify(cmd.Context(), store, keys, only) {
 				if err != nil {
-					return notFoundIn(err)
+					return failedIn(err)
 				}
 				hasProblems = hasProblems || len(r.Problems) > 0
 				if a.JSON {
