@@ -169,7 +169,7 @@ func (c *Client) Close() error {
 }
 
 // dial opens a connection. It tries again for the time Options.Redial, and starts a proxy if none
-// runs and Options.Start is set.
+// runs and Options.Start is set. If the last attempt was ended by that time, it returns the answer to an earlier one.
 func (c *Client) dial(ctx context.Context) (*conn, error) {
 	limit := c.o.Redial
 	if c.o.Gate != nil && !c.wasConnected() {
@@ -179,12 +179,18 @@ func (c *Client) dial(ctx context.Context) (*conn, error) {
 	defer cancel()
 	var wait backoff
 	started := time.Time{}
+	var refused error // the last answer
 	for {
 		conn, err := dial(ctx, &c.o)
 		if err == nil {
 			return conn, nil
 		}
 		var answer *protocol.Error
+		if errors.As(err, &answer) {
+			refused = err
+		} else if until, _ := ctx.Deadline(); refused != nil && !time.Now().Before(until) { // the timer of ctx may fire later
+			return nil, refused
+		}
 		if errors.Is(err, ErrDecode) || errors.Is(err, ErrUnknownHost) || errors.As(err, &answer) && !answer.Retryable { // waiting would not help
 			return nil, err
 		}

@@ -116,6 +116,26 @@ func TestHostDoesNotAnswer(t *testing.T) {
 	})
 }
 
+// If the last attempt to connect is ended by the time, the error is the answer to the attempt before.
+func TestAnswerBeforeSilence(t *testing.T) {
+	testkit.CheckLeaks(t)
+	var greeted atomic.Int64
+	ended := make(chan struct{})
+	f := newFake(t, func(*api.Hello) protocol.Message {
+		if greeted.Add(1) > 1 {
+			<-ended
+		}
+		return api.Error{Error: protocol.Error{Code: protocol.CodePolicyUnavailable, Message: "the policy fails", Retryable: true, RetryAfterMS: 1}}
+	})
+	o := f.options()
+	o.Redial = 200 * time.Millisecond
+	_, err := Dial(t.Context(), o)
+	close(ended)
+	if protocol.CodeOf(err) != protocol.CodePolicyUnavailable || greeted.Load() < 2 {
+		t.Errorf("after %d attempts: %v", greeted.Load(), err)
+	}
+}
+
 // If no proxy runs, the client starts one, if its options have a command for that.
 func TestStart(t *testing.T) {
 	testkit.CheckLeaks(t)

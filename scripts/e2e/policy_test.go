@@ -401,6 +401,31 @@ func TestPolicyDies(t *testing.T) {
 	}
 }
 
+// A proxy whose policy does not run any more must be told apart from one that does not answer, and can be replaced by one
+// without a policy. The session continues.
+func TestHandoffFromFailedPolicy(t *testing.T) {
+	t.Parallel()
+	w := guardedWorld(t)
+	ann := w.as(annsToken)
+	w.spawn(ann, "s", echoing)
+	v := w.attach(ann, "s", client.AttachOptions{})
+	v.until("ready\n")
+	testkit.Must(t, os.WriteFile(w.Path("policy.json"), []byte("{"), 0o600)) // so that the policy cannot be started again
+	w.Kill(w.plugins()[0])
+	if r := w.Run("proxy", "doctor"); !strings.Contains(r.Out, "its policy fails") || strings.Contains(r.Out, "does not answer") {
+		t.Errorf("doctor: %v", r)
+	}
+	cmd := w.Command("proxy", "handoff")
+	cmd.Env = append(slices.Clone(cmd.Env), "HOLDFAST_POLICY=none")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("handoff: %v, %s", err, out)
+	}
+	v.ask("and on\n")
+	if out, code := w.runAs("", "ls"); code != 0 || !strings.Contains(out, "s-") {
+		t.Errorf("ls after the handoff: exit %d, %s", code, out)
+	}
+}
+
 // A proxy that is started after a crash must use the same policy. If it cannot, it must not serve.
 func TestPolicyIsRemembered(t *testing.T) {
 	t.Parallel()

@@ -136,8 +136,8 @@ func (a *App) handoff(ctx context.Context, o *handoffOptions) error {
 		return err
 	}
 	old, err := a.ProxyPID(ctx)
-	if err != nil && !socket.IsAbsent(err) && protocol.CodeOf(err) != protocol.CodeProtocolMismatch {
-		return err // if the old proxy has another protocol for clients, the handoff may still succeed
+	if code := protocol.CodeOf(err); err != nil && !socket.IsAbsent(err) && code != protocol.CodeProtocolMismatch && code != protocol.CodePolicyUnavailable {
+		return err // if the old proxy has another protocol for clients, or a policy that fails, the handoff may still succeed
 	}
 	if socket.IsAbsent(err) {
 		if err := a.nothingHere(); err != nil {

@@ -35,9 +35,9 @@ func dialSupervisor(ctx context.Context, dirs config.Dirs, secret, name string) 
 	return conn, nil
 }
 
-// late returns the error of ctx if its time is over, and err otherwise.
+// late returns the error of ctx if its time is over, and err otherwise, or if the process has answered with it.
 func late(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && protocol.CodeOf(err) != protocol.CodePolicyUnavailable {
 		return ctx.Err()
 	}
 	return err

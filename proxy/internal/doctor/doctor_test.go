@@ -385,6 +385,9 @@ func TestFindings(t *testing.T) {
 			"agent", Warning, "unknown: hello", "proxy join"},
 		{"a proxy that refuses us", func(m *machine) { m.serving(nil, protocol.Errorf(protocol.CodeUnauthorized, "wrong secret")) },
 			"proxy", Error, "wrong secret", "secret_file"},
+		{"a proxy whose policy fails", func(m *machine) {
+			m.serving(nil, &protocol.Error{Code: protocol.CodePolicyUnavailable, Message: "the policy did not answer"})
+		}, "proxy", Error, "its policy fails", "HOLDFAST_POLICY=none proxy --handoff"},
 		{"a proxy that was not asked", func(m *machine) { m.serving(nil, fmt.Errorf("%w: why", ErrNotAsked)) },
 			"proxy", Note, "unknown: it was not asked: why", "repair that first"},
 		{"an older proxy", func(m *machine) { m.Version = "v3" },

@@ -214,6 +214,9 @@ func (l *inspection) proxyRuns() []Finding {
 		return []Finding{{check, Note, fmt.Sprintf("unknown: %v", l.proxyErr), "repair that first"}}
 	case protocol.CodeOf(l.proxyErr) == protocol.CodeUnauthorized:
 		return []Finding{{check, Error, fmt.Sprintf("it runs, but refuses this program: %v", l.proxyErr), "set secret_file to the secret that it was started with"}}
+	case protocol.CodeOf(l.proxyErr) == protocol.CodePolicyUnavailable:
+		return []Finding{{check, Error, fmt.Sprintf("%s runs, but its policy fails, so that it refuses all requests: %v", processName(pid), l.proxyErr),
+			fmt.Sprintf("see %s for the output of the policy; to serve without it: HOLDFAST_POLICY=none proxy --handoff", filepath.Join(l.Dirs.State, l.Proxy+".log"))}}
 	}
 	fix := "wait and look again; proxy --handoff replaces it"
 	if p := l.processOf(pid); p.isStopped {
