@@ -493,6 +493,14 @@ func TestNoPolicy(t *testing.T) {
 	if r := w.Run("proxy", "gate", "--handoff", "--policy", w.Path("nothing")); r.Code == 0 || !strings.Contains(r.Errout, "there is no policy") {
 		t.Errorf("the handoff of a gate to one without its policy: %v", r)
 	}
+	w.Start(w.Command("proxy", "serve", "--background"))
+	for _, program := range []string{w.Path("nothing"), loose, "/bin/true"} {
+		cmd := w.Command("proxy", "handoff")
+		cmd.Env = append(slices.Clone(cmd.Env), "HOLDFAST_POLICY="+program)
+		if out, err := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 78 {
+			t.Errorf("the handoff to a proxy with the policy %s: %v, %s, want exit 78", program, err, out)
+		}
+	}
 	if _, err := os.Lstat(w.Path("proxy.policy")); err == nil {
 		t.Error("proxy.policy exists although no policy has started")
 	}

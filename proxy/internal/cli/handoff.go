@@ -392,8 +392,8 @@ func (f *follower) err() error {
 	if !ok {
 		return nil
 	}
-	code := exitcode.ByCode(p.Code)
-	return exitcode.New(cmp.Or(code, sysexits.Software), "the successor failed, the old proxy continues to serve: "+p.Error)
+	code := cmp.Or(p.ExitCode, exitcode.ByCode(p.Code), sysexits.Software) // an older successor does not report the first one
+	return exitcode.New(code, "the successor failed, the old proxy continues to serve: "+p.Error)
 }
 
 // replaced returns the pid of the proxy that the successor has replaced, or 0 if none ran. answered is the pid of the proxy

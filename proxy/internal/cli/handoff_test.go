@@ -48,10 +48,13 @@ func TestFollower(t *testing.T) {
 	if pid := f.replaced(5); pid != 0 {
 		t.Errorf("the successor has replaced pid %d, want 0, because no proxy has made an offer", pid)
 	}
-	for code, want := range map[protocol.Code]int{"": sysexits.Software, protocol.CodeSupervisorUnreachable: sysexits.Unavailable} {
-		f.seen["failed"] = handoff.Progress{Step: "failed", Error: "no", Code: code}
-		if got := exitcode.Of(f.err()); got != want {
-			t.Errorf("the exit code of a successor that failed with %q is %d, want %d", code, got, want)
+	for _, tt := range []struct {
+		code       protocol.Code
+		exit, want int
+	}{{"", 0, sysexits.Software}, {protocol.CodeSupervisorUnreachable, 0, sysexits.Unavailable}, {protocol.CodeNotFound, sysexits.Config, sysexits.Config}} {
+		f.seen["failed"] = handoff.Progress{Step: "failed", Error: "no", Code: tt.code, ExitCode: tt.exit}
+		if got := exitcode.Of(f.err()); got != tt.want {
+			t.Errorf("the exit code of a successor that failed with %+v is %d", tt, got)
 		}
 	}
 }

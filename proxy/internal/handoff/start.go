@@ -28,8 +28,9 @@ type Progress struct {
 	StallMedianMS float64 `json:"stall_median_ms,omitempty"`
 	StallMaxMS    float64 `json:"stall_max_ms,omitempty"`
 
-	Error string        `json:"error,omitempty"`
-	Code  protocol.Code `json:"code,omitempty"`
+	Error    string        `json:"error,omitempty"`
+	Code     protocol.Code `json:"code,omitempty"`
+	ExitCode int           `json:"exit_code,omitempty"` // of the new proxy that has failed
 }
 
 // notifySocket is the environment variable with the socket of a service manager; see sd_notify(3).

@@ -54,7 +54,7 @@ func (r *report) end(err error) {
 		return
 	}
 	if err != nil {
-		r.say(handoff.Progress{Step: "failed", Error: exitcode.Text(err), Code: protocol.CodeOf(err)})
+		r.say(handoff.Progress{Step: "failed", Error: exitcode.Text(err), Code: protocol.CodeOf(err), ExitCode: exitcode.Of(err)})
 	}
 	_ = r.f.Close() // the file may already be closed
 }
