@@ -2,6 +2,7 @@ package policyhost
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -27,7 +28,11 @@ type lines struct {
 
 func (s *says) lines() *lines { return &lines{says: s} }
 
+// Write implements io.Writer. It waits if the program prints too fast.
 func (l *lines) Write(b []byte) (int, error) {
+	for n := len(b) + lineCost*bytes.Count(b, []byte{'\n'}); n > 0; n -= readBurst {
+		_ = l.says.reads.WaitN(context.Background(), min(n, readBurst)) // fails only for more than a burst
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(b)

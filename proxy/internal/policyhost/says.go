@@ -19,10 +19,20 @@ const (
 	saysBurst = 200
 )
 
+// readRate limits, in bytes per second, how fast the output is read, with bursts of readBurst bytes. It is ten times as much
+// as saysRate lines of maxLine bytes. Each line counts as lineCost bytes more, because most of the time is needed for lines.
+// A program that floods its output waits for its pipe, and does not keep a processor of the proxy busy.
+const (
+	readRate  = 10 * saysRate * maxLine
+	readBurst = 1 << 20
+	lineCost  = 100
+)
+
 // says writes a program's output to the proxy's log.
 type says struct {
 	log   zerolog.Logger
-	limit *rate.Limiter
+	limit *rate.Limiter // of lines
+	reads *rate.Limiter // of bytes
 
 	mu   sync.Mutex
 	lost int    // dropped lines that are not logged yet
@@ -30,7 +40,7 @@ type says struct {
 }
 
 func newSays(log zerolog.Logger) *says {
-	return &says{log: log, limit: rate.NewLimiter(saysRate, saysBurst)}
+	return &says{log: log, limit: rate.NewLimiter(saysRate, saysBurst), reads: rate.NewLimiter(readRate, readBurst)}
 }
 
 // line logs one line, of which cut bytes are missing. If the rate is exceeded, the line is

@@ -3,9 +3,12 @@
 package policyhost
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -73,6 +76,24 @@ func TestFlood(t *testing.T) {
 	}
 	if said+lost < many || said > many/2 || said < saysBurst {
 		t.Errorf("got %d lines and %d dropped of %d", said, lost, many)
+	}
+}
+
+// A program that prints without end is read slowly, whatever the length of its lines is.
+func TestFloodIsSlow(t *testing.T) {
+	for _, length := range []int{1, 10, maxLine} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newSays(zerolog.Nop()).lines()
+			line := append(bytes.Repeat([]byte("x"), length-1), '\n')
+			const seconds = 10
+			began := time.Now()
+			for range seconds * readRate / (len(line) + lineCost) / 100 {
+				_, _ = l.Write(bytes.Repeat(line, 100)) // always succeeds
+			}
+			if took := time.Since(began); took < (seconds-2)*time.Second || took > seconds*time.Second {
+				t.Errorf("lines of %d bytes took %v, want about %d s", length, took, seconds)
+			}
+		})
 	}
 }
 
