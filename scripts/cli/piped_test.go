@@ -79,6 +79,30 @@ func TestAttachIntoPipe(t *testing.T) {
 	}
 }
 
+// A reader of a pipe for which the session waits would delay other viewers, also those that are read-only.
+func TestAttachIntoPipeBesideViewer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "exec cat")
+	for i, want := range []struct {
+		args []string
+		mode string
+	}{{[]string{"attach", "s", "--read-only"}, "read_only"}, {[]string{"attach", "s"}, "shared"}} {
+		cmd, _, _ := w.piped(want.args...)
+		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+		var info struct{ Viewers []struct{ Mode string } }
+		if !eventually(func() bool {
+			info = decode[struct{ Viewers []struct{ Mode string } }](t, w.must("info", "s", "--json"))
+			return len(info.Viewers) > i
+		}) {
+			t.Fatalf("%v did not attach within the limit", want.args)
+		}
+		if got := info.Viewers[i].Mode; got != want.mode {
+			t.Errorf("the mode of %v is %s, want %s", want.args, got, want.mode)
+		}
+	}
+}
+
 // A command whose output cannot be written must say so, and end with EX_IOERR.
 func TestOutputFull(t *testing.T) {
 	t.Parallel()

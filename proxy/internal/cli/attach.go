@@ -273,11 +273,11 @@ func noteUndelivered(att *client.Attachment, t *front.Terminal) bool {
 // open attaches. If the output goes to a pipe or a file, the session must wait for its reader, like
 // a program that writes to the pipe itself; otherwise a slow reader would miss most of the output
 // of a fast program. Only an exclusive attachment can make the session wait. open therefore tries
-// one first, and makes an ordinary attachment if another viewer is attached or if an exclusive one
-// is not permitted.
+// one first, and makes an ordinary attachment if another viewer is attached, which would have to wait as well even if
+// it is read-only, or if an exclusive one is not permitted. s must be recent.
 func (o *attachOptions) open(ctx context.Context, c *client.Client, s *protocol.SessionInfo, t *front.Terminal) (*client.Attachment, error) {
 	r := o.request(s, t)
-	if t.IsTerminal() || r.Mode != protocol.ModeShared {
+	if t.IsTerminal() || r.Mode != protocol.ModeShared || s.Attachments > 0 {
 		return c.Attach(ctx, s.ID, r)
 	}
 	paced := r
