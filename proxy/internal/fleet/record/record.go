@@ -13,6 +13,7 @@
 package record
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -35,6 +36,7 @@ const (
 // Limits of a record.
 const (
 	MaxSession  = 32 << 10  // bytes of a session in a Change or a Piece
+	minSession  = 32        // bytes of a session in a Piece; the fields that each session has are longer
 	MaxPiece    = 512 << 10 // bytes of the sessions of a Piece
 	MaxPieces   = 4096
 	MaxSessions = 65_536    // sessions of a host, as many as a supervisor may have
@@ -99,9 +101,35 @@ type Change struct {
 // Piece is a part of a host's roster. The pieces of a roster have consecutive stamps.
 type Piece struct {
 	Stamp
-	Index    int               `json:"index"` // from 0
-	Total    int               `json:"total"`
-	Sessions []json.RawMessage `json:"sessions"`
+	Index    int      `json:"index"` // from 0
+	Total    int      `json:"total"`
+	Sessions Sessions `json:"sessions"`
+}
+
+// Sessions are encoded sessions.
+type Sessions []json.RawMessage
+
+// UnmarshalJSON implements json.Unmarshaler. It refuses sessions of less than minSession bytes, because many of them would
+// need much more time and memory than their bytes suggest.
+func (s *Sessions) UnmarshalJSON(data []byte) error {
+	*s = nil
+	d := json.NewDecoder(bytes.NewReader(data))
+	if first, err := d.Token(); err != nil || first == nil { // null stands for no sessions
+		return err
+	} else if first != json.Delim('[') {
+		return fmt.Errorf("the sessions begin with %v", first)
+	}
+	for d.More() {
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return err
+		}
+		if len(raw) < minSession {
+			return fmt.Errorf("a session has %d bytes, and at least %d are necessary", len(raw), minSession)
+		}
+		*s = append(*s, raw)
+	}
+	return nil
 }
 
 // Lost tells that the connection of a host to a gate has ended, and those before it.

@@ -44,6 +44,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a piece beyond the last", `{"index":2,"total":2}`, "piece 2 of 2", decode[Piece]},
 		{"a negative piece", `{"index":-1,"total":2}`, "piece -1 of 2", decode[Piece]},
 		{"too many pieces", `{"index":0,"total":5000}`, "of 5000", decode[Piece]},
+		{"sessions that are too short", `{"index":0,"total":1,"sessions":[{"id":"a"}]}`, "at least 32", decode[Piece]},
+		{"sessions that are no list", `{"index":0,"total":1,"sessions":{"id":"a"}}`, "begin with {", decode[Piece]},
 		{"a short ticket", `{"ticket":"00"}`, "32 bytes", decode[Dial]},
 		{"a long user", `{"ticket":"` + strings.Repeat("0f", 32) + `","principal":{"user":"` + strings.Repeat("u", 257) + `"}}`, "user: more than", decode[Dial]},
 		{"a large message", `{"ticket":"` + strings.Repeat("0", MaxMessage) + `"}`, "at most", decode[Dial]},
@@ -58,6 +60,28 @@ func TestDecodeRefuses(t *testing.T) {
 
 func decode[T Message](data []byte) error { _, err := Decode[T](data); return err }
 
+// A host cannot make a gate need much more memory and time than its messages have bytes.
+func TestManySessionsInPiece(t *testing.T) {
+	piece := []byte(`{"index":0,"total":4096,"sessions":[` + strings.Repeat("1,", MaxMessage/2-50) + `1]}`)
+	n := testing.AllocsPerRun(1, func() {
+		if _, err := Decode[Piece](piece); err == nil {
+			t.Error("many numbers count as sessions")
+		}
+	})
+	if n > 100 {
+		t.Errorf("to refuse many short sessions takes %v allocations", n)
+	}
+	whole := Piece{Total: 1, Sessions: Sessions{Of(protocol.SessionInfo{ID: "a"}), Of(protocol.SessionInfo{ID: "b"})}}
+	if got, err := Decode[Piece](Encode(whole)); err != nil || !reflect.DeepEqual(got, whole) {
+		t.Errorf("got %+v, %v, want %+v", got, err, whole)
+	}
+	for _, none := range []string{"", `,"sessions":null`, `,"sessions":[]`} {
+		if got, err := Decode[Piece]([]byte(`{"index":0,"total":1` + none + `}`)); err != nil || len(got.Sessions) != 0 {
+			t.Errorf("a host without sessions, %q: %+v, %v", none, got, err)
+		}
+	}
+}
+
 // FuzzDecode: whatever bytes come, no panic, and a message that is accepted is the same after another
 // way over the bus.
 func FuzzDecode(f *testing.F) {
@@ -65,7 +89,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"epoch":1,"seq":2,"release":"r","system":"s","labels":{"a":"b"},"serving":true,"count":1,"sum":"` + sum + `"}`))
 	f.Add([]byte(`{"epoch":1,"seq":3,"id":"a","session":{"id":"a","state":"running","size":{"cols":80,"rows":24}}}`))
 	f.Add([]byte(`{"epoch":1,"seq":3,"id":"a","session":null}`))
-	f.Add([]byte(`{"epoch":1,"seq":4,"index":0,"total":1,"sessions":[{"id":"a"}]}`))
+	f.Add([]byte(`{"epoch":1,"seq":4,"index":0,"total":1,"sessions":[{"id":"a","instance":"i","state":"running"}]}`))
 	f.Add([]byte(`{"ticket":"` + sum + `","start":true,"gate":"a:1"}`))
 	f.Add([]byte(`{"ticket":"` + sum + `","principal":{"user":"u","workspace":"w","roles":["r"],"all":true}}`))
 	f.Add([]byte(`{"epoch":1,"link":2,"addresses":["a:1"],"from":"a:1","sum":"` + sum + `"}`))
@@ -95,6 +119,9 @@ func again[T Message](t *testing.T, data []byte) {
 	twice, err := Decode[T](b)
 	if err != nil {
 		if c, ok := any(m).(Change); ok && len(c.Session) > MaxSession/8 {
+			return
+		}
+		if p, ok := any(m).(Piece); ok && len(p.Sessions) > 0 { // without their spaces they may be too short
 			return
 		}
 		t.Fatalf("%s: %v", b, err)
