@@ -319,12 +319,12 @@ type failure struct {
 // Unwrap returns the error and its kind.
 func (f failure) Unwrap() []error { return []error{f.error, f.kind} }
 
-// kindOf returns the kind of an answer.
+// kindOf returns the kind of an answer. The status is 0 if the answer is not one of S3.
 func kindOf(status int) error {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return ErrRefused
-	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooManyRequests:
+	case status < 300, status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooManyRequests:
 		return ErrUnavailable
 	}
 	return ErrSetting // there is no such bucket, or it is in another region, for example

@@ -161,6 +161,18 @@ func TestS3Answers(t *testing.T) {
 	}
 }
 
+func TestS3Kinds(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]error{
+		0: ErrUnavailable, 200: ErrUnavailable, 301: ErrSetting, 400: ErrSetting, 401: ErrRefused, 403: ErrRefused, 404: ErrSetting,
+		408: ErrUnavailable, 429: ErrUnavailable, 500: ErrUnavailable, 503: ErrUnavailable,
+	} {
+		if got := kindOf(status); got != want {
+			t.Errorf("%d means that %v, want %v", status, got, want)
+		}
+	}
+}
+
 // A listing that is none, that has no end, or that begins again is an error. It is neither an empty bucket nor one without an end.
 func TestS3BadListings(t *testing.T) {
 	setCredentials(t, "id", "the secret key")
