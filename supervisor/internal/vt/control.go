@@ -215,7 +215,17 @@ func rotate[T any](s []T, n int) {
 		s[0] = last
 		return
 	}
-	var room [64]T // copies are faster than a loop
+	var room [256]T // copies are faster than a loop
+	if back := len(s) - n; back < n {
+		for back > 0 {
+			k := min(back, len(room))
+			copy(room[:k], s[len(s)-k:])
+			copy(s[k:], s)
+			copy(s, room[:k])
+			back -= k
+		}
+		return
+	}
 	for n > 0 {
 		k := min(n, len(room))
 		copy(room[:k], s)

@@ -54,3 +54,24 @@ func TestMarkedRows(t *testing.T) {
 		}
 	}
 }
+
+// rotate has the same result for every length and number, also if it needs its scratch space several times.
+func TestRotate(t *testing.T) {
+	for _, size := range []int{2, 3, 300, 1000, 2000} {
+		for _, n := range []int{1, 2, 255, 256, 257, size / 2, size - 257, size - 256, size - 2, size - 1} {
+			if n < 1 || n >= size {
+				continue
+			}
+			s := make([]uint16, size)
+			for i := range s {
+				s[i] = uint16(i)
+			}
+			rotate(s, n)
+			for i, v := range s {
+				if want := (i + n) % size; int(v) != want {
+					t.Fatalf("%d of %d: element %d is %d, want %d", n, size, i, v, want)
+				}
+			}
+		}
+	}
+}
