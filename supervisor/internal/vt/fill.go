@@ -2,6 +2,7 @@ package vt
 
 import (
 	"bytes"
+	"math/bits"
 	"slices"
 )
 
@@ -93,6 +94,24 @@ func setBytes(s []byte, c byte) {
 	repeatFirst(s, 16)
 }
 
+// sameBytes returns how many bytes at the beginning of s are equal. s must not be empty.
+func sameBytes(s []byte) int {
+	const block = 64
+	n := 1
+	for n+block <= len(s) && *(*[block]byte)(s[n:]) == *(*[block]byte)(s[n-1:]) {
+		n += block
+	}
+	for all := ones * uint64(s[0]); n+8 <= len(s); n += 8 {
+		if differ := load64(s[n:]) ^ all; differ != 0 {
+			return n + bits.TrailingZeros64(differ)/8
+		}
+	}
+	for n < len(s) && s[n] == s[0] {
+		n++
+	}
+	return n
+}
+
 // repeatFirst fills s with copies of its first n elements, of which each call of copy makes twice as many.
 func repeatFirst[T any](s []T, n int) {
 	for ; n < len(s); n *= 2 {
@@ -146,11 +165,12 @@ func (b *buffer) deferRows(top, bot int, blank styleID, change func(*deferral), 
 		return
 	}
 	b.makeRoom()
-	few := bytes.Count(late, []byte{0}) <= fewRows
+	few := len(b.late)-b.lateRows <= fewRows || bytes.Count(late, []byte{0}) <= fewRows
 	var instead [maxDeferrals]uint8 // by number of a deferral: that of the one that the rows from top to bot get instead
 	changed := b.changed[:0]
 	var made uint8 // number of the deferral of the rows that had none
-	for y := 0; y < len(late); y++ {
+	for y, rows := 0, 1; y < len(late); y += rows {
+		rows = 1
 		n := late[y]
 		if n != 0 && !b.isLoose(n) {
 			if instead[n] == 0 {
@@ -161,9 +181,9 @@ func (b *buffer) deferRows(top, bot int, blank styleID, change func(*deferral), 
 				}
 				changed = append(changed, b.deferrals[instead[n]])
 			}
-			late[y] = instead[n]
-			for ; y+1 < len(late) && late[y+1] == n; y++ {
-				late[y+1] = instead[n]
+			rows = sameBytes(late[y:])
+			if instead[n] != n {
+				setBytes(late[y:y+rows], instead[n])
 			}
 			continue
 		}
@@ -230,7 +250,10 @@ func (b *buffer) makeRoom() {
 	b.t.work += len(b.late)
 	var cost [maxDeferrals]int
 	for _, n := range b.late {
-		cost[n] += b.deferrals[n].cost()
+		cost[n]++
+	}
+	for n, d := range b.deferrals {
+		cost[n] *= d.cost()
 	}
 	var used []uint8
 	b.spare, b.filled = b.spare[:0], 0

@@ -75,3 +75,17 @@ func TestRotate(t *testing.T) {
 		}
 	}
 }
+
+func TestSameBytes(t *testing.T) {
+	for size := 1; size < 200; size++ {
+		for n := 1; n <= size; n++ {
+			s := make([]byte, size)
+			for i := n; i < size; i++ {
+				s[i] = byte(i)
+			}
+			if got := sameBytes(s); got != n {
+				t.Fatalf("%d of %d bytes are equal, got %d", n, size, got)
+			}
+		}
+	}
+}
