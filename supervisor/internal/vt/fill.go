@@ -123,7 +123,9 @@ func repeatFirst[T any](s []T, n int) {
 func (b *buffer) fillRows(top, bot int, f filling) {
 	b.makeRoom()
 	late := b.late[top : bot+1]
-	b.lateRows += bytes.Count(late, []byte{0})
+	if b.lateRows < len(b.late) {
+		b.lateRows += bytes.Count(late, []byte{0})
+	}
 	setBytes(late, b.fillingNumber(f))
 	b.t.work += (bot + 1 - top) / 8
 }

@@ -1,6 +1,9 @@
 package vt
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Tab stops are bits, one for each column. They are kept if the terminal becomes narrower.
 
@@ -24,10 +27,12 @@ func (b *buffer) setTabs(from, cols int) {
 
 // resetTabs sets a tab stop in every eighth column, and no other one.
 func (b *buffer) resetTabs(cols int) {
-	b.tabs = b.tabs[:0]
-	for x := 0; x < cols; x += 64 {
-		b.tabs = append(b.tabs, ones)
+	n := (cols + 63) / 64
+	b.tabs = slices.Grow(b.tabs[:0], n)[:n]
+	for i := range min(n, 8) {
+		b.tabs[i] = ones
 	}
+	repeatFirst(b.tabs, 8)
 	if over := len(b.tabs)*64 - cols; over > 0 {
 		b.tabs[len(b.tabs)-1] = ones << over >> over
 	}
