@@ -77,7 +77,7 @@ func runEsctest(t *testing.T, dir string, s subject) map[string]string {
 	t.Helper()
 	log := filepath.Join(testkit.Dir(t), "log")
 	cmd := exec.Command("python3", filepath.Join(dir, "esctest.py"), "--expected-terminal", "xterm", "--xterm-checksum", "334",
-		"--xterm-reverse-wrap", "383", "--no-print-logs", "--logfile", log, "--timeout", "0.2")
+		"--xterm-reverse-wrap", "383", "--no-print-logs", "--logfile", log, "--timeout", "1")
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	f, err := creack.StartWithSize(cmd, &creack.Winsize{Cols: esctestCols, Rows: esctestRows})
 	testkit.Must(t, err)
@@ -148,6 +148,7 @@ var esctestReasons = []struct{ reason, tests string }{
 	{"reports of printer, keyboard, locator and memory", `^DECDSRTests`},
 	{"settings of DECRQSS and DECSCL that only a VT420 has", `^(DECRQSS|DECSCL)Tests`},
 	{"modes without an effect", `^DECRQMTests`},
+	{"colours of other spaces than RGB", `_(CIE|RGBI|TekHVC)`},
 	{"special colours", `SpecialColor`},
 	{"saved modes", `^XtermSaveTests`},
 	{"what the terminal is", `^DA2?Tests`},
