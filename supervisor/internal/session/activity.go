@@ -71,14 +71,19 @@ type instant struct {
 	mu    sync.Mutex
 	at    time.Time
 	slept time.Duration // for how long the machine had slept
+	read  time.Time     // when slept was read
 }
 
-// set sets the time to the present one, or one from which the machine has not slept since.
+// set sets the time to the present one, or one from which the machine has not slept since. The monotonic clock stands still
+// while the machine sleeps, so for how long it has slept is read only if the clocks have diverged since: that takes two
+// system calls, and set is called for each piece of output and input.
 func (i *instant) set(at time.Time) {
-	slept := machine.Slept()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.at, i.slept = at, slept
+	if diverged := at.Round(0).Sub(i.read.Round(0)) - at.Sub(i.read); i.read.IsZero() || diverged.Abs() >= time.Second {
+		i.slept, i.read = machine.Slept(), at
+	}
+	i.at = at
 }
 
 // shown returns the time as the clock of the machine would have shown it if the clock had been set before, and not since. A

@@ -76,6 +76,24 @@ func TestLastIOIfClockIsSet(t *testing.T) {
 	}
 }
 
+// For how long the machine has slept is read again if its clocks have diverged, as after a sleep, and only then.
+func TestSleepIsReadAgain(t *testing.T) {
+	var last instant
+	first := time.Now()
+	last.set(first)
+	last.set(first.Add(time.Hour))
+	if last.read != first {
+		t.Errorf("read again at %v, although the clocks agree", last.read)
+	}
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+		now := withClock(first.Add(time.Hour), ahead)
+		last.set(now)
+		if last.read != now {
+			t.Errorf("read at %v, and not since the clock is ahead by %v", last.read, ahead)
+		}
+	}
+}
+
 // An adopted session that has exited is not forgotten because the clock of the machine was set.
 func TestKeepLeft(t *testing.T) {
 	for ago, want := range map[time.Duration]time.Duration{
