@@ -115,8 +115,8 @@ func (s *Session) newAttachment(ctx context.Context, spec protocol.AttachSpec, s
 	}
 	var info protocol.AttachInfo
 	var err error
-	if unanswered := s.askWhile(ctx, answerTime, func() { info, err = s.attach(a) }); unanswered != nil || err != nil {
-		return nil, info, cmp.Or(unanswered, err)
+	if err = s.requestWhile(ctx, answerTime, func() error { info, err = s.attach(a); return err }); err != nil {
+		return nil, info, err
 	}
 	return a, info, nil
 }

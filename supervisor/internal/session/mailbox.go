@@ -120,8 +120,13 @@ func (m *mailbox) do(f func()) bool {
 func (m *mailbox) request(f func() error) error { return m.requestWithin(answerTime, f) }
 
 // requestWithin runs f in loop and returns its error. Errors besides: those of ask with this limit.
-func (m *mailbox) requestWithin(limit time.Duration, f func() error) (err error) {
-	if unanswered := m.ask(limit, func() { err = f() }); unanswered != nil {
+func (m *mailbox) requestWithin(limit time.Duration, f func() error) error {
+	return m.requestWhile(context.Background(), limit, f)
+}
+
+// requestWhile is requestWithin for a client that may leave. Errors besides: those of askWhile.
+func (m *mailbox) requestWhile(ctx context.Context, limit time.Duration, f func() error) (err error) {
+	if unanswered := m.askWhile(ctx, limit, func() { err = f() }); unanswered != nil {
 		return unanswered
 	}
 	return err
